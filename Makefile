@@ -1,0 +1,55 @@
+# Every target sets up what it needs, and does so once: a stamp in .venv, the files in .tools and .jars tell what is there.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
+PYTHON := .venv/bin/python
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+.PHONY: demo
+demo: setup ## run the whole life of the data on the shipped events
+	@.venv/bin/sessionlake demo
+
+.PHONY: test
+test: lint ## check style and types, run all but the slow tests
+	@$(PYTHON) -m pytest -m "not slow"
+
+.PHONY: test-all
+test-all: lint ## the same with the slow and the cluster tests
+	@$(PYTHON) -m pytest
+
+.PHONY: bench
+bench: setup ## measure throughput against the peers
+	@$(PYTHON) benchmarks/run.py
+
+.PHONY: lint
+lint: setup ## ruff and mypy
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+.PHONY: format
+format: .venv/stamp ## let ruff format the code and sort the imports
+	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .
+
+.PHONY: setup
+setup: jars ## install what is missing: uv, the Python packages, Java, Spark's jars
+
+.PHONY: clean
+clean: ## remove all that make installed or the tools cached
+	@rm -rf .venv .tools .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: java
+java:
+	@infra/setup/java
+
+.venv/stamp: uv.lock pyproject.toml | $(UV)
+	@$(UV) sync --frozen && touch $@
+
+.PHONY: jars
+jars: .venv/stamp java
+	@$(PYTHON) infra/setup/jars.py
+
+.tools/bin/uv:
+	@infra/setup/uv

@@ -1,0 +1,46 @@
+"""Synthetic events: bursts of about five events a session, slightly out of order, three in a hundred up to two hours late."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+EVENTS_PER_SESSION = 5
+SECONDS_PER_BATCH = 2160.0
+
+
+def write_events(directory: Path, batches: int, events: int, users: int, files_per_batch: int, seed: int = 7) -> None:
+    """Write batches x files_per_batch Parquet files (key, ts, amount, page, offset), in order of arrival.
+
+    Each batch covers 36 minutes of event time, as the prototypes' events do.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    wanted = batches * events
+    sessions = wanted // (EVENTS_PER_SESSION - 0) + 1
+    sizes = rng.poisson(EVENTS_PER_SESSION - 1, sessions) + 1
+    start = rng.uniform(0, SECONDS_PER_BATCH * batches, sessions)
+    gaps = rng.exponential(60, sizes.sum())
+    ends = np.cumsum(sizes)
+    running = np.cumsum(gaps)
+    time = np.repeat(start, sizes) + running - np.repeat(running[ends - sizes], sizes)
+    user = np.repeat(rng.integers(0, users, sessions), sizes)
+    arrival = time + rng.exponential(5, time.size)
+    late = rng.random(time.size) < 0.03
+    arrival[late] += rng.uniform(600, 7200, late.sum())
+    order = np.argsort(arrival)[:wanted]
+    cuts = np.linspace(0, len(order), batches * files_per_batch + 1).astype(int)
+    for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        rows = order[a:b]
+        table = pa.table(
+            {
+                "key": pa.array(np.char.add("user-", user[rows].astype(str))),
+                "ts": pa.array(BASE_US + (time[rows] * 1e6).astype(np.int64)).cast(pa.timestamp("us", "UTC")),
+                "amount": rng.integers(1, 100, len(rows)),
+                "page": pa.array(np.char.add("/p/", rng.integers(0, 500, len(rows)).astype(str))),
+                "offset": np.arange(a, b),
+            }
+        )
+        pq.write_table(table, directory / f"part-{i:05d}.parquet")

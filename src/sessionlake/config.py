@@ -1,0 +1,221 @@
+"""A pipeline's TOML config: validated once, here; every error names the key, the value and what to write instead."""
+
+import difflib
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from sessionlake.durations import format_duration, parse_duration
+from sessionlake.errors import ConfigError
+from sessionlake.schemas import RESERVED
+
+
+
+def _duration(text: str) -> str:
+    try:
+        parse_duration(text)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("duration: ")) from error
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MINUTE_US = 60_000_000
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PipelineSection(_Section):
+    """Where the pipeline lives and how it runs."""
+
+    name: str
+    warehouse: str
+    shards: int = Field(default=4, ge=1, le=4096)
+    trigger: Duration = "10 seconds"
+    store: str = "store"
+    """Local directory of the session stores: a cache, restored from Delta when lost."""
+
+
+class SourceSection(_Section):
+    """What is read."""
+
+    kind: Literal["files", "delta"]
+    path: str
+    format: Literal["json", "csv", "parquet"] | None = None
+    max_files_per_batch: int = Field(default=16, ge=1)
+    types: dict[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = {}
+    """Column types of text files, where inference from the files at first start is not enough."""
+
+
+class EventSection(_Section):
+    """Which columns make an event."""
+
+    key: str
+    time: str
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    id: str | None = None
+    max_future_skew: Duration | None = None
+
+
+class SessionSection(_Section):
+    """The session windows."""
+
+    gap: Duration
+    grace: Duration = "0 seconds"
+    retention: Duration | None = None
+    beyond_retention: Literal["dead_letter", "drop", "emit"] = "dead_letter"
+    emit: Literal["update", "final"] = "update"
+
+
+class Config(_Section):
+    """A validated config; paths are absolute or URIs, durations are in microseconds where the name says so."""
+
+    pipeline: PipelineSection
+    source: SourceSection
+    event: EventSection
+    session: SessionSection
+    aggregates: dict[str, str] = {}
+    directory: str = "."
+    """Directory of the config file; users' classes are looked for there too."""
+
+    @property
+    def gap_us(self) -> int:
+        """Inactivity gap."""
+        return parse_duration(self.session.gap)
+
+    @property
+    def grace_us(self) -> int:
+        """Grace after session_end + gap."""
+        return parse_duration(self.session.grace)
+
+    @property
+    def retention_us(self) -> int:
+        """Retention; gap + grace where none is given."""
+        return self.gap_us + self.grace_us if self.session.retention is None else parse_duration(self.session.retention)
+
+    @property
+    def max_future_skew_us(self) -> int:
+        """How far ahead of the batch's clock an event may be; the grace, but a minute at least, where none is given."""
+        text = self.event.max_future_skew
+        return max(self.grace_us, MINUTE_US) if text is None else parse_duration(text)
+
+    @property
+    def checkpoint(self) -> str:
+        """Where Spark's checkpoint lies."""
+        return f"{self.pipeline.warehouse}/_checkpoints/{self.pipeline.name}"
+
+    @property
+    def store_dir(self) -> str:
+        """Local directory of this pipeline's stores."""
+        return f"{self.pipeline.store}/{self.pipeline.name}"
+
+    def rebuild_settings(self) -> dict[str, Any]:
+        """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
+        event = self.event.model_dump(exclude={"max_future_skew"})
+        return {"session.gap": self.gap_us, **{f"event.{k}": v for k, v in event.items()}, "aggregates": dict(self.aggregates)}
+
+    def live_settings(self) -> dict[str, Any]:
+        """Return the settings of classification that may change from batch to batch."""
+        names = ("grace_us", "retention_us", "max_future_skew_us")
+        return {**{name: getattr(self, name) for name in names}, "beyond_retention": self.session.beyond_retention}
+
+    def config_hash(self) -> str:
+        """Return a hash of the rebuild settings."""
+        return hashlib.sha256(json.dumps(self.rebuild_settings(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def warnings(self) -> list[str]:
+        """Return what is allowed but probably not meant."""
+        if self.max_future_skew_us > max(self.grace_us, MINUTE_US):
+            skew, grace = format_duration(self.max_future_skew_us), format_duration(self.grace_us)
+            return [f"event.max_future_skew ({skew}) exceeds session.grace ({grace}): one early event can make all others late; raise grace or lower it"]
+        return []
+
+
+def load_config(path: str | Path) -> Config:
+    """Read and validate a config file; ConfigError in one line."""
+    file = Path(path)
+    try:
+        raw = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ConfigError(f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: {str(path)!r} is no valid TOML ({error}); mend that line") from error
+    return parse_config(raw, file.resolve().parent)
+
+
+def parse_config(raw: dict[str, Any], directory: Path) -> Config:
+    """Validate a config's content; relative paths are resolved against `directory`."""
+    if "directory" in raw:
+        raise ConfigError("directory: is no section; remove it")
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from error
+    _check(config)
+    pipeline = config.pipeline.model_copy(
+        update={"warehouse": _resolve(config.pipeline.warehouse, directory), "store": _resolve(config.pipeline.store, directory)}
+    )
+    source = config.source.model_copy(update={"path": _resolve(config.source.path, directory)})
+    return config.model_copy(update={"pipeline": pipeline, "source": source, "directory": str(directory)})
+
+
+def _resolve(path: str, directory: Path) -> str:
+    return path.rstrip("/") if "://" in path else str((directory / path).resolve())
+
+
+def _check(config: Config) -> None:
+    if not _NAME.fullmatch(config.pipeline.name):
+        raise ConfigError(f"pipeline.name: {config.pipeline.name!r} must be letters, digits, _ and -; write for example 'clicks'")
+    if config.source.kind == "files" and config.source.format is None:
+        raise ConfigError("source.format: is missing; write 'json', 'csv' or 'parquet'")
+    if config.source.kind == "delta" and config.source.format is not None:
+        raise ConfigError(f"source.format: {config.source.format!r} goes with kind 'files' only; remove it")
+    if "://" in config.pipeline.store:
+        raise ConfigError(f"pipeline.store: {config.pipeline.store!r} must be a local directory; write a path")
+    if config.gap_us == 0:
+        raise ConfigError(f"session.gap: {config.session.gap!r} must be longer than zero; write for example '30 minutes'")
+    needed = config.gap_us + config.grace_us
+    if config.retention_us < needed:
+        raise ConfigError(
+            f"session.retention: {config.session.retention!r} is shorter than gap + grace = {format_duration(needed)}; "
+            f"write '{format_duration(needed)}' or longer"
+        )
+    for name in config.aggregates:
+        if not _COLUMN.fullmatch(name) or name in RESERVED:
+            raise ConfigError(f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, and none of the fixed columns")
+
+
+def _explain(error: ValidationError) -> str:
+    """Return the first problem in one line."""
+    problem = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    value = problem.get("input")
+    cause = problem.get("ctx", {}).get("error")
+    match problem["type"]:
+        case "missing":
+            return f"{where}: is missing; add it to the config"
+        case "extra_forbidden":
+            return f"{where}: is unknown{_did_you_mean(problem['loc'])}; remove it or correct its name"
+        case "literal_error":
+            return f"{where}: {value!r} is not allowed; write {problem['ctx']['expected']}"
+        case "value_error" if cause is not None:
+            return f"{where}: {cause}"
+        case _:
+            return f"{where}: {value!r} is wrong: {problem['msg'][0].lower()}{problem['msg'][1:]}; correct it"
+
+
+def _did_you_mean(where: tuple[int | str, ...]) -> str:
+    model: Any = Config
+    for part in where[:-1]:
+        model = model.model_fields[str(part)].annotation
+    close = difflib.get_close_matches(str(where[-1]), list(getattr(model, "model_fields", {})), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,155 @@
+"""The demo: real commit events become coding sittings, from files to Delta tables, in one command."""
+
+import gzip
+import json
+import os
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import matplotlib as mpl
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from sessionlake import schemas
+from sessionlake.cli import open_session, print_batch, print_status, print_summary, register_tables
+from sessionlake.config import Config, load_config
+from sessionlake.errors import SourceError
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.jobs.status import read_status
+
+CONFIG = """\
+[pipeline]
+name = "commits"
+warehouse = "warehouse"
+shards = 4
+trigger = "10 seconds"
+
+[source]
+kind = "files"
+path = "events"
+format = "json"
+max_files_per_batch = 2
+
+[event]
+key = "author"
+time = "authored_at"
+id = "event_id"
+max_future_skew = "1 day"
+
+[session]
+gap = "1 hour"
+grace = "1 day"
+retention = "30 days"
+beyond_retention = "dead_letter"
+
+[aggregates]
+lines_added = "sum(added)"
+lines_deleted = "sum(deleted)"
+repos = "count_distinct(repo)"
+first_top = "first(top)"
+last_top = "last(top)"
+file_types = "collect(ext, 5)"
+typical_change = "percentile(added, 0.5)"
+"""
+EXAMPLES = Path(__file__).parents[2] / "examples" / "commits"
+
+
+def run_demo(directory: str, console: Console) -> None:
+    """Make the demo's pipeline in `directory`, run it to the end of its input, and show what came out."""
+    root = Path(directory).resolve()
+    _prepare(root, console)
+    config = load_config(root / "commits.toml")
+    spark = open_session(config, driver_memory="2g")
+    console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
+    print_summary(run(spark, config, once=True, on_commit=print_batch))
+    register_tables(spark, config)
+    console.rule("what came out")
+    _show(spark, console)
+    picture = root / "sessions.png"
+    _draw(spark, picture)
+    print_status(config, read_status(spark, config))
+    _next(root, picture, console)
+    spark.stop()
+
+
+def _prepare(root: Path, console: Console) -> None:
+    if not EXAMPLES.is_dir():
+        raise SourceError(f"demo: the example events are not at {str(EXAMPLES)!r}; run the demo from a checkout of the project")
+    for old in ("warehouse", "store", "events"):
+        shutil.rmtree(root / old, ignore_errors=True)
+    (root / "events").mkdir(parents=True)
+    (root / "commits.toml").write_text(CONFIG)
+    for file in sorted(EXAMPLES.glob("*.json.gz")):
+        copied = root / "events" / file.name
+        shutil.copy(file, copied)
+        # Files are read in order of their modification time: here the time at which the last commit arrived.
+        with gzip.open(copied, "rt") as lines:
+            arrived = max(json.loads(line)["committed_at"] for line in lines)
+        moment = datetime.fromisoformat(arrived).timestamp()
+        os.utime(copied, (moment, moment))
+    console.print(f"pipeline in [bold]{root}[/bold]: 24 files of real commit events; a session is a coding sitting (gap 1 hour)")
+
+
+def _show(spark: SparkSession, console: Console) -> None:
+    totals = spark.sql("select count(*) n, count(distinct session_key) authors, sum(event_count) events, min(session_start) a, max(session_end) b from sessions_live")
+    row = totals.collect()[0]
+    console.print(f"[bold]{row.n:,} sessions[/bold] of {row.authors:,} authors, {row.events:,} changes, {row.a:%Y-%m-%d} to {row.b:%Y-%m-%d}")
+    console.print(
+        _table(
+            "the longest sittings",
+            spark.sql("""
+                select session_key author, session_start start, cast((unix_seconds(session_end) - unix_seconds(session_start)) / 60 as int) minutes,
+                       event_count changes, lines_added added, lines_deleted deleted, repos, first_top `first folder`, array_join(file_types, ' ') types
+                from sessions_live order by minutes desc, changes desc limit 8"""),
+        )
+    )
+    console.print(
+        _table(
+            "late events: past grace, within retention, waiting to be reprocessed",
+            spark.sql("select date_format(event_time, 'yyyy') year, count(*) events, count(distinct session_key) authors from late_events group by 1 order by 1"),
+        )
+    )
+    console.print(_table("dead letters: refused, with their text, place and reason", spark.sql("select reason, count(*) events, min(source) `first at` from dead_letters group by 1")))
+
+
+def _table(title: str, rows: DataFrame) -> Table:
+    table = Table(*rows.columns, title=title, title_justify="left")
+    for row in rows.collect():
+        table.add_row(*(f"{v:,}" if isinstance(v, int) else "" if v is None else str(v) for v in row))
+    return table
+
+
+def _draw(spark: SparkSession, file: Path) -> None:
+    """Draw sessions a month, and when in the week people sit down to code."""
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415 (only after the backend is chosen)
+
+    live = spark.table(schemas.SESSIONS_LIVE)
+    months = live.groupBy(F.trunc("session_start", "month").alias("month")).count().orderBy("month").toPandas()
+    weekdays = live.groupBy(F.weekday("session_start").alias("day"), F.hour("session_start").alias("hour")).count().toPandas()
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 7), layout="constrained")
+    top.bar(months["month"], months["count"], width=25, color="#3b7ea1")
+    top.set(title="Coding sessions a month", ylabel="sessions")
+    grid = weekdays.pivot_table(index="day", columns="hour", values="count", fill_value=0).reindex(index=range(7), columns=range(24), fill_value=0)
+    image = bottom.imshow(grid, aspect="auto", cmap="YlGnBu")
+    bottom.set(title="When sessions start (UTC)", xlabel="hour", yticks=range(7), yticklabels=["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
+    figure.colorbar(image, ax=bottom, label="sessions")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def _next(root: Path, picture: Path, console: Console) -> None:
+    config = os.path.relpath(root / "commits.toml")
+    console.rule("what to type next")
+    console.print(f"picture of the sessions over time: [bold]{os.path.relpath(picture)}[/bold]")
+    for query in (
+        "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
+        "select op, count(*) from session_changelog group by 1",
+        "select * from batches order by batch_id",
+    ):
+        console.print(f'  .venv/bin/sessionlake sql {config} "{query}"', soft_wrap=True)
+    console.print(f"  .venv/bin/sessionlake status {config}")
+    console.print(f"  .venv/bin/sessionlake run {config} --once     # again: nothing new, nothing twice")

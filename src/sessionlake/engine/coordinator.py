@@ -1,0 +1,241 @@
+"""The driver's part of a batch: run the shards, append what they made, and let the changelog's append be the commit."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.engine import exchange, failpoints
+from sessionlake.engine.exchange import KIND, PAYLOAD, WIRE_DDL
+from sessionlake.engine.operator import BatchContext, Operator
+from sessionlake.engine.placement import on_shards
+from sessionlake.engine.shard import ShardTask
+from sessionlake.errors import FencedError, PipelineStateError
+from sessionlake.tables import Tables, spark_schema
+
+_ATTEMPTS = 5
+_ROWS_PER_FILE = 250_000
+
+
+@dataclass(frozen=True)
+class SideTable:
+    """A table that takes one kind of a shard's side output."""
+
+    kind: str
+    name: str
+    schema: pa.Schema
+    rows: Callable[[pa.Table], pa.Table]
+    """Turn what the operator put out into the table's rows, without batch_id and commit_id."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What the coordinator must know of a pipeline."""
+
+    name: str
+    checkpoint_id: str
+    operator: Operator
+    shards: int
+    store_dir: str
+    changelog: str
+    sides: tuple[SideTable, ...]
+    settings: Mapping[str, Any]
+    """What later runs compare their own settings with; kept in every commit."""
+    next_state: Callable[[dict[str, Any], dict[str, int]], dict[str, Any]]
+    changelog_columns: Callable[[DataFrame], DataFrame]
+    """Add the changelog's derived columns to changes."""
+    stored_state: Callable[[dict[str, Any]], DataFrame]
+    """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
+    asked_for: Callable[[dict[str, Any], DataFrame], DataFrame]
+    """Rows (key, ...) that answer shards' needs."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The numbers that the shards of one attempt reported."""
+
+    stats: dict[str, int]
+    touched: frozenset[int]
+    stale: frozenset[int]
+    needs: tuple[pa.Table, ...]
+    kinds: frozenset[str]
+
+
+class Coordinator:
+    """Commit batches of one pipeline, one at a time; one instance a driver."""
+
+    def __init__(self, spark: SparkSession, tables: Tables, pipeline: Pipeline) -> None:
+        self._spark, self._tables, self._pipeline = spark, tables, pipeline
+        commit = tables.last_commit(pipeline.changelog)
+        self._version = -1 if commit is None else commit.version
+        self.last: dict[str, Any] | None = None if commit is None else commit.metadata
+        self.totals: dict[str, int] = {}
+        self.on_commit: Callable[[dict[str, Any]], None] = lambda metadata: None
+
+    def run_batch(self, rows: DataFrame, batch_id: int) -> None:
+        """Run and commit a batch; one that is committed already is left alone.
+
+        `rows` has a column `clock`, the batch's time as logged, beside what the operator reads.
+        Raises FencedError where another driver committed this batch_id.
+        """
+        if self.last is not None and batch_id <= self.last["batch_id"]:
+            return
+        started = time.time_ns() // 1000
+        commit_id = uuid.uuid4().hex[:16]
+        context = BatchContext(batch_id, commit_id, self.last["state"] if self.last else {})
+        output, outcome = self._compute(rows, context)
+        try:
+            failpoints.hit("computed")
+            metadata = self._metadata(context, outcome, started)
+            for side in self._pipeline.sides:
+                if side.kind in outcome.kinds:
+                    failpoints.hit(f"before_{side.kind}")
+                    self._append_side(side, output, metadata)
+                    failpoints.hit(f"after_{side.kind}")
+            failpoints.hit("before_changelog")
+            self._append_changes(output, metadata)
+            failpoints.hit("after_changelog")
+        finally:
+            output.unpersist()
+        self._confirm(metadata)
+
+    def _compute(self, rows: DataFrame, context: BatchContext) -> tuple[DataFrame, Outcome]:
+        """Run the shards until none is stale and none needs more rows; return their output, persisted."""
+        task = ShardTask(self._pipeline.operator, context, self._pipeline.store_dir, self._expected())
+        wire = self._split(rows, context)
+        handed: dict[str, DataFrame] = {}
+        for _ in range(_ATTEMPTS):
+            output = on_shards(reduce(DataFrame.unionAll, handed.values(), wire), task, self._pipeline.shards).persist()
+            outcome = self._outcome(output)
+            if not outcome.stale and not outcome.needs:
+                return output, outcome
+            output.unpersist()
+            if outcome.stale:
+                restoring = task.restoring | outcome.stale
+                task = replace(task, restoring=restoring)
+                handed["restore"] = self._wired(self._pipeline.stored_state(dict(context.state)), "restore", restoring)
+            if outcome.needs:
+                needs = pa.concat_tables(outcome.needs)
+                asked = self._pipeline.asked_for(dict(context.state), self._spark.createDataFrame(needs.to_pandas(), spark_schema(needs.schema)))
+                handed["cold"] = self._wired(asked, "cold", None)
+                task = replace(task, context=replace(context, handed_in=True))
+        raise PipelineStateError(
+            f"batch {context.batch_id}: shards {sorted(outcome.stale)} stayed stale after {_ATTEMPTS} attempts; "
+            f"delete {self._pipeline.store_dir!r} and start again"
+        )
+
+    def _expected(self) -> tuple[str | None, ...]:
+        shards = self._pipeline.shards
+        if self.last is None:
+            return (None,) * shards
+        if len(self.last["shards"]) != shards:
+            # No store can be at this id, so that each is restored with the keys that now belong to it.
+            return (f"{self.last['commit_id']}/{shards}",) * shards
+        return tuple(self.last["shards"])
+
+    def _split(self, rows: DataFrame, context: BatchContext) -> DataFrame:
+        operator = self._pipeline.operator
+
+        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if batch.num_rows:
+                    clock = batch["clock"][0].cast(pa.timestamp("us", "UTC")).value
+                    events = batch.drop_columns(["clock"])
+                    yield from exchange.wire_rows(operator.split(iter([events]), replace(context, clock_us=clock)))
+
+        return rows.mapInArrow(split, WIRE_DDL)
+
+    def _wired(self, rows: DataFrame, kind: str, shards: frozenset[int] | None) -> DataFrame:
+        """Return rows with a column `key` as wire rows of a kind, for some shards or (None) all."""
+        count = self._pipeline.shards
+
+        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from sessionlake.engine.operator import by_shard, shard_of  # noqa: PLC0415
+
+            for batch in batches:
+                table = pa.Table.from_batches([batch])
+                pieces = by_shard(kind, table, shard_of(batch["key"], count))
+                yield from exchange.wire_rows(p for p in pieces if shards is None or p[0] in shards)
+
+        return rows.mapInArrow(split, WIRE_DDL)
+
+    def _outcome(self, output: DataFrame) -> Outcome:
+        small = F.col(KIND).isin(exchange.STATS, exchange.STALE, exchange.NEEDS)
+        control = output.where(F.col(KIND).isNotNull()).select(KIND, F.when(small, F.col(PAYLOAD)).alias(PAYLOAD))
+        stats: dict[str, int] = {}
+        touched, stale, needs, kinds = set(), set(), [], set()
+        for kind, payload in control.collect():
+            if kind == exchange.STATS:
+                report = json.loads(payload)
+                if report["touched"]:
+                    touched.add(report["shard"])
+                for name, value in report["stats"].items():
+                    stats[name] = max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
+            elif kind == exchange.STALE:
+                stale.add(int(payload))
+            elif kind == exchange.NEEDS:
+                needs.append(pa.ipc.open_stream(payload).read_all())
+            else:
+                kinds.add(kind)
+        return Outcome(stats, frozenset(touched), frozenset(stale), tuple(needs), frozenset(kinds))
+
+    def _metadata(self, context: BatchContext, outcome: Outcome, started_us: int) -> dict[str, Any]:
+        p = self._pipeline
+        shards = [context.commit_id if shard in outcome.touched else seen for shard, seen in enumerate(self._expected())]
+        return {
+            "pipeline": p.name,
+            "checkpoint_id": p.checkpoint_id,
+            "settings": dict(p.settings),
+            "batch_id": context.batch_id,
+            "commit_id": context.commit_id,
+            "state": p.next_state(dict(context.state), outcome.stats),
+            "counts": {name: value for name, value in outcome.stats.items() if not name.startswith("max_")},
+            "shards": shards,
+            "started_us": started_us,
+            "committed_us": time.time_ns() // 1000,
+        }
+
+    def _append_side(self, side: SideTable, output: DataFrame, metadata: dict[str, Any]) -> None:
+        turn = side.rows
+        schema = pa.schema([f for f in side.schema if f.name not in ("batch_id", "commit_id")])
+
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for payload in batch[PAYLOAD]:
+                    table = turn(exchange.from_payload(payload)).select(schema.names).cast(schema)
+                    yield from table.combine_chunks().to_batches()
+
+        decoded = output.where(F.col(KIND) == side.kind).select(PAYLOAD).mapInArrow(rows, spark_schema(schema))
+        self._tables.append(side.name, _marked(decoded, metadata).coalesce(1), metadata["checkpoint_id"], metadata["batch_id"], metadata)
+
+    def _append_changes(self, output: DataFrame, metadata: dict[str, Any]) -> None:
+        names = [f.name for f in self._pipeline.operator.changes_schema]
+        changes = self._pipeline.changelog_columns(output.where(F.col(KIND).isNull()).select(*names))
+        counts = metadata["counts"]
+        rows = sum(counts.get(name, 0) for name in ("upserts", "deletes", "emitted"))
+        files = min(self._pipeline.shards, 1 + rows // _ROWS_PER_FILE)
+        self._tables.append(self._pipeline.changelog, _marked(changes, metadata).coalesce(files), metadata["checkpoint_id"], metadata["batch_id"], metadata)
+
+    def _confirm(self, metadata: dict[str, Any]) -> None:
+        """Read the commit back: an append under a known (checkpoint, batch_id) is skipped without an error."""
+        ours = [c for c in self._tables.commits(self._pipeline.changelog, self._version) if c.metadata["batch_id"] == metadata["batch_id"]]
+        if not ours or ours[-1].metadata["commit_id"] != metadata["commit_id"]:
+            raise FencedError(
+                f"pipeline {self._pipeline.name!r}: another driver committed batch {metadata['batch_id']}; "
+                "this one stops, keep only one running on this warehouse"
+            )
+        self._version, self.last = ours[-1].version, metadata
+        for name, value in metadata["counts"].items():
+            self.totals[name] = self.totals.get(name, 0) + value
+        self.on_commit(metadata)
+
+
+def _marked(rows: DataFrame, metadata: dict[str, Any]) -> DataFrame:
+    return rows.select("*", F.lit(metadata["batch_id"]).cast("long").alias("batch_id"), F.lit(metadata["commit_id"]).alias("commit_id"))

@@ -1,0 +1,51 @@
+"""The Python daemon that Spark forks its workers from: a lean module path, the workers' imports done once.
+
+Named by `spark.python.daemon.module`; run as `python -m sessionlake.engine.daemon`, never imported.
+"""
+
+import gc
+import importlib
+import importlib.util
+import sys
+
+WARM = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "rocksdict",
+    "pyspark.sql.pandas.types",
+    "sessionlake.sessions",
+    "sessionlake.sources",
+    "sessionlake.store",
+)
+
+
+def drop_archives() -> None:
+    """Leave no .jar or .zip on the module path.
+
+    Workers invalidate the import caches at each task, after which Python reads the directory of every archive again.
+    """
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith((".jar", ".zip"))]
+    sys.path_importer_cache.clear()
+    # What came from Spark's own pyspark.zip until now, and what holds on to it, must come from the installed packages.
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"delta", "py4j", "pyspark", "sessionlake"}]:
+        del sys.modules[name]
+
+
+def main() -> None:
+    """Warm the process up, then serve forks until Spark closes standard input."""
+    drop_archives()
+    for name in WARM:
+        if importlib.util.find_spec(name):
+            importlib.import_module(name)
+    manager = importlib.import_module("pyspark.daemon").manager
+    # A worker collects garbage after each task: what is frozen before the fork is neither walked nor copied then.
+    gc.collect()
+    gc.freeze()
+    manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""One shard's part of a batch, in a Python worker: two-phase commit of its store around the operator's computation."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sessionlake.engine import exchange, failpoints
+from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
+
+COMMIT = "commit_id"
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """What every shard task of a batch attempt is told."""
+
+    operator: Operator
+    context: BatchContext
+    store_dir: str
+    expected: tuple[str | None, ...]
+    """Per shard: the commit_id that its store must be at; None where no batch has touched it."""
+    restoring: frozenset[int] = frozenset()
+    """Shards whose state is handed in, to replace whatever their store holds."""
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `exchange.output_schema` for the shards among the wire rows (one in a Spark partition)."""
+        for shard, inputs in sorted(exchange.read_wire(batches).items()):
+            yield from self._run_shard(shard, inputs)
+
+    def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
+        schema = self.operator.changes_schema
+        pending = Pending(Path(self.store_dir) / f"{shard}.pending")
+        store = self.operator.open_store(Path(self.store_dir) / str(shard))
+        try:
+            if not self._prepare(shard, inputs, store, pending):
+                yield exchange.control_batch(schema, {exchange.STALE: str(shard).encode()})
+                return
+            result = self.operator.apply(inputs, store, self.context)
+            if result.needs is None and result.writes is not None:
+                pending.write(self.context.commit_id, result.writes)
+        finally:
+            store.close()
+        failpoints.hit("worker_computed")
+        if result.needs is not None:
+            yield exchange.control_batch(schema, {exchange.NEEDS: exchange.to_payload(result.needs)})
+            return
+        yield from exchange.change_batches(result.changes)
+        yield self._control(shard, result)
+
+    def _control(self, shard: int, result: ShardResult) -> pa.RecordBatch:
+        stats = {"shard": shard, "touched": result.writes is not None, "stats": dict(result.stats)}
+        payloads = {name: exchange.to_payload(table) for name, table in result.side.items() if table.num_rows}
+        return exchange.control_batch(self.operator.changes_schema, {exchange.STATS: json.dumps(stats).encode(), **payloads})
+
+    def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: "Pending") -> bool:
+        """Bring the store to the expected commit; False where it can't be: then its state must be handed in."""
+        expected = self.expected[shard]
+        if shard in self.restoring:
+            store.clear()
+            pending.keep_only(None)
+            if expected is not None:
+                writes = self.operator.restored(inputs, store) if "restore" in inputs else None
+                self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)
+            return True
+        current = store.meta(COMMIT)
+        if (current.decode() if current else None) == expected:
+            pending.keep_only(None)
+            return True
+        writes = pending.read(expected) if expected else None
+        if writes is None:
+            return False
+        self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)  # type: ignore[union-attr]
+        failpoints.hit("worker_applied")
+        pending.keep_only(None)
+        return True
+
+
+class Pending:
+    """Writes of batches that may or may not be committed, one file a commit_id, beside the store."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, commit_id: str, writes: pa.Table) -> None:
+        """Write the file durably: it is whole or absent."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        temporary = self._directory / f"{commit_id}.{os.getpid()}.tmp"
+        with temporary.open("wb") as file:
+            with pa.ipc.new_file(file, writes.schema) as writer:
+                writer.write_table(writes)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path(commit_id))
+
+    def read(self, commit_id: str) -> pa.Table | None:
+        """Return the writes of a commit, or None where there are none."""
+        path = self._path(commit_id)
+        if not path.exists():
+            return None
+        with pa.memory_map(str(path)) as source:
+            return pa.ipc.open_file(source).read_all()
+
+    def keep_only(self, commit_id: str | None) -> None:
+        """Remove the files of all other commits."""
+        if self._directory.exists():
+            for path in self._directory.iterdir():
+                if commit_id is None or path != self._path(commit_id):
+                    path.unlink(missing_ok=True)
+
+    def _path(self, commit_id: str) -> Path:
+        return self._directory / f"{commit_id}.arrow"

@@ -1,0 +1,27 @@
+"""Errors a user can cause. Each ends as one line: what, which value, what to do."""
+
+
+class SessionlakeError(Exception):
+    """Base of every error that is reported in one line and exits with code 2."""
+
+    exit_code = 2
+
+
+class ConfigError(SessionlakeError):
+    """A setting is missing, unknown or contradicts another one."""
+
+
+class SourceError(SessionlakeError):
+    """The source can't be read or lacks a column that the config names."""
+
+
+class StoreError(SessionlakeError):
+    """The local store directory can't be used."""
+
+
+class PipelineStateError(SessionlakeError):
+    """Config, checkpoint and changelog don't belong together."""
+
+
+class FencedError(SessionlakeError):
+    """Another driver committed under our batch id; this one must stop."""

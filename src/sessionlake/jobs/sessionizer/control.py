@@ -1,0 +1,109 @@
+"""The control input: corrections as rows of their table become restated partials, removals and puts."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.engine.operator import by_shard, shard_of
+from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA, Split
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.sessions.arrays import Ints, combined
+from sessionlake.sessions.corrections import REMOVE_SCHEMA
+from sessionlake.sessions.partials import Partials, StateCodec
+from sessionlake.sessions.windows import Bounds
+
+KINDS = ("restate", "replace", "tombstone", "advance")
+
+
+def split_corrections(spec: SessionizerSpec, bounds: Bounds, table: pa.Table) -> Split:
+    """Yield (shard, kind, rows) of the kinds restate, remove, put, advance, dead and tally."""
+    table = table.combine_chunks()
+    yield 0, "tally", pa.table({"name": ["corrections"], "value": pa.array([table.num_rows])})
+    kind = combined(table["kind"])
+    malformed = _malformed(table)
+    start = _micros(table["session_start"])
+    expired = (start < bounds.expired_us) & pc.fill_null(pc.equal(kind, "restate"), False).to_numpy(zero_copy_only=False) & ~malformed
+    for mask, reason in ((malformed, "malformed correction"), (expired, "expired")):
+        if mask.any():
+            yield 0, "dead", _dead(table.filter(pa.array(mask)), reason)
+    if expired.any():
+        yield 0, "tally", pa.table({"name": ["expired"], "value": pa.array([int(expired.sum())])})
+    good = table.filter(pa.array(~malformed & ~expired))
+    for name, split in (("restate", _restated), ("replace", _replaced), ("tombstone", _tombstones)):
+        rows = good.filter(pc.equal(good["kind"], name))
+        if rows.num_rows:
+            yield from split(spec, rows)
+    advances = good.filter(pc.equal(good["kind"], "advance"))
+    if advances.num_rows:
+        yield 0, "tally", pa.table({"name": ["max_advance"], "value": pa.array([int(_micros(advances["session_start"]).max())])})
+
+
+def _malformed(table: pa.Table) -> np.ndarray:
+    kind = pc.fill_null(combined(table["kind"]), "")
+
+    def null(*names: str) -> np.ndarray:
+        masks = [pc.is_null(combined(table[name])).to_numpy(zero_copy_only=False) for name in names]
+        return np.logical_or.reduce(masks)
+
+    def is_kind(name: str) -> np.ndarray:
+        return pc.equal(kind, name).to_numpy(zero_copy_only=False)
+
+    unknown = ~pc.is_in(kind, value_set=pa.array(KINDS)).to_numpy(zero_copy_only=False) | null("correction_id")
+    keyless = pc.equal(pc.fill_null(combined(table["session_key"]), ""), "").to_numpy(zero_copy_only=False)
+    backwards = _micros(table["session_end"]) < _micros(table["session_start"])
+    restate = is_kind("restate") & (keyless | null("session_start", "session_end", "event_count", "state") | backwards)
+    empty = pc.equal(pc.add(_length(table["remove"]), _length(table["put"])), 0).to_numpy(zero_copy_only=False)
+    replace = is_kind("replace") & (keyless | empty)
+    tombstone = is_kind("tombstone") & (keyless | null("session_start", "revision"))
+    return unknown | restate | replace | tombstone | (is_kind("advance") & null("session_start"))
+
+
+def _length(lists: pa.ChunkedArray) -> pa.Array:
+    return pc.fill_null(pc.list_value_length(combined(lists)), 0)
+
+
+def _micros(times: pa.ChunkedArray | pa.Array) -> Ints:
+    return pc.fill_null(combined(times).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+
+
+def _dead(table: pa.Table, reason: str) -> pa.Table:
+    raw = pa.array([str({k: v for k, v in row.items() if v is not None}) for row in table.to_pylist()])
+    arrays = [pa.repeat(reason, table.num_rows), table["kind"], table["session_key"], table["session_start"], raw, table["correction_id"]]
+    return pa.Table.from_arrays([combined(a).cast(f.type) for a, f in zip(arrays, DEAD_SCHEMA, strict=True)], schema=DEAD_SCHEMA)
+
+
+def _partials(spec: SessionizerSpec, ids: pa.Array, keys: pa.Array, start: Ints, end: Ints, count: Ints, state: pa.Array) -> pa.Table:
+    states = StateCodec(spec.aggregates).decode(state)
+    table = Partials(keys, start, end, count, count * 0, states).to_table()
+    return table.append_column("correction_id", ids)
+
+
+def _restated(spec: SessionizerSpec, rows: pa.Table) -> Split:
+    keys = combined(rows["session_key"])
+    times = _micros(rows["session_start"]), _micros(rows["session_end"])
+    table = _partials(spec, combined(rows["correction_id"]), keys, *times, rows["event_count"].to_numpy(), combined(rows["state"]))
+    yield from by_shard("restate", table, shard_of(keys, spec.shards))
+
+
+def _tombstones(spec: SessionizerSpec, rows: pa.Table) -> Split:
+    keys = combined(rows["session_key"])
+    arrays = [combined(rows["correction_id"]), keys, pa.array(_micros(rows["session_start"])), combined(rows["revision"])]
+    yield from by_shard("remove", pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA), shard_of(keys, spec.shards))
+
+
+def _replaced(spec: SessionizerSpec, rows: pa.Table) -> Iterator[tuple[int, str, pa.Table]]:
+    for column, kind in (("remove", "remove"), ("put", "put")):
+        lists = combined(rows[column])
+        owner = pc.list_parent_indices(lists)
+        items = pc.list_flatten(lists)
+        keys, ids = combined(rows["session_key"]).take(owner), combined(rows["correction_id"]).take(owner)
+        start = _micros(pc.struct_field(items, "session_start"))
+        if kind == "remove":
+            table = pa.Table.from_arrays([ids, keys, pa.array(start), pc.struct_field(items, "revision")], schema=REMOVE_SCHEMA)
+        else:
+            count = pc.struct_field(items, "event_count").to_numpy(zero_copy_only=False)
+            end = _micros(pc.struct_field(items, "session_end"))
+            table = _partials(spec, ids, keys, start, end, count, pc.struct_field(items, "state"))
+        yield from by_shard(kind, table, shard_of(keys, spec.shards))

@@ -1,0 +1,120 @@
+"""Before the shuffle: rules 1 and 3 on events, and as much merging as can't change what is late."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.engine.operator import by_shard, shard_of
+from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, SessionizerSpec
+from sessionlake.schemas import TIME
+from sessionlake.sessions.aggregates import Events
+from sessionlake.sessions.arrays import Bools, Ints, combined
+from sessionlake.sessions.kernel import lift, premerge
+from sessionlake.sessions.windows import Bounds
+from sessionlake.sources.contract import check
+
+Texts = Callable[[Ints], pa.Array]
+Split = Iterator[tuple[int, str, pa.Table]]
+
+DEAD_SCHEMA = pa.schema(
+    [("reason", pa.string()), ("kind", pa.string()), ("session_key", pa.string()), ("event_time", TIME), ("raw", pa.string()), ("source", pa.string())]
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Events as a source gives them; `raw` and `source` fetch text and position of some rows only."""
+
+    table: pa.Table
+    error: pa.Array | None
+    raw: Texts
+    source: Texts
+
+
+def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Rows) -> Split:
+    """Yield (shard, kind, rows) of the kinds merged, alone, emit, dead and tally."""
+    checked = check(rows.table, rows.error, spec.columns)
+    n = rows.table.num_rows
+    good = np.ones(n, bool) if checked.reason is None else pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
+    tally = {"input": n}
+    refused: list[tuple[Bools, pa.Array]] = []
+    if not good.all():
+        refused.append((~good, checked.reason.filter(pa.array(~good))))
+    if spec.max_future_skew_us is not None:
+        future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
+        refused.append((future, _reason(future, "too far in the future")))
+        good &= ~future
+    expired = good & (checked.time_us < bounds.expired_us)
+    good &= ~expired
+    if spec.beyond_retention == DEAD_LETTER:
+        refused.append((expired, _reason(expired, "beyond retention")))
+    elif spec.beyond_retention == DROP:
+        tally["dropped"] = int(expired.sum())
+
+    for mask, reason in refused:
+        if mask.any():
+            at = np.flatnonzero(mask)
+            index = pa.array(at)
+            times = pc.if_else(pa.array(_in_range(checked.time_us[at])), pa.array(checked.time_us[at]).cast(TIME), pa.scalar(None, TIME))
+            columns = [reason, pa.array(["event"] * len(at)), checked.key.take(index), times, rows.raw(at), rows.source(at)]
+            yield 0, "dead", pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
+    if expired.any() and spec.beyond_retention not in (DEAD_LETTER, DROP):
+        emitted = lift(spec.aggregates, _events(spec, rows.table, checked, np.flatnonzero(expired))).to_table()
+        yield from by_shard("emit", emitted, shard_of(combined(emitted["key"]), spec.shards))
+    yield from _accepted(spec, bounds, rows, checked, np.flatnonzero(good))
+    yield 0, "tally", pa.table({"name": list(tally), "value": pa.array(tally.values(), pa.int64())})
+
+
+def _accepted(spec: SessionizerSpec, bounds: Bounds, rows: Rows, checked, at: Ints) -> Split:  # type: ignore[no-untyped-def]
+    events = _events(spec, rows.table, checked, at)
+    merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
+    yield from by_shard("merged", merged.to_table(), shard_of(merged.keys, spec.shards))
+    if alone.any():
+        old = np.flatnonzero(alone)
+        index = pa.array(old)
+        source_rows = at[old]
+        inputs = [events.columns[name].take(index) for name in spec.columns.inputs]
+        columns = {
+            "key": events.keys.take(index),
+            "time_us": events.time_us[old],
+            "event_id": pa.nulls(len(old), pa.string()) if events.event_id is None else events.event_id.take(index),
+            "event": event_struct(inputs, spec, len(old)),
+            "raw": rows.raw(source_rows),
+            "source": rows.source(source_rows),
+        }
+        yield from by_shard("alone", pa.table(columns), shard_of(columns["key"], spec.shards))
+
+
+def event_struct(inputs: list[pa.Array], spec: SessionizerSpec, rows: int) -> pa.Array:
+    """Return the columns that aggregates read as one struct column; a struct needs one field at least."""
+    if not inputs:
+        return pa.StructArray.from_arrays([pa.nulls(rows, pa.bool_())], names=["none"])
+    return pa.StructArray.from_arrays(inputs, names=list(spec.columns.inputs))
+
+
+def _events(spec: SessionizerSpec, table: pa.Table, checked, at: Ints) -> Events:  # type: ignore[no-untyped-def]
+    columns = {name: combined(table[name]) for name in spec.columns.inputs}
+    if len(at) == table.num_rows:
+        return Events(checked.key, checked.time_us, columns, checked.event_id)
+    index = pa.array(at)
+    return Events(
+        checked.key.take(index),
+        checked.time_us[at],
+        {name: column.take(index) for name, column in columns.items()},
+        None if checked.event_id is None else checked.event_id.take(index),
+    )
+
+
+def _reason(mask: Bools, text: str) -> pa.Array:
+    return pa.array([text] * int(mask.sum()), pa.string())
+
+
+_LOW, _HIGH = -62_135_596_800_000_000, 253_402_300_800_000_000
+
+
+def _in_range(time_us: Ints) -> Bools:
+    """Say which times lie in years 1 to 9999."""
+    return (time_us >= _LOW) & (time_us < _HIGH)

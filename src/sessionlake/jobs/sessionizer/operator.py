@@ -1,0 +1,114 @@
+"""The sessionizer as the engine's operator."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
+from sessionlake.jobs.sessionizer.control import split_corrections
+from sessionlake.jobs.sessionizer.mapper import Rows, split_events
+from sessionlake.jobs.sessionizer.shard import apply_shard
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.sessions.arrays import combined
+from sessionlake.sessions.windows import NO_WATERMARK, Bounds
+from sessionlake.sources.decode import decode
+from sessionlake.store.layout import Sessions
+from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
+
+WATERMARK = "watermark_us"
+CORRECTION = "correction"
+PATH, CONTENT = "path", "content"
+
+
+def next_state(state: dict[str, Any], stats: dict[str, int]) -> dict[str, Any]:
+    """Return the state after a batch: the watermark moves with accepted events (and `advance` corrections), never back."""
+    watermark = max(state.get(WATERMARK) or NO_WATERMARK, stats.get("max_time", NO_WATERMARK), stats.get("max_advance", NO_WATERMARK))
+    return {WATERMARK: None if watermark == NO_WATERMARK else watermark}
+
+
+@dataclass(frozen=True)
+class Sessionizer:
+    """Sessions from events and corrections; see `engine.operator.Operator` for the methods."""
+
+    spec: SessionizerSpec
+
+    @property
+    def changes_schema(self) -> pa.Schema:
+        """Schema of the changes."""
+        return self.spec.changes_schema
+
+    def bounds(self, context: BatchContext) -> Bounds:
+        """Return the times that decide about the batch."""
+        watermark = context.state.get(WATERMARK)
+        return self.spec.windows.bounds(NO_WATERMARK if watermark is None else watermark)
+
+    def split(self, batches: Iterator[pa.RecordBatch], context: BatchContext) -> Iterable[tuple[int, str, pa.Table]]:
+        """Split source rows; a source row is a file, an event, or a correction."""
+        bounds = self.bounds(context)
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            if CORRECTION in table.column_names:
+                is_correction = table[CORRECTION].is_valid()
+                corrections = table.filter(is_correction)
+                if corrections.num_rows:
+                    struct = combined(corrections[CORRECTION])
+                    yield from split_corrections(self.spec, bounds, pa.Table.from_struct_array(struct))
+                table = table.filter(pa.compute.invert(is_correction)).drop_columns([CORRECTION])
+            if table.num_rows:
+                for rows in self._rows(table):
+                    yield from split_events(self.spec, bounds, context.clock_us, rows)
+
+    def _rows(self, table: pa.Table) -> Iterator[Rows]:
+        if self.spec.format is None:
+            yield rows_of_table(table)
+            return
+        contents = table[CONTENT].to_pylist() if CONTENT in table.column_names else [None] * table.num_rows
+        for path, content in zip(table[PATH].to_pylist(), contents, strict=True):
+            for decoded in decode(path if content is None else content, path, self.spec.format, self.spec.columns):
+                yield Rows(decoded.table, decoded.error, decoded.raw, decoded.position)
+
+    def open_store(self, path: Path) -> SegmentedSessionStore:
+        """Open a shard's session store."""
+        return SegmentedSessionStore(path, segment_interval(self.spec.windows.kept_us))
+
+    def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
+        """Compute a shard."""
+        return apply_shard(self.spec, self.bounds(context), inputs, store, context)
+
+    def commit(self, store: SegmentedSessionStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+        """Apply writes; segments below the horizon are dropped, or not made at all."""
+        store.apply(writes, meta, self.bounds(context).horizon_us)
+
+    def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> pa.Table:
+        """Return writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state)."""
+        table = inputs["restore"]
+        encoded = combined(table["key"]).dictionary_encode()
+        columns = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
+        sessions = Sessions(encoded.indices.to_numpy().astype(np.int64), *columns, state=combined(table["state"]))
+        order = pa.compute.sort_indices(encoded.dictionary)
+        rank = np.empty(len(order), np.int64)
+        rank[order.to_numpy()] = np.arange(len(order))
+        owner = rank[sessions.owner]
+        sessions = Sessions(owner, sessions.start, sessions.end, sessions.count, sessions.revision, sessions.state)
+        none = np.zeros(0, np.int64)
+        return store.writes(encoded.dictionary.take(order), sessions, none, none)
+
+
+def rows_of_table(table: pa.Table) -> Rows:
+    """Return rows of a source that is columnar already; their text is a JSON object of the columns read."""
+    return Rows(
+        table=table.drop_columns(["source"]) if "source" in table.column_names else table,
+        error=None,
+        raw=lambda at: _json(table.take(pa.array(at))),
+        source=lambda at: combined(table["source"].take(pa.array(at))) if "source" in table.column_names else pa.nulls(len(at), pa.string()),
+    )
+
+
+def _json(table: pa.Table) -> pa.Array:
+    frame = table.to_pandas()
+    lines = frame.to_json(orient="records", lines=True, date_format="iso", date_unit="us").splitlines()
+    return pa.array(lines, pa.string())

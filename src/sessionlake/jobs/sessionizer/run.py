@@ -1,0 +1,231 @@
+"""Run the sessionizer: until stopped, or over all available input."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.engine.coordinator import Coordinator, Pipeline, SideTable
+from sessionlake.errors import PipelineStateError, SessionlakeError
+from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
+from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables, locked_store, type_names
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.jobs.sessionizer.stream import read_inputs
+from sessionlake.sessions.windows import NO_WATERMARK
+from sessionlake.tables import Tables
+from sessionlake.views import batch_row, batches_frame, merged_sessions
+
+_BATCHES_EVERY = 50
+
+OnCommit = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run did: batches committed, their counts added up, and what a user should know."""
+
+    batches: int
+    counts: dict[str, int]
+    watermark_us: int | None
+    warnings: list[str]
+
+
+def run(
+    spark: SparkSession, config: Config, *, once: bool = False, drain: bool = False, bootstrap: bool = False, on_commit: OnCommit | None = None
+) -> RunSummary:
+    """Run until stopped or, with `once`, until all input that is available now is committed.
+
+    `drain` then closes what is open: it moves the watermark past every session's close time. `bootstrap` takes all
+    input in one batch, for first use on old data: nothing is late before the first watermark.
+    """
+    with locked_store(config):
+        session = _Session(spark, config)
+        if bootstrap and session.coordinator.last is not None:
+            raise PipelineStateError(
+                f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
+            )
+        session.coordinator.on_commit = lambda metadata: session.committed(metadata, on_commit)
+        try:
+            session.stream(once=once or bootstrap, everything_at_once=bootstrap)
+            if drain and session.advance_past_open_sessions():
+                session.stream(once=True)
+        finally:
+            session.save_batches()
+        return session.summary()
+
+
+class _Session:
+    """One run of one pipeline."""
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self.spark, self.config = spark, config
+        self.tables = Tables(spark, config.pipeline.warehouse)
+        last = self.tables.last_commit(schemas.CHANGELOG) if self.tables.exists(schemas.CHANGELOG) else None
+        check_settings(config, last.metadata if last else None)
+        self.spec = build_spec(spark, config, last.metadata["settings"]["types"] if last else None)
+        create_tables(self.tables, config, self.spec)
+        pipeline = self._pipeline(self._checkpoint_id(last.metadata if last else None))
+        self.coordinator = Coordinator(spark, self.tables, pipeline)
+        self.batches = 0
+
+    def _pipeline(self, checkpoint_id: str) -> Pipeline:
+        spec = self.spec
+        return Pipeline(
+            name=self.config.pipeline.name,
+            checkpoint_id=checkpoint_id,
+            operator=Sessionizer(spec),
+            shards=spec.shards,
+            store_dir=self.config.store_dir,
+            changelog=schemas.CHANGELOG,
+            sides=(
+                SideTable("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), partial(_late_rows, spec)),
+                SideTable("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, _dead_rows),
+            ),
+            settings={"rebuild": self.config.rebuild_settings(), "live": self.config.live_settings(), "types": type_names(dict(spec.columns.types))},
+            next_state=next_state,
+            changelog_columns=lambda changes: changes.withColumn("session_id", F.xxhash64("session_key", "session_start")),
+            stored_state=lambda state: _engine_rows(self._sessions(state, cold=False)),
+            asked_for=self._asked_for,
+        )
+
+    def _sessions(self, state: dict[str, Any], *, cold: bool) -> DataFrame:
+        watermark = state.get(WATERMARK)
+        horizon = self.spec.windows.bounds(NO_WATERMARK if watermark is None else watermark).horizon_us
+        ends = F.unix_micros("session_end")
+        return merged_sessions(self.tables).where(ends < horizon if cold else ends >= horizon)
+
+    def _asked_for(self, state: dict[str, Any], needs: DataFrame) -> DataFrame:
+        cold = self._sessions(state, cold=True)
+        n = needs.alias("n")
+        near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (F.unix_micros("session_start") <= F.col("n.to_us"))
+        return _engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
+
+    def _checkpoint_id(self, last: dict[str, Any] | None) -> str:
+        """Return the checkpoint's id, making the checkpoint where both it and the changelog are new."""
+        uri = f"{self.config.checkpoint}/metadata"
+        text = self.tables.read_text(uri)
+        found = json.loads(text)["id"] if text else None
+        name, checkpoint = self.config.pipeline.name, self.config.checkpoint
+        if last is not None and found != last["checkpoint_id"]:
+            what = "is missing" if found is None else "is another pipeline's or a new one"
+            raise PipelineStateError(
+                f"checkpoint: {checkpoint!r} {what}, but the changelog has batches of {name!r} up to {last['batch_id']}; "
+                "put the old checkpoint back, or start a new warehouse with `sessionlake bootstrap`"
+            )
+        if last is None and found is not None and self.tables.file_exists(f"{checkpoint}/commits/0"):
+            raise PipelineStateError(f"checkpoint: {checkpoint!r} has batches but the changelog has none; remove the checkpoint to start anew, or restore the tables")
+        if found is None:
+            found = str(uuid.uuid4())
+            self.tables.write_text(uri, json.dumps({"id": found}))
+        return str(found)
+
+    def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
+        """Run the streaming query to its end."""
+        failures: list[BaseException] = []
+
+        def run_batch(rows: DataFrame, batch_id: int) -> None:
+            try:
+                self.coordinator.run_batch(rows, batch_id)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        inputs = read_inputs(self.tables, self.config, self.spec, everything_at_once=everything_at_once)
+        writer = inputs.writeStream.foreachBatch(run_batch).option("checkpointLocation", self.config.checkpoint).queryName(self.config.pipeline.name)
+        trigger = {"availableNow": True} if once else {"processingTime": self.config.pipeline.trigger}
+        try:
+            with _stopped(writer.trigger(**trigger).start()) as query:
+                query.awaitTermination()
+        except StreamingQueryException as error:
+            ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
+            raise (ours or _explained(error) or error) from error
+
+    def committed(self, metadata: dict[str, Any], on_commit: OnCommit | None) -> None:
+        """Count a batch, save batches now and then, and tell the caller."""
+        self.batches += 1
+        if self.batches % _BATCHES_EVERY == 0:
+            self.save_batches()
+        if on_commit is not None:
+            on_commit(metadata)
+
+    def save_batches(self) -> None:
+        """Append to the table batches what the changelog's commits have and it has not."""
+        seen = self.tables.read(schemas.BATCHES).agg(F.max("changelog_version")).head()
+        after = -1 if seen is None or seen[0] is None else seen[0]
+        rows = [batch_row(commit.metadata, commit.version) for commit in self.tables.commits(schemas.CHANGELOG, after)]
+        if rows:
+            frame = batches_frame(self.spark, rows).coalesce(1)
+            self.tables.append(schemas.BATCHES, frame, schemas.BATCHES, rows[-1]["changelog_version"], {})
+
+    def advance_past_open_sessions(self) -> bool:
+        """Ask, through the control input, for a watermark at which every session is closed; False where all are."""
+        latest = self.tables.read(schemas.CHANGELOG).where("op = 'upsert'").agg(F.max(F.unix_micros("session_end"))).head()
+        if latest is None or latest[0] is None:
+            return False
+        target = latest[0] + self.config.gap_us + self.config.grace_us + 1
+        state = self.coordinator.last["state"] if self.coordinator.last else {}
+        if (state.get(WATERMARK) or NO_WATERMARK) >= target:
+            return False
+        row = {"correction_id": f"advance-{target}", "kind": "advance", "session_start": target, "job": "drain", "created_at": 0}
+        table = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
+        self.tables.append_rows(schemas.CORRECTIONS, table)
+        return True
+
+    def summary(self) -> RunSummary:
+        """Return what the run did."""
+        counts = {name: self.coordinator.totals.get(name, 0) for name in schemas.COUNTS}
+        warnings = self.config.warnings()
+        refused = counts["late"] + counts["dead"]
+        if counts["input"] and refused > 0.05 * counts["input"]:
+            warnings.append(
+                f"{refused / counts['input']:.0%} of this run's {counts['input']:,} events were late or dead; "
+                "raise session.grace, look into late_events and dead_letters, or for old unordered data start with `sessionlake bootstrap`"
+            )
+        last = self.coordinator.last
+        return RunSummary(self.batches, counts, last["state"].get(WATERMARK) if last else None, warnings)
+
+
+@contextmanager
+def _stopped(query: StreamingQuery) -> Iterator[StreamingQuery]:
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def _engine_rows(sessions: DataFrame) -> DataFrame:
+    return sessions.select(
+        F.col("session_key").alias("key"),
+        F.unix_micros("session_start").alias("start_us"),
+        F.unix_micros("session_end").alias("end_us"),
+        "event_count",
+        "revision",
+        "state",
+    )
+
+
+def _late_rows(spec: SessionizerSpec, late: pa.Table) -> pa.Table:
+    names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
+    return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
+
+
+def _dead_rows(dead: pa.Table) -> pa.Table:
+    return dead
+
+
+def _explained(error: StreamingQueryException) -> SessionlakeError | None:
+    text = str(error)
+    if "ConcurrentModification" in text or "Multiple streaming queries are concurrently using" in text:
+        return PipelineStateError("checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first")
+    return None

@@ -1,0 +1,191 @@
+"""From a config to a runnable pipeline: column types, tables, checkpoint, and whether they belong together."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.errors import ConfigError, PipelineStateError, SourceError, StoreError
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
+from sessionlake.sessions.aggregates.custom import Custom
+from sessionlake.sessions.windows import SessionWindows
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.infer import all_columns, infer_types
+from sessionlake.tables import Tables
+
+_TYPES = {
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": schemas.TIME,
+    "date": pa.date32(),
+}
+CHECKPOINT_INTERVAL = "100"
+STATS_COLUMNS = "4"
+
+
+def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | None) -> SessionizerSpec:
+    """Return what workers need; column types are pinned by the first commit, or else read off the source."""
+    specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
+    classes = [Custom(s.name, s.path, config.directory) for s in specs if s.path is not None]
+    names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
+    if any(not c.inputs for c in classes):
+        names += [name for name in source_columns(spark, config) if name not in names]
+    event = config.event
+    inputs = tuple(dict.fromkeys(names))
+    needed = list(dict.fromkeys([event.key, event.time, *([event.id] if event.id else []), *inputs]))
+    types = {name: _arrow(text) for name, text in pinned.items()} if pinned else source_types(spark, config, needed)
+    missing = [name for name in needed if name not in types]
+    if missing:
+        raise PipelineStateError(f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse")
+    columns = EventColumns(event.key, event.time, event.time_unit, event.id, inputs, types)
+    return SessionizerSpec(
+        windows=SessionWindows(config.gap_us, config.grace_us, config.retention_us),
+        aggregates=build_aggregates(config.aggregates, types, with_id=event.id is not None, directory=config.directory),
+        columns=columns,
+        shards=config.pipeline.shards,
+        beyond_retention=config.session.beyond_retention,
+        max_future_skew_us=config.max_future_skew_us,
+        format=config.source.format,
+    )
+
+
+def source_types(spark: SparkSession, config: Config, needed: list[str]) -> dict[str, pa.DataType]:
+    """Return the types of the needed columns as the source has them now; SourceError where one is missing."""
+    if config.source.kind == "delta":
+        schema = _delta_schema(spark, config)
+        missing = [name for name in needed if name not in schema.names]
+        if missing:
+            raise SourceError(f"source.path: {config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}")
+        return {name: _normal(schema.field(name).type) for name in needed}
+    declared = {name: _TYPES[text] for name, text in config.source.types.items()}
+    to_infer = [name for name in needed if name not in declared]
+    found = infer_types(source_files(config), str(config.source.format), to_infer) if to_infer else {}
+    return {**dict.fromkeys(needed, pa.string()), **found, **{n: t for n, t in declared.items() if n in needed}}
+
+
+def source_columns(spark: SparkSession, config: Config) -> list[str]:
+    """Return all columns of the source."""
+    if config.source.kind == "delta":
+        return _delta_schema(spark, config).names
+    return all_columns(source_files(config), str(config.source.format))
+
+
+def source_files(config: Config) -> list[str]:
+    """Return the files that the source directory holds now, hidden ones left out; SourceError where there are none."""
+    path, format_ = config.source.path, str(config.source.format)
+    root = Path(path.removeprefix("file:"))
+    if "://" in path:
+        raise SourceError(f"source.path: columns of {path!r} can't be inferred from here; declare each in [source.types]")
+    if not root.is_dir():
+        raise SourceError(f"source.path: {path!r} is no directory; create it or correct the path")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise SourceError(f"source.path: {path!r} can't be read; give this user the right to")
+    files = sorted(str(f) for f in root.rglob("*") if f.is_file() and not any(p.startswith((".", "_")) for p in f.relative_to(root).parts))
+    if not files:
+        raise SourceError(f"source.path: {path!r} holds no {format_} files to learn the columns from; add one or declare [source.types]")
+    return files
+
+
+def _delta_schema(spark: SparkSession, config: Config) -> pa.Schema:
+    try:
+        return to_arrow_schema(spark.read.format("delta").load(config.source.path).schema)
+    except AnalysisException as error:
+        raise SourceError(f"source.path: {config.source.path!r} is no readable Delta table; create it or correct the path") from error
+
+
+def _normal(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(type_):
+        return schemas.TIME
+    if pa.types.is_integer(type_):
+        return pa.int64()
+    return pa.float64() if pa.types.is_floating(type_) else type_
+
+
+def type_names(types: dict[str, pa.DataType]) -> dict[str, str]:
+    """Return types as text, for a commit's metadata."""
+    return {name: str(type_) for name, type_ in types.items()}
+
+
+def _arrow(text: str) -> pa.DataType:
+    if text.startswith("decimal128"):
+        precision, scale = text[11:-1].split(",")
+        return pa.decimal128(int(precision), int(scale))
+    by_text = {str(t): t for t in (*_TYPES.values(), pa.binary(), pa.timestamp("us"))}
+    return by_text[text]
+
+
+def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None:
+    """Create the pipeline's tables where they are not there."""
+    specs = dict(config.aggregates)
+    try:
+        tables.create(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone")
+        tables.create(schemas.LATE_EVENTS, schemas.late_events(spec.input_types), "Events past grace, within retention")
+        tables.create(schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, "Rows refused: malformed, beyond retention, too far in the future")
+        tables.create(schemas.SESSIONS, schemas.sessions(spec.value_types, specs), "Snapshot of sessions, as far as compacted", ("session_date",))
+        tables.create(schemas.BATCHES, schemas.BATCHES_SCHEMA, "What each micro-batch did; counts reconcile")
+        tables.create(
+            schemas.CHANGELOG,
+            schemas.changelog(spec.value_types, specs),
+            "Every change of every session: the truth",
+            checkpointInterval=CHECKPOINT_INTERVAL,
+            dataSkippingNumIndexedCols=STATS_COLUMNS,
+        )
+    except Exception as error:
+        if "Permission denied" in str(error) or "mkdirs failed" in str(error).lower():
+            raise ConfigError(f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path") from error
+        raise
+
+
+def check_settings(config: Config, last: dict[str, Any] | None) -> None:
+    """Refuse a config whose rebuild settings are not those the tables were made with."""
+    if last is None:
+        return
+    if last["pipeline"] != config.pipeline.name:
+        raise PipelineStateError(
+            f"pipeline.name: warehouse {config.pipeline.warehouse!r} belongs to pipeline {last['pipeline']!r}, not {config.pipeline.name!r}; "
+            "use one warehouse a pipeline"
+        )
+    before, now = last["settings"]["rebuild"], json.loads(json.dumps(config.rebuild_settings()))
+    for name in now:
+        if before.get(name) != now[name]:
+            raise PipelineStateError(
+                f"{name}: changed from {before.get(name)!r} to {now[name]!r} on existing sessions; "
+                "restore the old value, or rebuild: point pipeline.warehouse to a new path, run `sessionlake bootstrap`, then switch readers"
+            )
+
+
+@contextmanager
+def locked_store(config: Config) -> Iterator[None]:
+    """Hold the store directory's lock while the driver lives; StoreError where that can't be."""
+    directory = Path(config.store_dir)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / "LOCK").open("a+")
+    except OSError as error:
+        raise StoreError(f"pipeline.store: {str(directory)!r} can't be written ({error.strerror}); choose a directory this user may write") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "?"
+            raise StoreError(
+                f"pipeline.store: {str(directory)!r} is locked by process {holder}; a pipeline has one driver, stop that one first"
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

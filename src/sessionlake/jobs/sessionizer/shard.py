@@ -1,0 +1,253 @@
+"""After the shuffle: one shard's rows against its store (rules 2 to 6), as the engine's function of rows and store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.schemas import TIME
+from sessionlake.sessions.aggregates import Events, States
+from sessionlake.sessions.arrays import Ints, combined
+from sessionlake.sessions.corrections import REMOVE_SCHEMA, Removals
+from sessionlake.sessions.kernel import lift
+from sessionlake.sessions.partials import Partials, StateCodec, concat
+from sessionlake.sessions.rules import EVENT, PUT, RESTATED, Arrivals, Stored, Verdict, apply_batch
+from sessionlake.sessions.windows import NO_WATERMARK, Bounds
+from sessionlake.store.layout import Sessions
+from sessionlake.store.segmented import SegmentedSessionStore
+
+COLD_SCHEMA = pa.schema([("key", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64())])
+"""Which cold sessions a shard needs: of a key, those with end >= from_us and start <= to_us."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The batch's rows of a shard, with codes of ascending distinct keys."""
+
+    keys: pa.Array
+    arrivals: Arrivals
+    removals: Removals
+    alone: pa.Table | None
+    alone_from: int
+    """Where among the arrivals the events that travel alone begin."""
+
+
+def apply_shard(spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
+    """Compute a shard's changes, late events and store writes; the store is only read."""
+    stats = _tally(inputs)
+    side = {"dead": inputs["dead"]} if "dead" in inputs else {}
+    emitted = _emitted(spec, inputs, context.batch_id)
+    stats["emitted"] = emitted.num_rows
+    parts = _parts(spec, inputs)
+    if parts is None:
+        return ShardResult(emitted, None, side, {**stats, "dead": _rows(side, "dead")})
+
+    stored, found_segment, physical = _stored(spec, bounds, parts, inputs, store)
+    needs = None if context.handed_in else _cold_needs(spec, bounds, parts)
+    if needs is not None and needs.num_rows:
+        return ShardResult(emitted, None, needs=needs)
+    verdict = apply_batch(spec.aggregates, spec.windows.gap_us, bounds, context.batch_id, parts.arrivals, stored, parts.removals)
+
+    late = verdict.late[parts.alone_from :][: 0 if parts.alone is None else parts.alone.num_rows]
+    if parts.alone is not None and late.any():
+        too_late = parts.alone.filter(pa.array(late))
+        side["late"] = too_late.append_column("close_us", pa.array(np.full(too_late.num_rows, bounds.close_us)))
+    if verdict.stale:
+        side["stale"] = pa.table({"correction_id": pa.array(sorted(verdict.stale), pa.string())})
+    is_event = parts.arrivals.kind == EVENT
+    accepted = is_event & ~verdict.late
+    stats |= {
+        "accepted": int(parts.arrivals.count[accepted].sum()),
+        "late": int(late.sum()),
+        "dead": _rows(side, "dead"),
+        "applied": len(verdict.applied) + int((parts.arrivals.kind == RESTATED).sum()),
+        "stale": len(verdict.stale),
+        "upserts": len(verdict.changed),
+        "deletes": len(verdict.deleted),
+        "max_time": int(parts.arrivals.end[accepted].max(initial=NO_WATERMARK)),
+        "max_end": int(verdict.changed.end.max(initial=NO_WATERMARK)),
+    }
+    changes = _changes(spec, parts.keys, verdict, stored, context.batch_id)
+    writes = _writes(parts, bounds, stored, found_segment, physical, verdict, store)
+    return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats)
+
+
+def _rows(side: dict[str, pa.Table], name: str) -> int:
+    """Count rows of events; corrections among the dead are counted apart."""
+    return int(pc.sum(pc.equal(side[name]["kind"], "event")).as_py() or 0) if name in side else 0
+
+
+def _tally(inputs: Inputs) -> dict[str, int]:
+    stats: dict[str, int] = {}
+    if "tally" in inputs:
+        for name, value in zip(inputs["tally"]["name"].to_pylist(), inputs["tally"]["value"].to_pylist(), strict=True):
+            stats[name] = stats.get(name, 0) + value
+    return stats
+
+
+def _parts(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
+    """Bring all arrivals together; None where the shard has neither arrivals nor removals."""
+    pieces: list[tuple[Partials, int, list[str | None]]] = []
+    if "merged" in inputs:
+        pieces.append((Partials.from_table(inputs["merged"]), EVENT, []))
+    for kind, name in ((RESTATED, "restate"), (PUT, "put")):
+        if name in inputs:
+            table = inputs[name]
+            ids = table["correction_id"].to_pylist() if kind == PUT else []
+            pieces.append((Partials.from_table(table.drop_columns(["correction_id"])), kind, ids))
+    alone = inputs.get("alone")
+    alone_from = sum(len(p) for p, _, _ in pieces)
+    if alone is not None:
+        pieces.append((lift(spec.aggregates, _alone_events(spec, alone)), EVENT, []))
+    remove = inputs.get("remove", REMOVE_SCHEMA.empty_table())
+    if not pieces and not remove.num_rows:
+        return None
+    partials = concat([p for p, _, _ in pieces]) if pieces else Partials.empty(spec.aggregates)
+    keys = pa.chunked_array([partials.keys, *remove["key"].chunks]).combine_chunks()
+    encoded = combined(keys).dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    code_of = np.empty(len(order), np.int64)
+    code_of[order.to_numpy()] = np.arange(len(order))
+    codes = code_of[encoded.indices.to_numpy()]
+    distinct = encoded.dictionary.take(order)
+    kind = np.concatenate([np.full(len(p), k) for p, k, _ in pieces]) if pieces else np.zeros(0, np.int64)
+    correction: list[str | None] = []
+    if any(k == PUT for _, k, _ in pieces):
+        correction = [c for p, k, ids in pieces for c in (ids if k == PUT else [None] * len(p))]
+    n = len(partials)
+    arrivals = Arrivals(codes[:n], partials.start, partials.end, partials.count, partials.states, kind, correction, lambda: distinct)
+    removals = Removals(remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy())
+    return Parts(distinct, arrivals, removals, alone, alone_from)
+
+
+def _alone_events(spec: SessionizerSpec, alone: pa.Table) -> Events:
+    event = combined(alone["event"])
+    columns = {name: pc.struct_field(event, name) for name in spec.columns.inputs}
+    event_id = None if spec.columns.id is None else combined(alone["event_id"])
+    return Events(combined(alone["key"]), alone["time_us"].to_numpy(), columns, event_id)
+
+
+def _earliest(spec: SessionizerSpec, parts: Parts) -> Ints:
+    """Return for each key the earliest end that a session to be found may have."""
+    earliest = np.full(len(parts.keys), np.iinfo(np.int64).max)
+    np.minimum.at(earliest, parts.arrivals.codes, parts.arrivals.start)
+    np.minimum.at(earliest, parts.removals.codes, parts.removals.start)
+    return earliest - spec.windows.gap_us
+
+
+def _stored(
+    spec: SessionizerSpec, bounds: Bounds, parts: Parts, inputs: Inputs, store: SegmentedSessionStore
+) -> tuple[Stored, Ints, Ints]:
+    """Return warm stored sessions and handed-in cold ones, each one's segment, and how many of them are in the store."""
+    # Ascending keys come as ascending bytes: Arrow sorts text by its UTF-8 bytes.
+    found = store.find_many(parts.keys.cast(pa.binary()).to_pylist(), _earliest(spec, parts))
+    s = found.sessions
+    stored = Stored(s.owner, s.start, s.end, s.count, s.revision, s.state)
+    segment = found.segment
+    warm = s.end >= bounds.horizon_us
+    if not warm.all():
+        stored, segment = stored.take(np.flatnonzero(warm)), segment[warm]
+    physical = len(stored)
+    if "cold" in inputs:
+        cold = _cold(inputs["cold"], parts.keys)
+        stored = Stored(
+            *(np.concatenate([getattr(stored, n), getattr(cold, n)]) for n in ("codes", "start", "end", "count", "revision")),
+            state=pa.concat_arrays([stored.state, cold.state]),
+        )
+        segment = np.concatenate([segment, cold.end // store.interval_us])
+    return stored, segment, np.arange(len(stored)) < physical
+
+
+def _cold(table: pa.Table, keys: pa.Array) -> Stored:
+    codes = pc.index_in(combined(table["key"]), value_set=keys).to_numpy().astype(np.int64)
+    columns = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
+    return Stored(codes, *columns, state=combined(table["state"]))
+
+
+def _cold_needs(spec: SessionizerSpec, bounds: Bounds, parts: Parts) -> pa.Table:
+    """Return what replacements may meet below the horizon: the sessions they name and the neighbours of what they put."""
+    gap = spec.windows.gap_us
+    put = parts.arrivals.kind == PUT
+    codes = np.concatenate([parts.removals.codes, parts.arrivals.codes[put]])
+    low = np.concatenate([parts.removals.start, parts.arrivals.start[put] - gap])
+    high = np.concatenate([parts.removals.start, parts.arrivals.end[put] + gap])
+    below = low < bounds.horizon_us
+    return pa.Table.from_arrays([parts.keys.take(pa.array(codes[below])), pa.array(low[below]), pa.array(high[below])], schema=COLD_SCHEMA)
+
+
+def _emitted(spec: SessionizerSpec, inputs: Inputs, batch_id: int) -> pa.Table:
+    if "emit" not in inputs:
+        return spec.changes_schema.empty_table()
+    p = Partials.from_table(inputs["emit"])
+    state = StateCodec(spec.aggregates).encode(p.states, len(p))
+    return _rows_table(spec, "emit", p.keys, p.start, p.end, p.count, batch_id, _values(spec, p.states), state)
+
+
+def _changes(spec: SessionizerSpec, keys: pa.Array, verdict: Verdict, stored: Stored, batch_id: int) -> pa.Table:
+    c, gone = verdict.changed, verdict.deleted
+    upserts = _rows_table(
+        spec, "upsert", keys.take(pa.array(c.codes)), c.start, c.end, c.count, batch_id, _values(spec, verdict.states), c.state
+    )
+    if not len(gone):
+        return upserts
+    nulls = [pa.nulls(len(gone), type_) for type_ in spec.value_types.values()]
+    state = pa.nulls(len(gone), pa.binary())
+    zero = np.zeros(len(gone), np.int64)
+    deletes = _rows_table(spec, "delete", keys.take(pa.array(stored.codes[gone])), stored.start[gone], stored.end[gone], zero, batch_id, nulls, state)
+    return pa.concat_tables([upserts, deletes])
+
+
+def _values(spec: SessionizerSpec, states: States) -> list[pa.Array]:
+    values, at = [], 0
+    for aggregate in spec.aggregates:
+        width = len(aggregate.state)
+        values.append(aggregate.value(states[at : at + width]).cast(aggregate.value_type))
+        at += width
+    return values
+
+
+def _rows_table(
+    spec: SessionizerSpec, op: str, keys: pa.Array, start: Ints, end: Ints, count: Ints, batch_id: int, values: Sequence[pa.Array], state: pa.Array
+) -> pa.Table:
+    n = len(keys)
+    arrays = [
+        pa.repeat(op, n),
+        keys,
+        pa.array(start).cast(TIME),
+        pa.array(end).cast(TIME),
+        pa.array(count),
+        pa.array(np.full(n, batch_id)),
+        *values,
+        state,
+    ]
+    return pa.Table.from_arrays(arrays, schema=spec.changes_schema)
+
+
+def _writes(
+    parts: Parts, bounds: Bounds, stored: Stored, segment: Ints, physical: Ints, verdict: Verdict, store: SegmentedSessionStore
+) -> pa.Table:
+    """Return the store's writes: the whole new content of every (segment, key) that a change touches."""
+    kept = np.flatnonzero(~verdict.gone & physical)
+    gone = np.flatnonzero(verdict.gone & physical)
+    warm = np.flatnonzero(verdict.changed.end >= bounds.horizon_us)
+    changed = verdict.changed if len(warm) == len(verdict.changed) else verdict.changed.take(warm)
+    touched_owner = np.concatenate([stored.codes[gone], changed.codes])
+    touched_segment = np.concatenate([segment[gone], changed.end // store.interval_us])
+    if len(kept):
+        kept = kept[_among(segment[kept], stored.codes[kept], touched_segment, touched_owner)]
+    columns = (
+        np.concatenate([getattr(stored, n)[kept], getattr(changed, n)]) for n in ("codes", "start", "end", "count", "revision")
+    )
+    sessions = Sessions(*columns, state=pa.concat_arrays([stored.state.take(pa.array(kept)), changed.state]))
+    return store.writes(parts.keys, sessions, touched_owner, touched_segment)
+
+
+def _among(segment: Ints, owner: Ints, touched_segment: Ints, touched_owner: Ints) -> Ints:
+    """Say which (segment, owner) pairs are among the touched ones."""
+    low = int(min(segment.min(), touched_segment.min(initial=segment.min())))
+    owners = int(max(owner.max(), touched_owner.max(initial=0))) + 1
+    return np.isin((segment - low) * owners + owner, (touched_segment - low) * owners + touched_owner)

@@ -1,0 +1,41 @@
+"""What workers must know of a pipeline; pickled to them once a batch."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sessionlake import schemas
+from sessionlake.sessions.aggregates import Aggregate
+from sessionlake.sessions.windows import SessionWindows
+from sessionlake.sources.columns import EventColumns
+
+DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
+
+
+@dataclass(frozen=True)
+class SessionizerSpec:
+    """A pipeline's windows, aggregates, event columns and policies."""
+
+    windows: SessionWindows
+    aggregates: tuple[Aggregate, ...]
+    columns: EventColumns
+    shards: int
+    beyond_retention: str = DEAD_LETTER
+    max_future_skew_us: int | None = None
+    format: str | None = None
+    """Format of the files that rows of (path, content) name; None where rows are events."""
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """Type of each aggregate's value, by name."""
+        return {aggregate.name: aggregate.value_type for aggregate in self.aggregates}
+
+    @property
+    def changes_schema(self) -> pa.Schema:
+        """Schema of the changes that a shard forwards."""
+        return schemas.changes(self.value_types, {})
+
+    @property
+    def input_types(self) -> dict[str, pa.DataType]:
+        """Type of each column that aggregates read."""
+        return {name: self.columns.types[name] for name in self.columns.inputs}

@@ -1,0 +1,56 @@
+"""The two input streams, events and corrections, as one streaming DataFrame."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.jobs.sessionizer.operator import CONTENT, CORRECTION, PATH
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.tables import Tables, spark_schema
+
+_ALL_FILES = 1 << 30
+_FOREVER = "1000000d"
+
+
+def is_local(path: str) -> bool:
+    """Say whether workers can open the path themselves."""
+    return "://" not in path or path.startswith("file://")
+
+
+def read_inputs(tables: Tables, config: Config, spec: SessionizerSpec, *, everything_at_once: bool = False) -> DataFrame:
+    """Return rows of files (path, and content where workers can't open it) or events, corrections, and the batch's clock."""
+    spark = tables.spark
+    files = _ALL_FILES if everything_at_once else config.source.max_files_per_batch
+    events = _files(spark, config, files) if config.source.kind == "files" else _delta(spark, config, spec, files)
+    corrections = (
+        spark.readStream.format("delta")
+        .option("skipChangeCommits", "true")
+        .load(tables.path(schemas.CORRECTIONS))
+        .select(F.struct(*schemas.CORRECTIONS_SCHEMA.names).alias(CORRECTION))
+    )
+    return events.unionByName(corrections, allowMissingColumns=True).withColumn("clock", F.current_timestamp())
+
+
+def _files(spark: SparkSession, config: Config, files: int) -> DataFrame:
+    reader = (
+        spark.readStream.format("binaryFile")
+        .schema("path string, modificationTime timestamp, length long, content binary")
+        .option("maxFilesPerTrigger", files)
+        # Spark would otherwise pass over files a week older than the newest, without a word.
+        .option("maxFileAge", _FOREVER)
+        .option("recursiveFileLookup", "true")
+    )
+    rows = reader.load(config.source.path)
+    if is_local(config.source.path):
+        return rows.select(F.regexp_replace("path", "^file:(//)?", "").alias(PATH))
+    return rows.select(F.col("path").alias(PATH), F.col("content").alias(CONTENT))
+
+
+def _delta(spark: SparkSession, config: Config, spec: SessionizerSpec, files: int) -> DataFrame:
+    rows = (
+        spark.readStream.format("delta").option("skipChangeCommits", "true").option("maxFilesPerTrigger", files).load(config.source.path)
+    )
+    schema = spark_schema(spec.columns.schema)
+    position = F.concat(F.col("_metadata.file_name"), F.lit(":"), F.col("_metadata.row_index")).alias("source")
+    return rows.select(*(F.col(f.name).cast(f.dataType) for f in schema), position)

@@ -1,0 +1,74 @@
+"""What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.errors import PipelineStateError
+from sessionlake.tables import Tables
+from sessionlake.views import read_batches
+
+LAST_BATCHES = 5
+
+
+@dataclass(frozen=True)
+class Status:
+    """A pipeline's state as of its last commit."""
+
+    batch_id: int
+    watermark_us: int | None
+    event_lag_us: int | None
+    """Wall clock less watermark."""
+    commit_age_us: int
+    counts: dict[str, int]
+    reconciles: bool
+    """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows."""
+    store_bytes: int
+    store_dir: str
+    checkpoint: str
+    changelog_version: int
+    last_batches: list[dict[str, Any]]
+
+
+def read_status(spark: SparkSession, config: Config) -> Status:
+    """Return a pipeline's status; PipelineStateError where it has not committed a batch yet."""
+    tables = Tables(spark, config.pipeline.warehouse)
+    last = tables.last_commit(schemas.CHANGELOG) if tables.exists(schemas.CHANGELOG) else None
+    if last is None:
+        raise PipelineStateError(f"pipeline.warehouse: {config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first")
+    batches = read_batches(tables).cache()
+    sums = batches.agg(*(F.sum(name).alias(name) for name in schemas.COUNTS)).collect()[0].asDict()
+    counts = {name: int(sums[name] or 0) for name in schemas.COUNTS}
+    recent = [row.asDict() for row in batches.orderBy(F.desc("batch_id")).limit(LAST_BATCHES).collect()]
+    batches.unpersist()
+    now = time.time_ns() // 1000
+    watermark = last.metadata["state"].get("watermark_us")
+    store = Path(config.store_dir)
+    return Status(
+        batch_id=last.metadata["batch_id"],
+        watermark_us=watermark,
+        event_lag_us=None if watermark is None else now - watermark,
+        commit_age_us=now - last.metadata["committed_us"],
+        counts=counts,
+        reconciles=_reconciles(counts, tables, last.metadata["batch_id"]),
+        store_bytes=sum(f.stat().st_size for f in store.rglob("*") if f.is_file()) if store.exists() else 0,
+        store_dir=config.store_dir,
+        checkpoint=config.checkpoint,
+        changelog_version=last.version,
+        last_batches=recent,
+    )
+
+
+def _reconciles(counts: dict[str, int], tables: Tables, batch_id: int) -> bool:
+    """Check the sums, and that the tables hold as many late and dead events as were counted."""
+    out = sum(counts[name] for name in ("accepted", "late", "dead", "dropped", "emitted"))
+    committed = F.col("batch_id") <= batch_id
+    late = tables.read(schemas.LATE_EVENTS).where(committed).count()
+    dead = tables.read(schemas.DEAD_LETTERS).where(committed & (F.col("kind") == "event")).count()
+    return counts["input"] == out and late == counts["late"] and dead == counts["dead"]

@@ -1,0 +1,127 @@
+"""Schemas of all tables and of what workers and driver exchange. All times are UTC, microseconds."""
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+TIME = pa.timestamp("us", "UTC")
+
+CHANGELOG = "session_changelog"
+SESSIONS = "sessions"
+LATE_EVENTS = "late_events"
+DEAD_LETTERS = "dead_letters"
+CORRECTIONS = "corrections"
+BATCHES = "batches"
+SESSIONS_LIVE = "sessions_live"
+
+COUNTS = ("input", "accepted", "late", "dead", "dropped", "emitted", "corrections", "applied", "stale", "expired", "upserts", "deletes")
+"""What a batch counts: events in, and what became of them; corrections in, and what became of them; changes out."""
+
+RESERVED = frozenset(
+    ("op", "session_key", "session_start", "session_end", "session_id", "session_date", "event_count", "revision", "state", "batch_id", "commit_id")
+)
+"""Column names that an aggregate can't have."""
+
+
+def _field(name: str, type_: pa.DataType, comment: str) -> pa.Field:
+    return pa.field(name, type_, metadata={"comment": comment})
+
+
+_SESSION = (
+    _field("session_key", pa.string(), "The key whose events the session groups"),
+    _field("session_start", TIME, "Time of the first event, inclusive"),
+    _field("session_end", TIME, "Time of the last event, inclusive"),
+)
+_SESSION_ID = _field("session_id", pa.int64(), "xxhash64(session_key, session_start): stable while the session starts there")
+_COUNT_REVISION = (
+    _field("event_count", pa.int64(), "Events in the session; 0 in a delete"),
+    _field("revision", pa.int64(), "batch_id of the session's last change"),
+)
+_STATE = _field("state", pa.binary(), "Packed aggregate states; what a restore and a merge need beyond the values")
+_BATCH = (
+    _field("batch_id", pa.int64(), "Micro-batch that wrote the row"),
+    _field("commit_id", pa.string(), "Attempt of the micro-batch that wrote the row"),
+)
+
+
+def _values(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> Iterable[pa.Field]:
+    return (_field(name, type_, specs.get(name, name)) for name, type_ in aggregates.items())
+
+
+def changes(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> pa.Schema:
+    """Return the schema of what a shard forwards; the table adds session_id, batch_id and commit_id."""
+    op = _field("op", pa.string(), "upsert, delete, or emit (an event beyond retention, aggregated alone, not stored)")
+    return pa.schema([op, *_SESSION, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
+
+
+def changelog(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> pa.Schema:
+    """Return the schema of session_changelog, the truth."""
+    return pa.schema([*changes(aggregates, specs), _SESSION_ID, *_BATCH])
+
+
+def sessions(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> pa.Schema:
+    """Return the schema of the snapshot and of sessions_live."""
+    date = _field("session_date", pa.date32(), "UTC date of session_start; partition column")
+    return pa.schema([*_SESSION, _SESSION_ID, date, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
+
+
+def late_events(inputs: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the schema of late_events: past grace, within retention."""
+    event = pa.struct([pa.field(name, type_) for name, type_ in inputs.items()] or [pa.field("none", pa.bool_())])
+    return pa.schema(
+        [
+            _field("session_key", pa.string(), "The event's key"),
+            _field("event_time", TIME, "The event's time"),
+            _field("event_id", pa.string(), "The event's id, where the config names one"),
+            _field("event", event, "The columns that aggregates read"),
+            _field("raw", pa.string(), "The row as it came"),
+            _field("source", pa.string(), "Where it came from: file and row"),
+            _field("close_time", TIME, "The session it would have been part of ended before this time"),
+            *_BATCH,
+        ]
+    )
+
+
+DEAD_LETTERS_SCHEMA = pa.schema(
+    [
+        _field("reason", pa.string(), "Why the row was refused"),
+        _field("kind", pa.string(), "event, restate, replace or tombstone"),
+        _field("session_key", pa.string(), "The key, as far as it could be read"),
+        _field("event_time", TIME, "The time, as far as it could be read"),
+        _field("raw", pa.string(), "The row as it came"),
+        _field("source", pa.string(), "Where it came from: file and row, or correction"),
+        *_BATCH,
+    ]
+)
+
+_PUT = pa.struct(
+    [("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", pa.binary())]
+)
+CORRECTIONS_SCHEMA = pa.schema(
+    [
+        _field("correction_id", pa.string(), "Unique; where two corrections of a batch name one session, the lower id has it"),
+        _field("kind", pa.string(), "restate, replace, tombstone, or advance (moves the watermark, to close what is open)"),
+        _field("session_key", pa.string(), "Key of the session"),
+        _field("session_start", TIME, "restate: start of the partial; tombstone: start of the session; advance: the new watermark"),
+        _field("session_end", TIME, "restate: end of the partial, inclusive"),
+        _field("event_count", pa.int64(), "restate: events in the partial"),
+        _field("revision", pa.int64(), "tombstone: revision that the session must still be at"),
+        _field("state", pa.binary(), "restate: packed aggregate states"),
+        _field("remove", pa.list_(pa.struct([("session_start", TIME), ("revision", pa.int64())])), "replace: sessions that go"),
+        _field("put", pa.list_(_PUT), "replace: partials that come"),
+        _field("job", pa.string(), "The job that wrote the correction"),
+        _field("run_id", pa.string(), "The run of that job"),
+        _field("created_at", TIME, "When it was written"),
+    ]
+)
+
+BATCHES_SCHEMA = pa.schema(
+    [
+        *_BATCH,
+        _field("started_at", TIME, "When the batch began"),
+        _field("committed_at", TIME, "When the changelog commit was made"),
+        _field("watermark", TIME, "Watermark after the batch; null before the first accepted event"),
+        *(_field(name, pa.int64(), f"Rows: {name}") for name in COUNTS),
+        _field("changelog_version", pa.int64(), "Version of session_changelog that the batch's commit made"),
+    ]
+)

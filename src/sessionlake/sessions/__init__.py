@@ -1,0 +1,1 @@
+"""Pure session algebra: no Spark, no RocksDB, no clock. Times are int64 microseconds of UTC."""

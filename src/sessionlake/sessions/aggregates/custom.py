@@ -1,0 +1,121 @@
+"""KIP-94's own: a user's class with initializer, aggregator and merger, named by import path."""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sessionlake.errors import ConfigError
+from sessionlake.sessions.aggregates.base import Aggregate, Events, States, merge_shared
+from sessionlake.sessions.arrays import Groups
+from sessionlake.sessions.scalars import BYTES
+
+_VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
+
+
+class SessionAggregator(Protocol):
+    """What a user's class offers; `merger` must be associative and commutative (KIP-94).
+
+    Optional attributes: `columns`, the event columns that `aggregator` reads (default: all that the config names);
+    `value_type`, one of long, double, string, boolean (default: string, the JSON text of the result);
+    `result(aggregate)`, the value users see (default: the aggregate); `serialize(aggregate) -> bytes` and
+    `deserialize(bytes)` (default: JSON).
+    """
+
+    def initializer(self) -> Any:
+        """Return the aggregate of nothing."""
+
+    def aggregator(self, key: str, event: dict[str, Any], aggregate: Any) -> Any:
+        """Return the aggregate with one more event."""
+
+    def merger(self, key: str, left: Any, right: Any) -> Any:
+        """Return the aggregate of two sessions that became one."""
+
+
+class Custom(Aggregate):
+    """An aggregate by a user's class. Its Python runs once an event and once a merge."""
+
+    state = (BYTES,)
+
+    def __init__(self, name: str, path: str, directory: str | None = None) -> None:
+        self.name, self.path, self.directory = name, path, directory
+        user = self.user
+        self.inputs = tuple(getattr(user, "columns", ()))
+        declared = getattr(user, "value_type", "string")
+        if declared not in _VALUE_TYPES:
+            raise ConfigError(f"aggregates.{name}: {path}.value_type is {declared!r}; write one of {', '.join(_VALUE_TYPES)}")
+        self.declared, self.value_type = declared, _VALUE_TYPES[declared]
+        try:
+            self._load(self._dump(user.initializer()))
+        except Exception as error:
+            raise ConfigError(
+                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); return JSON values or add serialize and deserialize"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker imports the class anew: instances of users' classes need not be picklable.
+        return {k: v for k, v in self.__dict__.items() if k != "user"}
+
+    @cached_property
+    def user(self) -> SessionAggregator:
+        """The user's object, one a process."""
+        module, _, attribute = self.path.partition(":")
+        if self.directory and self.directory not in sys.path:
+            sys.path.insert(0, self.directory)
+        try:
+            user = getattr(importlib.import_module(module), attribute)()
+        except Exception as error:
+            raise ConfigError(f"aggregates.{self.name}: {self.path!r} can't be loaded ({error}); write 'package.module:Class'") from error
+        missing = [part for part in ("initializer", "aggregator", "merger") if not callable(getattr(user, part, None))]
+        if missing:
+            raise ConfigError(f"aggregates.{self.name}: {self.path!r} lacks {', '.join(missing)}; add the methods of KIP-94")
+        return user
+
+    def _dump(self, aggregate: Any) -> bytes:
+        custom: Callable[[Any], bytes] | None = getattr(self.user, "serialize", None)
+        return custom(aggregate) if custom else json.dumps(aggregate, sort_keys=True).encode()
+
+    def _load(self, data: bytes) -> Any:
+        custom: Callable[[bytes], Any] | None = getattr(self.user, "deserialize", None)
+        return custom(data) if custom else json.loads(data)
+
+    def lift(self, events: Events) -> States:
+        """Aggregate each event into an empty aggregate."""
+        names = list(self.inputs or events.columns)
+        rows = pa.table({name: events.columns[name] for name in names}).to_pylist() if names else [{}] * len(events.keys)
+        user = self.user
+        return [
+            pa.array(
+                [self._dump(user.aggregator(key, row, user.initializer())) for key, row in zip(events.keys.to_pylist(), rows, strict=True)], BYTES
+            )
+        ]
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Merge each group's aggregates in turn."""
+        return merge_shared(states, groups, self._merge_groups)
+
+    def _merge_groups(self, states: States, groups: Groups) -> States:
+        parts = states[0].to_pylist()
+        merged = []
+        for key, start, size in zip(groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True):
+            # Sorted, so that an aggregate that is order-free only up to rounding still comes out the same on a rerun.
+            aggregates = [self._load(part) for part in sorted(parts[start : start + size])]
+            total = aggregates[0]
+            for one in aggregates[1:]:
+                total = self.user.merger(key, total, one)
+            merged.append(self._dump(total))
+        return [pa.array(merged, BYTES)]
+
+    def value(self, states: States) -> pa.Array:
+        """Return each aggregate's result."""
+        result = getattr(self.user, "result", lambda aggregate: aggregate)
+        values = [result(self._load(part)) for part in states[0].to_pylist()]
+        if self.declared == "string":
+            values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
+        return pa.array(values, self.value_type)
+
+

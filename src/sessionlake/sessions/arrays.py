@@ -1,0 +1,125 @@
+"""Small vectorised tools between Arrow arrays and numpy: groups, slices of byte buffers, ranks, hashes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows in group order: group g is the rows [starts[g], starts[g + 1]); no group is empty."""
+
+    starts: Ints
+    rows: int
+    keys: Callable[[], pa.Array] = field(default=lambda: pa.nulls(0), compare=False)
+    """The session key of each group, made only when asked for."""
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Rows per group."""
+        return np.diff(self.starts, append=self.rows)
+
+    @cached_property
+    def ids(self) -> Ints:
+        """The group of each row."""
+        return np.repeat(np.arange(len(self.starts)), self.sizes)
+
+
+def numbers(array: pa.Array, fill: float = 0) -> tuple[npt.NDArray[Any], Bools | None]:
+    """Return an int64 or float64 array as numpy, nulls filled, and its validity (None where nothing is null)."""
+    if array.null_count == 0:
+        return array.to_numpy(zero_copy_only=False), None
+    valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    filled = pc.fill_null(array, pa.scalar(fill, array.type)).to_numpy(zero_copy_only=False)
+    return filled, valid
+
+
+def nullable(values: npt.NDArray[Any], valid: Bools | None, type_: pa.DataType | None = None) -> pa.Array:
+    """Return numpy values as an Arrow array that is null where not valid."""
+    return pa.array(values, type_, mask=None if valid is None else ~valid)
+
+
+def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return one contiguous array, whatever its chunks were."""
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+
+
+def offsets_of(array: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    """Return the n + 1 offsets of a binary array, zero-based, and the bytes that they cut. Nulls have length zero."""
+    if len(array) == 0:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    if array.null_count:
+        array = pc.fill_null(array, b"")
+    _, offsets, data = array.buffers()
+    cuts = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+    if data is None or cuts[-1] == cuts[0]:
+        return np.zeros(len(array) + 1, np.int64), np.zeros(0, np.uint8)
+    return cuts - cuts[0], np.frombuffer(data, np.uint8)[cuts[0] : cuts[-1]]
+
+
+def binary_array(data: npt.NDArray[Any] | bytes, offsets: Ints, type_: pa.DataType | None = None) -> pa.Array:
+    """Return the binary array that the n + 1 offsets (in bytes) cut from contiguous data."""
+    if len(offsets) and offsets[-1] >= 1 << 31:
+        raise OverflowError(f"{offsets[-1]} bytes in one Arrow array; raise pipeline.shards or lower max_files_per_batch")
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(type_ or pa.binary(), len(offsets) - 1, buffers)
+
+
+def byte_slices(data: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> pa.Array:
+    """Return the binary array of data[at[i] : at[i] + lengths[i]], copied, without a loop over the slices."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    if len(lengths) and lengths[0] > 0 and (lengths == lengths[0]).all():
+        windows = np.lib.stride_tricks.sliding_window_view(data, int(lengths[0]))
+        return binary_array(np.ascontiguousarray(windows[at]), offsets)
+    source = np.repeat(at - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return binary_array(data[source], offsets)
+
+
+def exploded(array: pa.Array, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], Ints]:
+    """Return the fixed-width elements that a binary array packs, flat, and how many each row holds."""
+    offsets, data = offsets_of(array)
+    return data.view(dtype), np.diff(offsets) // np.dtype(dtype).itemsize
+
+
+def packed(flat: npt.NDArray[Any], counts: Ints) -> pa.Array:
+    """Invert `exploded`: row i holds the next counts[i] elements."""
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) * flat.dtype.itemsize
+    return binary_array(np.ascontiguousarray(flat), offsets)
+
+
+def ranks(array: pa.Array) -> Ints:
+    """Return dense ranks: equal values share one, order is the values' own (bytes compare as unsigned). Nulls rank last."""
+    return pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+
+
+def within_group(counts: Ints) -> Ints:
+    """Return 0, 1, 2, ... counting anew in each group of the given sizes."""
+    starts = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) - np.repeat(starts, counts)
+
+
+def hash64(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each value that never changes between processes, machines or releases.
+
+    Strings are hashed by SipHash with pandas' documented default key. Nulls have no meaningful hash.
+    """
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        values, _ = numbers(array)
+        return pd.util.hash_array(values + 0)  # -0.0 + 0 is 0.0: equal values must share a hash
+    encoded = array.dictionary_encode()
+    uniques = encoded.dictionary.cast(pa.string() if pa.types.is_string(array.type) else pa.binary())
+    objects = uniques.to_numpy(zero_copy_only=False)
+    hashes = pd.util.hash_array(np.asarray(objects, dtype=object), categorize=False)
+    return hashes[pc.fill_null(encoded.indices, 0).to_numpy()] if len(hashes) else np.zeros(len(array), np.uint64)

@@ -1,0 +1,50 @@
+"""Opening a file or its content, decompressed, and reading it in blocks."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from sessionlake.errors import SourceError
+
+BOM = b"\xef\xbb\xbf"
+# Small reads, so that a truncated file loses little of what came before the damage.
+_READ_BYTES = 256 << 10
+
+
+def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
+    """Open a local path, or the content of `path`; the compression goes by the name of either.
+
+    Raises SourceError when a local path is missing or not permitted, OSError when it is damaged.
+    """
+    try:
+        codec = pa.Codec.detect(source if isinstance(source, str) else path).name
+    except (ValueError, TypeError):
+        codec = None
+    try:
+        plain = pa.OSFile(source) if isinstance(source, str) else pa.BufferReader(source)
+    except (FileNotFoundError, PermissionError) as error:
+        raise SourceError(f"can't open {source!r}: {error.strerror}. Check the path and its permissions.") from error
+    return plain if codec is None else pa.CompressedInputStream(plain, codec)
+
+
+def read_blocks(stream: pa.NativeFile, size: int) -> Iterator[bytes]:
+    """Read blocks of about `size` bytes, without a leading byte order mark.
+
+    What was read before an OSError is given out first, then the error is raised.
+    """
+    first = True
+    failure: OSError | None = None
+    while failure is None:
+        pieces, length = [], 0
+        try:
+            while length < size and (piece := stream.read(min(_READ_BYTES, size))):
+                pieces.append(piece)
+                length += len(piece)
+        except OSError as error:
+            failure = error
+        if not pieces and failure is None:
+            return
+        block = b"".join(pieces)
+        yield block.removeprefix(BOM) if first else block
+        first = False
+    raise failure

@@ -1,0 +1,43 @@
+"""Which columns of the source are read, and as which Arrow types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+TIME_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True, slots=True)
+class EventColumns:
+    """Name the key, time, id and aggregate input columns, with the pinned type of each.
+
+    `time_unit` is the unit of epoch numbers, None for timestamps and ISO 8601 text.
+    Raises ValueError for an unknown unit or a column without a type.
+    """
+
+    key: str
+    time: str
+    time_unit: str | None
+    id: str | None
+    inputs: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+
+    def __post_init__(self) -> None:
+        if self.time_unit is not None and self.time_unit not in TIME_UNITS:
+            raise ValueError(f"time_unit {self.time_unit!r}: write one of {', '.join(TIME_UNITS)}")
+        untyped = [name for name in self.needed if name not in self.types]
+        if untyped:
+            raise ValueError(f"no type for column {', '.join(untyped)}: add it to types")
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """List key, time, id and inputs once each, in that order."""
+        first = (self.key, self.time) if self.id is None else (self.key, self.time, self.id)
+        return tuple(dict.fromkeys(first + self.inputs))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Give the needed columns in their pinned types."""
+        return pa.schema([(name, self.types[name]) for name in self.needed])

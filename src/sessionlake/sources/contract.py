@@ -1,0 +1,72 @@
+"""The contract of an event: a key that isn't empty and a time, nothing of the wrong type."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoded import error_array, shorten, shown
+from sessionlake.sources.safe_cast import nulls_of
+from sessionlake.sources.times import Micros, parse_times
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Hold what the sessionizer needs of each row.
+
+    `time_us` is 0 where there is no time. `reason` is null for rows that keep the contract, and None
+    altogether when all do.
+    """
+
+    time_us: Micros
+    key: pa.Array
+    event_id: pa.Array | None
+    reason: pa.Array | None
+
+
+def check(decoded_table: pa.Table, error: pa.Array | None, columns: EventColumns) -> Checked:
+    """Check decoded rows.
+
+    The reason is the first of: the decode error, null key, empty key, null time, unparsable time.
+    """
+    key = _text(decoded_table.column(columns.key))
+    times = decoded_table.column(columns.time).combine_chunks()
+    time_us, no_time = parse_times(times, columns.time_unit)
+    event_id = None if columns.id is None else _text(decoded_table.column(columns.id))
+    return Checked(time_us, key, event_id, _reason(key, times, no_time, error))
+
+
+def _text(values: pa.ChunkedArray) -> pa.Array:
+    flat = values.combine_chunks()
+    return flat if flat.type == pa.string() else flat.cast(pa.string())
+
+
+def _reason(key: pa.Array, times: pa.Array, no_time: np.ndarray, error: pa.Array | None) -> pa.Array | None:
+    empty = pc.equal(pc.binary_length(key), 0).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
+    failed = np.zeros(len(key), np.bool_) if error is None else ~nulls_of(error)
+    no_key = nulls_of(key)
+    broken = np.flatnonzero(failed | no_key | empty | no_time)
+    if not len(broken):
+        return None
+    no_value = nulls_of(times)
+    told = np.flatnonzero(failed)
+    reasons: dict[int, str] = (
+        {} if error is None else dict(zip(told.tolist(), error.take(told).to_pylist(), strict=True))
+    )
+    for row in broken.tolist():
+        if failed[row]:
+            continue
+        if no_key[row] or empty[row]:
+            reasons[row] = "null key" if no_key[row] else "empty key"
+        elif no_value[row]:
+            reasons[row] = "null time"
+        else:
+            reasons[row] = f"unparsable time: {_quoted(times[row])}"
+    return error_array(len(key), reasons)
+
+
+def _quoted(value: pa.Scalar) -> str:
+    text = shown(value)
+    return shorten(text if text[:1] in {"'", '"'} else f"'{text}'")

@@ -1,0 +1,135 @@
+"""CSV with a header to typed rows."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.csv_records import Records, read_records, split_header
+from sessionlake.sources.decoded import BLOCK_BYTES, MAX_ROWS, Decoded, typed, unreadable
+from sessionlake.sources.json_lines import is_utf8
+
+_REPLACEMENT = "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows from number `before` on of a block of records."""
+
+    records: Records
+    before: int
+
+    def text(self, row: int) -> str:
+        return self.records.text(self.before + row)
+
+    def line(self, row: int) -> int:
+        return self.records.line(self.before + row)
+
+
+def decode_csv(
+    source: str | bytes, path: str, columns: EventColumns, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Decoded]:
+    """Decode a CSV file whose first record names its columns; an empty field is null, `""` an empty text.
+
+    A record with another number of fields is a bad row; a quote that never closes makes one of its line.
+    """
+    try:
+        for header, records in with_header(source, path, block_bytes):
+            if records.unclosed:
+                yield _unclosed(records, path, columns)
+            elif records.content:
+                yield from _decode_records(header, records, path, columns)
+    except (pa.ArrowInvalid, OSError) as error:
+        yield unreadable(path, columns, error)
+
+
+def with_header(source: str | bytes, path: str, block_bytes: int) -> Iterator[tuple[list[str], Records]]:
+    """Give each block of records with the names of the columns; OSError when the header has none."""
+    header: list[str] = []
+    for records in read_records(source, path, block_bytes):
+        if not header:
+            if records.unclosed:
+                raise OSError("the header has a quote that is never closed")
+            line, after = split_header(records)
+            header = _names(line)
+            if header:
+                yield header, after
+        else:
+            yield header, records
+
+
+def _names(line: bytes) -> list[str]:
+    """Name the columns; of two with one name the first has it."""
+    names: list[str] = []
+    for position, name in enumerate(next(csv.reader([line.decode(errors="replace")]), [])):
+        names.append(f"{name}#{position + 1}" if name in names else name)
+    return names
+
+
+def read_text(header: list[str], content: bytes, wanted: list[str]) -> tuple[pa.Table, dict[int, str]]:
+    """Read columns as text; a bad row is a row of nulls with a reason."""
+    broken: dict[int, str] = {}
+
+    def skip(row: pcsv.InvalidRow) -> str:
+        broken[row.number - 1] = f"bad CSV: {row.actual_columns} fields, not {row.expected_columns}"
+        return "skip"
+
+    whole = is_utf8(content)
+    clean = content if whole else content.decode(errors="replace").encode()
+    include = wanted or header[:1]
+    table = pcsv.read_csv(
+        pa.BufferReader(clean),
+        pcsv.ReadOptions(column_names=header, use_threads=False, block_size=len(clean) + 1),
+        pcsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        pcsv.ConvertOptions(
+            column_types=dict.fromkeys(include, pa.string()),
+            include_columns=include,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+    table = _with_gaps(table, broken)
+    return (table if whole else _without_replaced(table, broken)), broken
+
+
+def _with_gaps(table: pa.Table, broken: dict[int, str]) -> pa.Table:
+    """Put a row of nulls where a bad row was skipped."""
+    if not broken:
+        return table
+    good = np.ones(len(table) + len(broken), np.bool_)
+    good[list(broken)] = False
+    return table.take(pa.array(np.cumsum(good) - 1, mask=~good))
+
+
+def _without_replaced(table: pa.Table, broken: dict[int, str]) -> pa.Table:
+    """Null the values that weren't UTF-8, as their replacement characters show, and say so."""
+    arrays = []
+    for name in table.column_names:
+        values = table.column(name)
+        replaced = pc.match_substring(values, _REPLACEMENT)
+        arrays.append(pc.if_else(pc.fill_null(replaced, fill_value=False), pa.scalar(None, pa.string()), values))
+        for row in pc.indices_nonzero(replaced).to_pylist():
+            broken.setdefault(row, f"bad CSV: {name} is not UTF-8")
+    return pa.table(arrays, names=table.column_names)
+
+
+def _decode_records(header: list[str], records: Records, path: str, columns: EventColumns) -> Iterator[Decoded]:
+    wanted = [name for name in columns.needed if name in header]
+    read, broken = read_text(header, records.content, wanted)
+    for before in range(0, len(read), MAX_ROWS):
+        part = read.slice(before, MAX_ROWS)
+        errors = {row - before: reason for row, reason in broken.items() if before <= row < before + MAX_ROWS}
+        table, error = typed(part.select(wanted), columns, errors)
+        yield Decoded(table, error, path, _Part(records, before))
+
+
+def _unclosed(records: Records, path: str, columns: EventColumns) -> Decoded:
+    nulls = pa.table([pa.nulls(1, field.type) for field in columns.schema], schema=columns.schema)
+    return Decoded(nulls, pa.array(["bad CSV: a quote that is never closed"]), path, records)

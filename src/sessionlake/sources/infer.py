@@ -1,0 +1,157 @@
+"""Column names and types of the files that exist."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.errors import SourceError
+from sessionlake.sources.columns import TIMESTAMP
+from sessionlake.sources.csv_rows import read_text, with_header
+from sessionlake.sources.decode import Format
+from sessionlake.sources.json_lines import json_lines
+from sessionlake.sources.json_rows import parse_object
+from sessionlake.sources.parquet_rows import open_parquet
+
+# Text is looked at only this far into each file.
+SAMPLE_BYTES = 4 << 20
+_LONG_TEXT = r"^-?(0|[1-9]\d{0,17})$"
+_DOUBLE_TEXT = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
+_BOOL_TEXT = r"^(true|false|True|False|TRUE|FALSE)$"
+
+Found = dict[str, pa.DataType | None]
+"""The columns of a file, None for one without any value."""
+
+
+def infer_types(
+    paths: list[str],
+    format: Format,  # noqa: A002
+    needed: Sequence[str],
+    max_files: int = 32,
+) -> dict[str, pa.DataType]:
+    """Infer the types of the needed columns from up to `max_files` local files, spread evenly.
+
+    Whole numbers are int64, numbers float64, times in text stay strings; Parquet keeps decimals, dates
+    and timestamps (as microseconds in UTC). int64 and float64 make float64, other conflicts string.
+    A column that is null throughout is left out. Raises SourceError when a needed column is in no
+    file, or no file can be read.
+    """
+    found = _scan(paths, format, max_files)
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise SourceError(
+            f"no column {', '.join(repr(name) for name in missing)} in the {format} files: "
+            f"write one of {', '.join(found) or 'none'}"
+        )
+    kinds = {name: found[name] for name in needed}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
+    """List the columns of up to 32 of the files, in order of first appearance; SourceError as infer_types."""
+    return list(_scan(paths, format, 32))
+
+
+def _scan(paths: list[str], file_format: Format, max_files: int) -> Found:
+    scanners: dict[str, Callable[[str], Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}
+    if file_format not in scanners:
+        raise SourceError(f"unknown format {file_format!r}: write json, csv or parquet")
+    found: Found = {}
+    failure = "there are no files"
+    readable = False
+    for path in _spread(paths, max_files):
+        try:
+            for name, kind in scanners[file_format](path).items():
+                found[name] = _unify(found.get(name), kind)
+            readable = True
+        except (OSError, pa.ArrowException, SourceError) as error:
+            failure = f"{path}: {error}"
+    if not readable:
+        raise SourceError(f"no readable {file_format} file ({failure}): check the source's path and format")
+    return found
+
+
+def _spread(paths: list[str], most: int) -> Iterator[str]:
+    step = max(1, -(-len(paths) // most))
+    yield from paths[::step]
+
+
+def _unify(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
+    if one is None or other is None or one == other:
+        return other if one is None else one
+    if {one, other} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if pa.types.is_decimal(one) and pa.types.is_decimal(other):
+        scale = max(one.scale, other.scale)
+        whole = max(one.precision - one.scale, other.precision - other.scale)
+        return pa.decimal128(min(38, whole + scale), scale)
+    return pa.string()
+
+
+def _json(path: str) -> Found:
+    found: Found = {}
+    rows = 0
+    lines = next(json_lines(path, path, SAMPLE_BYTES), None)
+    for row in range(0 if lines is None else len(lines)):
+        try:
+            values = parse_object(lines.content(row)) if lines is not None else {}
+        except ValueError:
+            continue
+        rows += 1
+        for name, value in values.items():
+            kind = _json_type(value)
+            if name not in found or kind != found[name]:
+                found[name] = _unify(found.get(name), kind)
+    if lines is not None and not rows:
+        raise OSError("no line is a JSON object")
+    return found
+
+
+def _json_type(value: object) -> pa.DataType | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int):
+        return pa.int64()
+    return pa.string() if isinstance(value, (str, dict, list)) else pa.float64()
+
+
+def _csv(path: str) -> Found:
+    header: list[str] = []
+    for header, records in with_header(path, path, SAMPLE_BYTES):
+        if records.content and not records.unclosed:
+            break
+    else:
+        return dict.fromkeys(header)
+    table, _ = read_text(header, records.content, header)
+    return {name: _text_type(table.column(name).drop_null()) for name in header}
+
+
+def _text_type(values: pa.ChunkedArray) -> pa.DataType | None:
+    if not len(values):
+        return None
+    kinds = ((_LONG_TEXT, pa.int64()), (_DOUBLE_TEXT, pa.float64()), (_BOOL_TEXT, pa.bool_()))
+    for pattern, kind in kinds:
+        if pc.all(pc.match_substring_regex(values, pattern)).as_py():
+            return kind
+    return pa.string()
+
+
+def _parquet(path: str) -> Found:
+    with open_parquet(path) as file:
+        return {column.name: _parquet_type(column.type) for column in file.schema_arrow}
+
+
+def _parquet_type(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP
+    if pa.types.is_date(kind):
+        return pa.date32()
+    return kind if pa.types.is_boolean(kind) or pa.types.is_decimal128(kind) else pa.string()

@@ -1,0 +1,80 @@
+"""Finding the lines of a block of text without looking at each in Python."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Offsets = npt.NDArray[np.int64]
+_SPACES = tuple(b" \t\r")
+_TRIM_STEPS = 16
+_OPEN, _CLOSE = b"{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Hold the lines of `block` that aren't blank: line i is block[starts[i]:ends[i]], trimmed.
+
+    `numbers` are their 1-based line numbers in the file, blank lines counted; `braced` says whether a
+    line begins and ends as a JSON object does. It is an origin of decoded rows, row i being line i.
+    """
+
+    block: bytes
+    starts: Offsets
+    ends: Offsets
+    numbers: Offsets
+    braced: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def part(self, first: int, last: int) -> "Lines":
+        """Give lines first..last, last excluded."""
+        rows = slice(first, last)
+        return Lines(self.block, self.starts[rows], self.ends[rows], self.numbers[rows], self.braced[rows])
+
+    def content(self, row: int) -> bytes:
+        """Give the bytes of one line."""
+        return self.block[self.starts[row] : self.ends[row]]
+
+    def text(self, row: int) -> str:
+        """Give one line, with replacement characters for what isn't UTF-8."""
+        return self.content(row).decode(errors="replace")
+
+    def line(self, row: int) -> int:
+        """Give the 1-based number of one line."""
+        return int(self.numbers[row])
+
+
+def index_lines(block: bytes, lines_before: int) -> tuple[Lines, int]:
+    """Find the lines of a block that ends with a line; also count all its lines, blank ones too."""
+    content = np.frombuffer(block, np.uint8)
+    breaks = np.flatnonzero(content == ord("\n")).astype(np.int64)
+    starts = np.concatenate([np.zeros(1, np.int64), breaks + 1])
+    ends = np.append(breaks, len(block))
+    if len(starts) and starts[-1] == len(block):
+        starts, ends = starts[:-1], ends[:-1]
+    numbers = np.arange(1, len(starts) + 1) + lines_before
+    _trim(block, content, starts, ends)
+    filled = starts < ends
+    first, last = content[starts[filled]], content[ends[filled] - 1]
+    braced = (first == _OPEN) & (last == _CLOSE)
+    return Lines(block, starts[filled], ends[filled], numbers[filled], braced), len(starts)
+
+
+def _trim(block: bytes, content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets) -> None:
+    """Move starts and ends past JSON whitespace: all lines a step at a time, then the long ones alone."""
+    rows = np.arange(len(starts))
+    for _ in range(_TRIM_STEPS):
+        rows = rows[starts[rows] < ends[rows]]
+        head = np.isin(content[starts[rows]], _SPACES)
+        starts[rows[head]] += 1
+        tail = np.isin(content[ends[rows] - 1], _SPACES) & (starts[rows] < ends[rows])
+        ends[rows[tail]] -= 1
+        rows = rows[head | tail]
+        if not len(rows):
+            return
+    for row in rows.tolist():
+        line = block[starts[row] : ends[row]]
+        starts[row] += len(line) - len(line.lstrip(bytes(_SPACES)))
+        ends[row] = starts[row] + len(line.strip(bytes(_SPACES)))

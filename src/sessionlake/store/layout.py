@@ -1,0 +1,63 @@
+"""Byte layout of a store's values: the sessions of one key that end in one segment, ordered by (end, start).
+
+A value is the number of its sessions (u32), for each session start, end, event count and revision (i64) and the length
+of its state (u32), and then the states. Little endian. `pack` and `unpack` work on many values at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, offsets_of
+
+LAYOUT = b"1"
+_HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
+_COUNT = np.dtype("<u4")
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Sessions in columns; `owner` says which value (which key) each belongs to."""
+
+    owner: Ints
+    start: Ints
+    end: Ints
+    count: Ints
+    revision: Ints
+    state: pa.Array
+
+
+def pack(sessions: Sessions, sizes: Ints) -> pa.Array:
+    """Return one value for each run of sessions; run i has sizes[i] >= 1 sessions, which come in (end, start) order."""
+    head = np.empty(len(sessions.start), _HEAD)
+    for name in ("start", "end", "count", "revision"):
+        head[name] = getattr(sessions, name)
+    offsets, data = offsets_of(sessions.state)
+    head["length"] = np.diff(offsets)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    counts = binary_array(sizes.astype(_COUNT), np.arange(len(sizes) + 1) * _COUNT.itemsize)
+    return pc.binary_join_element_wise(counts, binary_array(head, ends * _HEAD.itemsize), binary_array(data, offsets[ends]), b"")
+
+
+def unpack(values: list[bytes | None]) -> Sessions:
+    """Return the sessions of all values, in order; None stands for no sessions."""
+    lengths = np.fromiter(map(len, (v or b"" for v in values)), np.int64, len(values))
+    owner = np.flatnonzero(lengths)
+    lengths = lengths[owner]
+    data = np.frombuffer(b"".join(filter(None, values)), np.uint8)
+    at = np.cumsum(lengths) - lengths
+    counts = _fields(data, at, _COUNT).astype(np.int64)
+    first = np.cumsum(counts) - counts
+    order = np.arange(counts.sum()) - np.repeat(first, counts)
+    head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * _HEAD.itemsize, _HEAD)
+    size = head["length"].astype(np.int64)
+    running = np.cumsum(size) - size
+    states = np.repeat(at + _COUNT.itemsize + counts * _HEAD.itemsize, counts) + running - np.repeat(running[first] if len(size) else running, counts)
+    columns = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
+    return Sessions(np.repeat(owner, counts), *columns, state=byte_slices(data, states, size))
+
+
+def _fields(data: np.ndarray, at: Ints, dtype: np.dtype) -> np.ndarray:
+    return offsets_of(byte_slices(data, at, np.full(len(at), dtype.itemsize)))[1].view(dtype)

@@ -1,0 +1,199 @@
+"""KIP-94's session store: segments of session end time, values packed per key, expiry by dropping segments."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.sessions.arrays import Ints
+from sessionlake.store.interface import StoredSession, Windowed
+from sessionlake.store.layout import Sessions, pack, unpack
+from sessionlake.store.rocks import RocksSegments
+
+MIN_SEGMENT_INTERVAL_US = 60_000_000
+SEGMENTS = 3
+
+WRITE_SCHEMA = pa.schema([("segment", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+"""Writes of a batch, ordered by (segment, key): the key's whole value in the segment, null to delete it."""
+
+
+def segment_interval(retention_us: int, segments: int = SEGMENTS) -> int:
+    """Return KIP-94's max(retention / (segments - 1), 60 s), in microseconds."""
+    return max(retention_us // (segments - 1), MIN_SEGMENT_INTERVAL_US)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Sessions found for many keys: `sessions.owner` is the key's position, `segment` where each is stored."""
+
+    sessions: Sessions
+    segment: Ints
+
+
+class SegmentedSessionStore:
+    """Sessions of one shard. Reads and writes many keys at once; the one-session calls of KIP-94 are built on those."""
+
+    def __init__(self, path: Path, interval_us: int) -> None:
+        self._db = RocksSegments(path)
+        self.interval_us = interval_us
+
+    def find_many(self, keys: list[bytes], earliest_end: Ints) -> Found:
+        """Return the sessions of keys[i] in all segments that can hold one with end >= earliest_end[i].
+
+        Keys are ascending and distinct. Sessions that end earlier may be among the results.
+        """
+        first = earliest_end // self.interval_us
+        parts: list[tuple[Sessions, int]] = []
+        for segment in self._db.segments:
+            wanted = np.flatnonzero(first <= segment)
+            if len(wanted):
+                some = keys if len(wanted) == len(keys) else [keys[i] for i in wanted.tolist()]
+                found = unpack(self._db.get(segment, some))
+                owner = found.owner if some is keys else wanted[found.owner]
+                parts.append((Sessions(owner, found.start, found.end, found.count, found.revision, found.state), segment))
+        return _together(parts)
+
+    def writes(self, keys: pa.Array, sessions: Sessions, touched_owner: Ints, touched_segment: Ints) -> pa.Table:
+        """Return the writes that make `sessions` the whole content of every touched (owner, segment).
+
+        Each session's own (owner, segment) must be among the touched ones; a touched pair without sessions is deleted.
+        """
+        segment = sessions.end // self.interval_us
+        order = np.lexsort((sessions.start, sessions.end, sessions.owner, segment))
+        segment, owner = segment[order], sessions.owner[order]
+        new = np.ones(len(order), bool)
+        new[1:] = (segment[1:] != segment[:-1]) | (owner[1:] != owner[:-1])
+        at = np.flatnonzero(new)
+        columns = (column[order] for column in (sessions.start, sessions.end, sessions.count, sessions.revision))
+        ordered = Sessions(owner, *columns, state=sessions.state.take(pa.array(order)))
+        values = pack(ordered, np.diff(at, append=len(order))) if len(at) else pa.array([], pa.binary())
+        emptied = _difference(touched_segment, touched_owner, segment[at], owner[at])
+        all_segments = np.concatenate([segment[at], touched_segment[emptied]])
+        all_owners = np.concatenate([owner[at], touched_owner[emptied]])
+        values = pa.concat_arrays([values, pa.nulls(len(emptied), pa.binary())])
+        place = np.lexsort((all_owners, all_segments))
+        arrays = [pa.array(all_segments[place]), keys.take(pa.array(all_owners[place])).cast(pa.binary()), values.take(pa.array(place))]
+        return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
+
+    def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest_end_us: int) -> None:
+        """Apply writes and metadata atomically, then drop what ended before `oldest_end_us` by whole segments.
+
+        Writes to segments that would be dropped at once are left out.
+        """
+        oldest = oldest_end_us // self.interval_us
+        segments = writes["segment"].to_numpy()
+        numbers, starts = np.unique(segments, return_index=True)
+        batch = {}
+        for number, start, stop in zip(numbers.tolist(), starts.tolist(), np.append(starts, len(segments))[1:].tolist(), strict=True):
+            if number >= oldest:
+                part = writes.slice(start, stop - start)
+                batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+        self._db.write(batch, meta)
+        self._db.drop_before(oldest)
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry."""
+        return self._db.meta(name)
+
+    def scan(self, oldest_end_us: int) -> tuple[list[bytes], Sessions]:
+        """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
+        items = [item for segment in self._db.segments for item in self._db.items(segment)]
+        found = unpack([value for _, value in items])
+        keep = found.end >= oldest_end_us
+        rows = pa.array(np.flatnonzero(keep))
+        columns = (column[keep] for column in (found.owner, found.start, found.end, found.count, found.revision))
+        return [key for key, _ in items], Sessions(*columns, state=found.state.take(rows))
+
+    def size_bytes(self) -> int:
+        """Return the bytes on disk."""
+        return self._db.size_bytes()
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._db.clear()
+
+    def close(self) -> None:
+        """Flush and release the database."""
+        self._db.close()
+
+    # One session at a time (KIP-94, KIP-617).
+
+    def fetch(self, key: str) -> Iterator[StoredSession]:
+        """Yield all sessions of the key, ascending by (end, start)."""
+        return iter(self._of_key(key, np.iinfo(np.int64).min))
+
+    def backward_fetch(self, key: str) -> Iterator[StoredSession]:
+        """Yield all sessions of the key, latest first."""
+        return reversed(self._of_key(key, np.iinfo(np.int64).min))
+
+    def find_sessions(self, key: str, earliest_session_end_us: int, latest_session_start_us: int) -> Iterator[StoredSession]:
+        """Yield the sessions with end >= earliest_session_end_us and start <= latest_session_start_us, both inclusive."""
+        return (s for s in self._of_key(key, earliest_session_end_us) if s.window.start_us <= latest_session_start_us)
+
+    def backward_find_sessions(self, key: str, earliest_session_end_us: int, latest_session_start_us: int) -> Iterator[StoredSession]:
+        """Yield what `find_sessions` does, latest first."""
+        return (s for s in reversed(self._of_key(key, earliest_session_end_us)) if s.window.start_us <= latest_session_start_us)
+
+    def fetch_session(self, key: str, start_us: int, end_us: int) -> StoredSession | None:
+        """Return the session with exactly this window, or None."""
+        return next((s for s in self._of_key(key, end_us) if s.window == Windowed(key, start_us, end_us)), None)
+
+    def put(self, session: StoredSession) -> None:
+        """Write a session; one with the same window is replaced."""
+        self._rewrite(session.window, [session])
+
+    def remove(self, window: Windowed) -> None:
+        """Remove the session with this window, if there is one."""
+        self._rewrite(window, [])
+
+    def _of_key(self, key: str, earliest_end_us: int) -> list[StoredSession]:
+        found = self.find_many([key.encode()], np.array([earliest_end_us])).sessions
+        return [s for s in _records(key, found) if s.window.end_us >= earliest_end_us]
+
+    def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:
+        segment = window.end_us // self.interval_us
+        kept = [s for s in self.fetch(window.key) if s.window.end_us // self.interval_us == segment and s.window != window]
+        sessions = _columns([*kept, *added])
+        self.apply(self.writes(pa.array([window.key]), sessions, np.zeros(1, np.int64), np.array([segment])), {}, np.iinfo(np.int64).min)
+
+
+def _records(key: str, found: Sessions) -> list[StoredSession]:
+    rows = zip(found.start.tolist(), found.end.tolist(), found.count.tolist(), found.revision.tolist(), found.state.to_pylist(), strict=True)
+    return [StoredSession(Windowed(key, start, end), count, revision, state) for start, end, count, revision, state in rows]
+
+
+def _columns(sessions: list[StoredSession]) -> Sessions:
+    def column(values: Iterable[int]) -> Ints:
+        return np.fromiter(values, np.int64, len(sessions))
+
+    return Sessions(
+        owner=np.zeros(len(sessions), np.int64),
+        start=column(s.window.start_us for s in sessions),
+        end=column(s.window.end_us for s in sessions),
+        count=column(s.event_count for s in sessions),
+        revision=column(s.revision for s in sessions),
+        state=pa.array([s.state for s in sessions], pa.binary()),
+    )
+
+
+def _together(parts: list[tuple[Sessions, int]]) -> Found:
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return Found(Sessions(none, none, none, none, none, pa.array([], pa.binary())), none)
+    names = ("owner", "start", "end", "count", "revision")
+    columns = (np.concatenate([getattr(sessions, name) for sessions, _ in parts]) for name in names)
+    state = pa.concat_arrays([sessions.state for sessions, _ in parts])
+    segment = np.concatenate([np.full(len(sessions.start), number) for sessions, number in parts])
+    return Found(Sessions(*columns, state=state), segment)
+
+
+def _difference(a_segment: Ints, a_owner: Ints, b_segment: Ints, b_owner: Ints) -> Ints:
+    """Return positions of the distinct pairs of a that are not pairs of b."""
+    if not len(a_owner):
+        return np.zeros(0, np.int64)
+    owners = int(max(a_owner.max(), b_owner.max(initial=0))) + 1
+    low = int(min(a_segment.min(), b_segment.min(initial=a_segment.min())))
+    distinct, position = np.unique((a_segment - low) * owners + a_owner, return_index=True)
+    return position[~np.isin(distinct, (b_segment - low) * owners + b_owner)]

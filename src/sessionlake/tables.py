@@ -1,0 +1,147 @@
+"""The Delta tables of a warehouse: creation, idempotent appends with metadata, and the metadata read back."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+_COMMIT_FILE = re.compile(r"(\d{20})\.json")
+_KEY = "sessionlake"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a Delta table that carries our metadata."""
+
+    version: int
+    metadata: dict[str, Any]
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return an Arrow schema as Spark's, comments kept."""
+    fields = from_arrow_schema(schema).fields
+    comments = [(f.metadata or {}).get(b"comment", b"").decode() for f in schema]
+    return StructType([StructField(f.name, f.dataType, True, {"comment": c} if c else None) for f, c in zip(fields, comments, strict=True)])
+
+
+class Tables:
+    """The tables under one warehouse path (a path or an object-store URI)."""
+
+    def __init__(self, spark: SparkSession, warehouse: str) -> None:
+        self.spark, self.warehouse = spark, warehouse.rstrip("/")
+
+    def path(self, name: str) -> str:
+        """Return where a table lies."""
+        return f"{self.warehouse}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Say whether the table is there."""
+        return bool(self._log_files(name))
+
+    def create(self, name: str, schema: pa.Schema, comment: str, partitioned_by: tuple[str, ...] = (), **properties: str) -> None:
+        """Create a table unless it is there."""
+        if self.exists(name):
+            return
+        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).comment(comment).addColumns(spark_schema(schema))
+        if partitioned_by:
+            builder = builder.partitionedBy(*partitioned_by)
+        for key, value in properties.items():
+            builder = builder.property(f"delta.{key}", value)
+        builder.execute()
+
+    def read(self, name: str, version: int | None = None) -> DataFrame:
+        """Return a table, pinned to a version where one is given."""
+        reader = self.spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
+
+    def append(self, name: str, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any]) -> None:
+        """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently."""
+        (
+            rows.write.format("delta")
+            .mode("append")
+            .option("txnAppId", app_id)
+            .option("txnVersion", app_version)
+            .option("userMetadata", json.dumps({_KEY: metadata}))
+            .save(self.path(name))
+        )
+
+    def append_rows(self, name: str, rows: pa.Table) -> None:
+        """Append a few rows that the driver holds."""
+        frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
+        frame.coalesce(1).write.format("delta").mode("append").save(self.path(name))
+
+    def last_commit(self, name: str) -> Commit | None:
+        """Return the newest commit that carries our metadata."""
+        versions = sorted(self._log_files(name), reverse=True)
+        return next((commit for commit in map(lambda v: self.commit(name, v), versions) if commit), None)
+
+    def commits(self, name: str, after_version: int = -1) -> Iterator[Commit]:
+        """Yield our commits newer than a version, oldest first."""
+        for version in sorted(v for v in self._log_files(name) if v > after_version):
+            commit = self.commit(name, version)
+            if commit is not None:
+                yield commit
+
+    def latest_version(self, name: str) -> int:
+        """Return the newest version; -1 where there is no table."""
+        return max(self._log_files(name), default=-1)
+
+    def commit(self, name: str, version: int) -> Commit | None:
+        """Return our metadata of one commit; None where the commit does not exist or carries none."""
+        text = self.read_text(f"{self.path(name)}/_delta_log/{version:020d}.json")
+        for line in (text or "").splitlines():
+            if '"commitInfo"' in line:
+                written = json.loads(line)["commitInfo"].get("userMetadata")
+                try:
+                    metadata = json.loads(written)[_KEY] if written else None
+                except (ValueError, KeyError, TypeError):
+                    metadata = None
+                return Commit(version, metadata) if metadata else None
+        return None
+
+    def _log_files(self, name: str) -> set[int]:
+        fs, path = self._file_system(f"{self.path(name)}/_delta_log")
+        if not fs.exists(path):
+            return set()
+        names = (status.getPath().getName() for status in fs.listStatus(path))
+        return {int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names) if match}
+
+    def read_text(self, uri: str) -> str | None:
+        """Return a small file's text, or None where there is none."""
+        fs, path = self._file_system(uri)
+        if not fs.exists(path):
+            return None
+        stream = fs.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_text(self, uri: str, text: str) -> None:
+        """Write a small file."""
+        fs, path = self._file_system(uri)
+        stream = fs.create(path)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
+    def file_exists(self, uri: str) -> bool:
+        """Say whether a file is there."""
+        fs, path = self._file_system(uri)
+        return bool(fs.exists(path))
+
+    def _file_system(self, uri: str) -> tuple[Any, Any]:
+        path = self._jvm.org.apache.hadoop.fs.Path(uri)
+        return path.getFileSystem(self.spark._jsc.hadoopConfiguration()), path
+
+    @property
+    def _jvm(self) -> Any:
+        return self.spark._jvm

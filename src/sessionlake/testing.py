@@ -1,0 +1,318 @@
+"""Test windows and aggregates in milliseconds: the sessionizer's shard operator and store without Spark.
+
+What it can't do: read sources, write Delta tables, crash. Proven equal to the Spark engine by tests/engine.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.durations import parse_duration
+from sessionlake.engine.operator import BatchContext, ShardResult
+from sessionlake.errors import ConfigError
+from sessionlake.jobs.sessionizer.control import split_corrections
+from sessionlake.jobs.sessionizer.mapper import Rows, split_events
+from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
+from sessionlake.jobs.sessionizer.shard import COLD_SCHEMA
+from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, EMIT, SessionizerSpec
+from sessionlake.schemas import CORRECTIONS_SCHEMA, COUNTS, TIME
+from sessionlake.sessions.aggregates import Aggregate, AggregateSpec, Events, build_aggregates
+from sessionlake.sessions.partials import StateCodec
+from sessionlake.sessions.windows import SessionWindows
+from sessionlake.sources.columns import EventColumns
+from sessionlake.store.segmented import SegmentedSessionStore
+
+Row = Mapping[str, Any]
+_NAMED_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "timestamp": TIME}
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one micro-batch gave."""
+
+    changes: list[dict[str, Any]]
+    """op (upsert, delete, emit), key, start_us, end_us, event_count, revision and each aggregate by name."""
+    late: list[dict[str, Any]]
+    """The input rows that were late."""
+    dead: list[dict[str, Any]]
+    """The input rows that were refused, with a reason."""
+    stale: list[dict[str, Any]]
+    """The replacements that were ignored because a session they name is gone or at another revision."""
+    counts: dict[str, int]
+
+
+class SessionizerHarness:
+    """Run micro-batches of plain rows through the sessionizer.
+
+    Rows are dicts: events have `key`, `time_us` and the columns the aggregates read; corrections have `kind` restate
+    (key, start_us, end_us, event_count, columns as of one event), replace (key, remove = [(start_us, revision), ...],
+    put = [partials]) or tombstone (key, start_us, revision). Column types are those of the first rows that have a
+    value, or `schema` = {"column": "long" | "double" | "string" | "boolean" | "timestamp"}.
+    """
+
+    def __init__(
+        self,
+        windows: SessionWindows,
+        aggregates: Mapping[str, str],
+        *,
+        shards: int = 1,
+        beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
+        clock: Callable[[], int] | None = None,
+        event_id: str | None = None,
+        schema: Mapping[str, str] | None = None,
+    ) -> None:
+        if beyond_retention not in (DEAD_LETTER, DROP, EMIT):
+            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write dead_letter, drop or emit")
+        if (max_future_skew is None) != (clock is None):
+            raise ConfigError("max_future_skew: needs a clock, and a clock needs it; give both or neither")
+        self.windows, self._specs, self._shards = windows, dict(aggregates), shards
+        self._policy, self._clock, self._event_id = beyond_retention, clock, event_id
+        self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
+        self._schema = {name: _NAMED_TYPES[type_] for name, type_ in (schema or {}).items()}
+        parsed = [AggregateSpec.parse(name, text) for name, text in aggregates.items()]
+        self._inputs = tuple(dict.fromkeys(c for spec in parsed for c in spec.inputs))
+        self._operator: Sessionizer | None = None
+        self._state: dict[str, Any] = {}
+        self._batch_id = 0
+        self._live: dict[tuple[str, int], dict[str, Any]] = {}
+        self._directory = tempfile.TemporaryDirectory(prefix="sessionlake-")
+        self._stores: dict[int, SegmentedSessionStore] = {}
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The watermark after the last batch; None before the first accepted event."""
+        return self._state.get(WATERMARK)
+
+    def process(self, rows: Sequence[Row]) -> Output:
+        """Run one micro-batch."""
+        operator = self._operator or self._make_operator(rows)
+        context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), self._clock() if self._clock else 0)
+        bounds = operator.bounds(context)
+        events = [(i, row) for i, row in enumerate(rows) if "kind" not in row]
+        corrections = [(i, row) for i, row in enumerate(rows) if "kind" in row]
+        pieces: list[tuple[int, str, pa.Table]] = []
+        if events:
+            pieces += split_events(operator.spec, bounds, context.clock_us, self._event_rows(operator.spec, events))
+        if corrections:
+            pieces += split_corrections(operator.spec, bounds, self._correction_table(operator.spec, corrections))
+        results = self._apply(operator, pieces, context)
+        stats = dict.fromkeys(COUNTS, 0)
+        for result in results.values():
+            for name, value in result.stats.items():
+                stats[name] = max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
+        for shard, result in results.items():
+            if result.writes is not None:
+                operator.commit(self._store(operator, shard), result.writes, {"commit_id": context.commit_id.encode()}, context)
+        self._state = next_state(self._state, stats)
+        self._batch_id += 1
+        changes = [change for result in results.values() for change in self._change_rows(result.changes)]
+        return Output(changes, *(self._side(results, name, rows) for name in ("late", "dead", "stale")), {n: stats[n] for n in COUNTS})
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Return the live store's warm sessions, ordered by key and start."""
+        if self._operator is None:
+            return []
+        bounds = self._operator.bounds(BatchContext(0, "", self._state))
+        rows = []
+        for shard in range(self._shards):
+            keys, found = self._store(self._operator, shard).scan(bounds.horizon_us)
+            states = StateCodec(self._operator.spec.aggregates).decode(found.state)
+            columns = {
+                "key": [keys[i].decode() for i in found.owner.tolist()],
+                "start_us": found.start.tolist(),
+                "end_us": found.end.tolist(),
+                "event_count": found.count.tolist(),
+                "revision": found.revision.tolist(),
+            }
+            for aggregate in self._operator.spec.aggregates:
+                columns[aggregate.name] = aggregate.value(states[: len(aggregate.state)]).to_pylist()
+                states = states[len(aggregate.state) :]
+            rows += [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return sorted(rows, key=lambda row: (row["key"], row["start_us"]))
+
+    def close(self) -> None:
+        """Release the stores and their directory."""
+        for store in self._stores.values():
+            store.close()
+        self._stores.clear()
+        self._directory.cleanup()
+
+    def __enter__(self) -> "SessionizerHarness":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _make_operator(self, rows: Sequence[Row]) -> Sessionizer:
+        types = {name: self._schema.get(name) or _type_of(name, rows) for name in self._inputs}
+        types |= {"key": pa.string(), "time_us": pa.int64()}
+        if self._event_id:
+            types.setdefault(self._event_id, pa.string())
+        aggregates = build_aggregates(self._specs, types, with_id=self._event_id is not None)
+        # A user's class names the columns it reads only once it is loaded.
+        inputs = tuple(dict.fromkeys((*self._inputs, *(c for a in aggregates for c in a.inputs))))
+        types |= {name: self._schema.get(name) or _type_of(name, rows) for name in inputs if name not in types}
+        columns = EventColumns("key", "time_us", "us", self._event_id, inputs, types)
+        self._operator = Sessionizer(SessionizerSpec(self.windows, aggregates, columns, self._shards, self._policy, self._skew))
+        return self._operator
+
+    def _store(self, operator: Sessionizer, shard: int) -> SegmentedSessionStore:
+        if shard not in self._stores:
+            self._stores[shard] = operator.open_store(Path(self._directory.name) / str(shard))
+        return self._stores[shard]
+
+    def _apply(self, operator: Sessionizer, pieces: list[tuple[int, str, pa.Table]], context: BatchContext) -> dict[int, ShardResult]:
+        results = {shard: self._apply_shard(operator, shard, pieces, context) for shard in sorted({s for s, _, _ in pieces})}
+        needs = [result.needs for result in results.values() if result.needs is not None]
+        if not needs:
+            return results
+        cold = self._cold(operator, pa.concat_tables(needs), context)
+        again = BatchContext(context.batch_id, context.commit_id, context.state, context.clock_us, handed_in=True)
+        return self._apply(operator, pieces + cold, again)
+
+    def _apply_shard(self, operator: Sessionizer, shard: int, pieces: list[tuple[int, str, pa.Table]], context: BatchContext) -> ShardResult:
+        inputs: dict[str, list[pa.Table]] = {}
+        for s, kind, table in pieces:
+            if s == shard:
+                inputs.setdefault(kind, []).append(table)
+        tables = {kind: pa.concat_tables(parts) for kind, parts in inputs.items()}
+        return operator.apply(tables, self._store(operator, shard), context)
+
+    def _cold(self, operator: Sessionizer, needs: pa.Table, context: BatchContext) -> list[tuple[int, str, pa.Table]]:
+        """Look up cold sessions among all that were ever forwarded, as the driver does in sessions_live."""
+        from sessionlake.engine.operator import by_shard, shard_of  # noqa: PLC0415
+
+        horizon = operator.bounds(context).horizon_us
+        wanted = needs.select(COLD_SCHEMA.names).to_pylist()
+        rows = [
+            row
+            for row in self._live.values()
+            if row["end_us"] < horizon
+            and any(n["key"] == row["key"] and row["end_us"] >= n["from_us"] and row["start_us"] <= n["to_us"] for n in wanted)
+        ]
+        if not rows:
+            return []
+        names = ("key", "start_us", "end_us", "event_count", "revision", "state")
+        table = pa.Table.from_pylist([{n: row[n] for n in names} for row in rows])
+        return list(by_shard("cold", table, shard_of(table["key"].combine_chunks(), self._shards)))
+
+    def _change_rows(self, table: pa.Table) -> list[dict[str, Any]]:
+        rows = []
+        for row in table.to_pylist():
+            change = {"op": row["op"], "key": row["session_key"]}
+            change |= {f"{edge}_us": _micros(row[f"session_{edge}"]) for edge in ("start", "end")}
+            change |= {name: row[name] for name in ("event_count", "revision", *self._specs)}
+            identity = (change["key"], change["start_us"])
+            if row["op"] == "upsert":
+                self._live[identity] = {**change, "state": row["state"]}
+            elif row["op"] == "delete":
+                self._live.pop(identity, None)
+            rows.append(change)
+        return rows
+
+    def _side(self, results: dict[int, ShardResult], name: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        found: list[tuple[int, dict[str, Any]]] = []
+        for result in results.values():
+            if name in result.side:
+                for item in result.side[name].to_pylist():
+                    index = int(item.get("source") or item["correction_id"])
+                    reason = {"reason": item["reason"]} if name == "dead" else {}
+                    found.append((index, {**rows[index], **reason}))
+        return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+
+    def _event_rows(self, spec: SessionizerSpec, events: list[tuple[int, Row]]) -> Rows:
+        errors: list[str | None] = [None] * len(events)
+        columns = {}
+        for name in spec.columns.needed:
+            type_, values = spec.columns.types[name], []
+            for at, (_, row) in enumerate(events):
+                value, error = _cast(name, row.get(name), type_)
+                values.append(value)
+                errors[at] = errors[at] or error
+            columns[name] = pa.array(values, type_)
+        index = np.array([str(i) for i, _ in events], dtype=object)
+        error = pa.array(errors, pa.string())
+        return Rows(
+            pa.table(columns),
+            None if error.null_count == len(errors) else error,
+            raw=lambda at: pa.nulls(len(at), pa.string()),
+            source=lambda at: pa.array(index[at], pa.string()),
+        )
+
+    def _correction_table(self, spec: SessionizerSpec, corrections: list[tuple[int, Row]]) -> pa.Table:
+        rows = []
+        for index, row in corrections:
+            one: dict[str, Any] = {
+                "correction_id": f"{index:012d}",
+                "kind": row["kind"],
+                "session_key": row.get("key"),
+                "session_start": row.get("start_us", row.get("time_us")),
+                "session_end": row.get("end_us", row.get("time_us")),
+                "revision": row.get("revision"),
+                "event_count": row.get("event_count", 1),
+                "state": _packed(spec, row) if row["kind"] == "restate" else None,
+            }
+            if row["kind"] == "replace":
+                one["remove"] = [{"session_start": start, "revision": revision} for start, revision in row.get("remove", ())]
+                one["put"] = [
+                    {
+                        "session_start": p["start_us"],
+                        "session_end": p["end_us"],
+                        "event_count": p.get("event_count", 1),
+                        "state": _packed(spec, {**p, "key": row.get("key")}),
+                    }
+                    for p in row.get("put", ())
+                ]
+            rows.append(one)
+        return pa.Table.from_pylist(rows, schema=CORRECTIONS_SCHEMA)
+
+
+def _type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
+    parts = [part for row in rows for part in (row, *row.get("put", ()))]
+    values = [part[name] for part in parts if part.get(name) is not None]
+    if values and all(type(value) in (int, float) for value in values):
+        return pa.array(values).type
+    inferred = pa.array(values[:1]).type if values else pa.int64()
+    return TIME if pa.types.is_timestamp(inferred) else inferred
+
+
+def _cast(name: str, value: Any, type_: pa.DataType) -> tuple[Any, str | None]:
+    try:
+        if isinstance(value, str) != pa.types.is_string(type_) and value is not None:
+            raise TypeError
+        return pa.scalar(value, type_).as_py(), None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+        return None, f"wrong type: {name} = {value!r} is not {type_}"
+
+
+def _packed(spec: SessionizerSpec, row: Row) -> bytes:
+    """Return the packed state of a partial given by its columns, as of one event at its start, or by aggregates' values."""
+    start = np.array([row.get("start_us", row.get("time_us", 0))], np.int64)
+    states: list[pa.Array] = []
+    columns = {name: pa.array([row.get(name)], spec.columns.types[name]) for name in spec.columns.inputs}
+    event_id = None if spec.columns.id is None else pa.array([row.get(spec.columns.id)], pa.string())
+    events = Events(pa.array([row.get("key")], pa.string()), start, columns, event_id)
+    for aggregate in spec.aggregates:
+        states += _state(aggregate, row, events, start)
+    return StateCodec(spec.aggregates).encode(states, 1)[0].as_py()
+
+
+def _state(aggregate: Aggregate, row: Row, events: Events, start: Any) -> list[pa.Array]:
+    if aggregate.name in row and not any(name in row for name in aggregate.inputs):
+        states = aggregate.from_value(pa.array([row[aggregate.name]], aggregate.value_type), start)
+        if states is not None:
+            return states
+    if not aggregate.inputs and aggregate.value_type == pa.int64() and "event_count" in row:
+        return [pa.array([row["event_count"]])]  # count(): as many as the partial has events
+    return aggregate.lift(events)
+
+
+def _micros(time: Any) -> int:
+    return int(pa.scalar(time, TIME).cast(pa.int64()).as_py())

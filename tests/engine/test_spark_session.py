@@ -1,0 +1,108 @@
+"""The session's settings, seen from the driver and from a worker, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionlake.engine import spark
+from sessionlake.errors import ConfigError
+
+PROBE = """
+import json, sys
+import pyarrow as pa
+from sessionlake.engine.spark import build_session
+
+def look(batches):
+    import gc, sys
+    for _ in batches:
+        pass
+    archives = [entry for entry in sys.path if entry.endswith((".jar", ".zip"))]
+    loaded = [name for name in ("numpy", "pandas", "pyarrow.compute", "rocksdict") if name in sys.modules]
+    seen = {"archives": archives, "loaded": loaded, "python": sys.executable, "frozen": gc.get_freeze_count() > 0}
+    import json
+    yield pa.RecordBatch.from_pydict({"seen": [json.dumps(seen)]})
+
+extra = {"spark.sql.ansi.enabled": "false"}
+session = build_session("probe", master="local[1]", shuffle_partitions=3, extra_conf=extra)
+worker = session.range(1).coalesce(1).mapInArrow(look, "seen string").collect()[0].seen
+session.range(5).write.format("delta").save(sys.argv[1])
+print(json.dumps({
+    "conf": dict(session.sparkContext.getConf().getAll()),
+    "worker": json.loads(worker),
+    "rows": session.read.format("delta").load(sys.argv[1]).count(),
+    "same": build_session("other") is session,
+}))
+"""
+
+
+def run_probe(table: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROBE, str(table)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    return run_probe(tmp_path_factory.mktemp("probe") / "table")
+
+
+@pytest.fixture(scope="module")
+def seen(probe: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert probe.returncode == 0, probe.stderr
+    return json.loads(probe.stdout)
+
+
+def test_start_and_delta_write_print_nothing(probe: subprocess.CompletedProcess[str]) -> None:
+    assert (probe.returncode, probe.stderr) == (0, "")
+
+
+def test_delta_round_trip(seen: dict[str, Any]) -> None:
+    assert seen["rows"] == 5
+
+
+def test_conf_holds_defaults_and_arguments(seen: dict[str, Any]) -> None:
+    conf = seen["conf"]
+    assert {key: conf[key] for key in spark.DEFAULTS} == dict(spark.DEFAULTS)
+    assert conf["spark.sql.shuffle.partitions"] == "3"
+    assert conf["spark.sql.ansi.enabled"] == "false"
+    assert conf["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_worker_is_forked_lean_and_warm(seen: dict[str, Any]) -> None:
+    loaded = ["numpy", "pandas", "pyarrow.compute", "rocksdict"]
+    assert seen["worker"] == {"archives": [], "loaded": loaded, "python": sys.executable, "frozen": True}
+
+
+def test_active_session_is_returned(seen: dict[str, Any]) -> None:
+    assert seen["same"] is True
+
+
+def test_sockets_are_gone_at_exit(seen: dict[str, Any]) -> None:
+    assert not Path(seen["conf"]["spark.python.unix.domain.socket.dir"]).exists()
+
+
+def test_jars_from_the_named_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b.jar").touch()
+    (tmp_path / "a.jar").touch()
+    monkeypatch.setenv(spark.JARS_VARIABLE, str(tmp_path))
+    assert spark.find_jars() == [tmp_path / "a.jar", tmp_path / "b.jar"]
+
+
+def test_named_folder_without_jars_tells_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(spark.JARS_VARIABLE, str(tmp_path))
+    with pytest.raises(ConfigError, match=rf"{tmp_path} holds none; run `make setup`"):
+        spark.find_jars()
+
+
+def test_jars_above_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".jars").mkdir()
+    (tmp_path / ".jars" / "a.jar").touch()
+    (tmp_path / "deep").mkdir()
+    monkeypatch.delenv(spark.JARS_VARIABLE, raising=False)
+    monkeypatch.setattr(spark, "__file__", str(Path(os.sep, "nowhere", "spark.py")))
+    monkeypatch.chdir(tmp_path / "deep")
+    assert spark.find_jars() == [tmp_path / ".jars" / "a.jar"]

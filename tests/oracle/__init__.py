@@ -1,0 +1,1 @@
+"""Reference implementations that share no code with sessionlake."""
