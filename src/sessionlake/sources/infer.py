@@ -119,13 +119,16 @@ def _json_type(value: object) -> pa.DataType | None:
 
 def _csv(path: str) -> Found:
     header: list[str] = []
-    for header, records in with_header(path, path, SAMPLE_BYTES):
+    for names, records in with_header(path, path, SAMPLE_BYTES):
+        header = names
         if records.content and not records.unclosed:
-            break
-    else:
-        return dict.fromkeys(header)
-    table, _ = read_text(header, records.content, header)
-    return {name: _text_type(table.column(name).drop_null()) for name in header}
+            table, _ = read_text(header, records.content, header)
+            return _text_types(table)
+    return dict.fromkeys(header)
+
+
+def _text_types(table: pa.Table) -> Found:
+    return {name: _text_type(table.column(name).drop_null()) for name in table.column_names}
 
 
 def _text_type(values: pa.ChunkedArray) -> pa.DataType | None:

@@ -59,7 +59,9 @@ def _whole_lines(source: str | bytes, path: str, block_bytes: int) -> Iterator[b
 
 
 def _transport(kind: pa.DataType) -> pa.DataType:
-    """JSON has no times, so they are read as text."""
+    """JSON has no times, so they are read as text; Arrow's JSON reader lets decimals overflow their precision."""
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(38, kind.scale)
     return pa.string() if pa.types.is_temporal(kind) else kind
 
 
@@ -83,6 +85,7 @@ class _Reader:
 
     lines: Lines
     schema: pa.Schema
+    pinned: pa.Schema
     all_utf8: bool
     errors: dict[int, str] = field(default_factory=dict)
     _pieces: list[pa.Table] = field(default_factory=list)
@@ -95,7 +98,7 @@ class _Reader:
             return self._fast(0, len(self.lines))
         except _RefusedError:
             pass
-        convert = Converter(self.schema)
+        convert = Converter(self.schema, self.pinned)
         for first in range(0, len(self.lines), _CHUNK_LINES):
             self._refusals_left = _REFUSALS
             self._chunk(first, min(first + _CHUNK_LINES, len(self.lines)), convert)
@@ -166,7 +169,7 @@ class _Reader:
 
 def _decode_lines(lines: Lines, path: str, columns: EventColumns) -> Decoded:
     schema = pa.schema([(column.name, _transport(column.type)) for column in columns.schema])
-    reader = _Reader(lines, schema, is_utf8(lines.block))
+    reader = _Reader(lines, schema, columns.schema, is_utf8(lines.block))
     read = reader.read()
     table, error = typed(read, columns, reader.errors)
     return Decoded(table, error, path, lines)

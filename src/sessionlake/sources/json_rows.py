@@ -45,13 +45,17 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Take the columns of a schema from parsed objects."""
+    """Take the columns of a schema from parsed objects; reasons name the type that is pinned."""
 
     schema: pa.Schema
+    pinned: pa.Schema
     _columns: list[tuple[str, pa.DataType, Callable[[Any], Any]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        columns = [(column.name, column.type, _conversion(column.type)) for column in self.schema]
+        columns = [
+            (column.name, named.type, _conversion(column.type))
+            for column, named in zip(self.schema, self.pinned, strict=True)
+        ]
         object.__setattr__(self, "_columns", columns)
 
     def __call__(self, found: Row) -> tuple[Row, str | None]:

@@ -38,11 +38,15 @@ def parse_times(values: pa.Array | pa.ChunkedArray, unit: str | None) -> tuple[M
         return _ints(flat.cast(pa.int64()), "ms")
     if kind in (pa.string(), pa.large_string(), pa.string_view()):
         return _text(flat.cast(pa.string()), unit)
-    if unit is not None and pa.types.is_integer(kind):
-        return _ints(cast_each(flat, pa.int64()), unit)
-    if unit is not None and (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        return _floats(flat.cast(pa.float64(), safe=False), unit)
-    return _all_bad(len(flat))
+    return _all_bad(len(flat)) if unit is None else _epoch(flat, unit)
+
+
+def _epoch(values: pa.Array, unit: str) -> tuple[Micros, Mask]:
+    if pa.types.is_integer(values.type):
+        return _ints(cast_each(values, pa.int64()), unit)
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        return _floats(values.cast(pa.float64(), safe=False), unit)
+    return _all_bad(len(values))
 
 
 def _all_bad(rows: int) -> tuple[Micros, Mask]:
