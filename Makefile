@@ -23,7 +23,7 @@ test-all: lint ## the same with the slow and the cluster tests
 
 .PHONY: bench
 bench: setup ## measure throughput against the peers
-	@$(PYTHON) benchmarks/run.py
+	@$(PYTHON) -m benchmarks.run
 
 .PHONY: lint
 lint: setup ## ruff and mypy

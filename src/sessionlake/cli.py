@@ -43,7 +43,11 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
 def open_session(config: Config, *, driver_memory: str = "4g") -> SparkSession:
     """Start Spark with as many shuffle partitions as there are shards."""
     with console.status("starting Spark"):
-        return build_session(f"sessionlake-{config.pipeline.name}", shuffle_partitions=config.pipeline.shards, driver_memory=driver_memory)
+        return build_session(
+            f"sessionlake-{config.pipeline.name}",
+            shuffle_partitions=config.pipeline.shards,
+            driver_memory=driver_memory,
+        )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -111,7 +115,9 @@ def status_command(config_path: str) -> None:
 
 
 @main.command("demo")
-@click.option("--directory", default="demo", show_default=True, help="Where the demo's pipeline is made; an old one is replaced.")
+@click.option(
+    "--directory", default="demo", show_default=True, help="Where the demo's pipeline is made; an old one is replaced."
+)
 @one_line_errors
 def demo_command(directory: str) -> None:
     """Turn 62,726 real commit events into sessions and show them."""
@@ -170,13 +176,19 @@ def show_warnings(warnings: list[str]) -> None:
 def print_status(config: Config, status: Status) -> None:
     """Print a pipeline's status."""
     c = status.counts
-    console.print(f"[bold]{config.pipeline.name}[/bold]  batch {status.batch_id}, changelog version {status.changelog_version}")
+    console.print(
+        f"[bold]{config.pipeline.name}[/bold]  batch {status.batch_id}, changelog version {status.changelog_version}"
+    )
     lag = "-" if status.event_lag_us is None else format_duration(status.event_lag_us)
-    console.print(f"watermark    {format_time(status.watermark_us)}  (lag {lag}; last commit {format_duration(status.commit_age_us)} ago)")
+    console.print(
+        f"watermark    {format_time(status.watermark_us)}  (lag {lag}; last commit {format_duration(status.commit_age_us)} ago)"
+    )
     console.print(
         f"events       {c['input']:,} = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead + {c['dropped']:,} dropped + {c['emitted']:,} emitted"
     )
-    console.print(f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired")
+    console.print(
+        f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired"
+    )
     console.print(f"reconciles   {'yes' if status.reconciles else '[red]NO[/red]'}")
     console.print(f"store        {status.store_bytes / 1e6:,.1f} MB in {status.store_dir}")
     console.print(f"checkpoint   {status.checkpoint}")

@@ -15,7 +15,6 @@ from sessionlake.errors import ConfigError
 from sessionlake.schemas import RESERVED
 
 
-
 def _duration(text: str) -> str:
     try:
         parse_duration(text)
@@ -121,7 +120,11 @@ class Config(_Section):
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
         event = self.event.model_dump(exclude={"max_future_skew"})
-        return {"session.gap": self.gap_us, **{f"event.{k}": v for k, v in event.items()}, "aggregates": dict(self.aggregates)}
+        return {
+            "session.gap": self.gap_us,
+            **{f"event.{k}": v for k, v in event.items()},
+            "aggregates": dict(self.aggregates),
+        }
 
     def live_settings(self) -> dict[str, Any]:
         """Return the settings of classification that may change from batch to batch."""
@@ -136,7 +139,9 @@ class Config(_Section):
         """Return what is allowed but probably not meant."""
         if self.max_future_skew_us > max(self.grace_us, MINUTE_US):
             skew, grace = format_duration(self.max_future_skew_us), format_duration(self.grace_us)
-            return [f"event.max_future_skew ({skew}) exceeds session.grace ({grace}): one early event can make all others late; raise grace or lower it"]
+            return [
+                f"event.max_future_skew ({skew}) exceeds session.grace ({grace}): one early event can make all others late; raise grace or lower it"
+            ]
         return []
 
 
@@ -146,7 +151,9 @@ def load_config(path: str | Path) -> Config:
     try:
         raw = tomllib.loads(file.read_text())
     except OSError as error:
-        raise ConfigError(f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file") from error
+        raise ConfigError(
+            f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {str(path)!r} is no valid TOML ({error}); mend that line") from error
     return parse_config(raw, file.resolve().parent)
@@ -162,7 +169,10 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
         raise ConfigError(_explain(error)) from error
     _check(config)
     pipeline = config.pipeline.model_copy(
-        update={"warehouse": _resolve(config.pipeline.warehouse, directory), "store": _resolve(config.pipeline.store, directory)}
+        update={
+            "warehouse": _resolve(config.pipeline.warehouse, directory),
+            "store": _resolve(config.pipeline.store, directory),
+        }
     )
     source = config.source.model_copy(update={"path": _resolve(config.source.path, directory)})
     return config.model_copy(update={"pipeline": pipeline, "source": source, "directory": str(directory)})
@@ -174,7 +184,9 @@ def _resolve(path: str, directory: Path) -> str:
 
 def _check(config: Config) -> None:
     if not _NAME.fullmatch(config.pipeline.name):
-        raise ConfigError(f"pipeline.name: {config.pipeline.name!r} must be letters, digits, _ and -; write for example 'clicks'")
+        raise ConfigError(
+            f"pipeline.name: {config.pipeline.name!r} must be letters, digits, _ and -; write for example 'clicks'"
+        )
     if config.source.kind == "files" and config.source.format is None:
         raise ConfigError("source.format: is missing; write 'json', 'csv' or 'parquet'")
     if config.source.kind == "delta" and config.source.format is not None:
@@ -182,7 +194,9 @@ def _check(config: Config) -> None:
     if "://" in config.pipeline.store:
         raise ConfigError(f"pipeline.store: {config.pipeline.store!r} must be a local directory; write a path")
     if config.gap_us == 0:
-        raise ConfigError(f"session.gap: {config.session.gap!r} must be longer than zero; write for example '30 minutes'")
+        raise ConfigError(
+            f"session.gap: {config.session.gap!r} must be longer than zero; write for example '30 minutes'"
+        )
     needed = config.gap_us + config.grace_us
     if config.retention_us < needed:
         raise ConfigError(
@@ -191,7 +205,9 @@ def _check(config: Config) -> None:
         )
     for name in config.aggregates:
         if not _COLUMN.fullmatch(name) or name in RESERVED:
-            raise ConfigError(f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, and none of the fixed columns")
+            raise ConfigError(
+                f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, and none of the fixed columns"
+            )
 
 
 def _explain(error: ValidationError) -> str:

@@ -77,7 +77,9 @@ def run_demo(directory: str, console: Console) -> None:
 
 def _prepare(root: Path, console: Console) -> None:
     if not EXAMPLES.is_dir():
-        raise SourceError(f"demo: the example events are not at {str(EXAMPLES)!r}; run the demo from a checkout of the project")
+        raise SourceError(
+            f"demo: the example events are not at {str(EXAMPLES)!r}; run the demo from a checkout of the project"
+        )
     for old in ("warehouse", "store", "events"):
         shutil.rmtree(root / old, ignore_errors=True)
     (root / "events").mkdir(parents=True)
@@ -90,13 +92,19 @@ def _prepare(root: Path, console: Console) -> None:
             arrived = max(json.loads(line)["committed_at"] for line in lines)
         moment = datetime.fromisoformat(arrived).timestamp()
         os.utime(copied, (moment, moment))
-    console.print(f"pipeline in [bold]{root}[/bold]: 24 files of real commit events; a session is a coding sitting (gap 1 hour)")
+    console.print(
+        f"pipeline in [bold]{root}[/bold]: 24 files of real commit events; a session is a coding sitting (gap 1 hour)"
+    )
 
 
 def _show(spark: SparkSession, console: Console) -> None:
-    totals = spark.sql("select count(*) n, count(distinct session_key) authors, sum(event_count) events, min(session_start) a, max(session_end) b from sessions_live")
+    totals = spark.sql(
+        "select count(*) n, count(distinct session_key) authors, sum(event_count) events, min(session_start) a, max(session_end) b from sessions_live"
+    )
     row = totals.collect()[0]
-    console.print(f"[bold]{row.n:,} sessions[/bold] of {row.authors:,} authors, {row.events:,} changes, {row.a:%Y-%m-%d} to {row.b:%Y-%m-%d}")
+    console.print(
+        f"[bold]{row.n:,} sessions[/bold] of {row.authors:,} authors, {row.events:,} changes, {row.a:%Y-%m-%d} to {row.b:%Y-%m-%d}"
+    )
     console.print(
         _table(
             "the longest sittings",
@@ -109,10 +117,17 @@ def _show(spark: SparkSession, console: Console) -> None:
     console.print(
         _table(
             "late events: past grace, within retention, waiting to be reprocessed",
-            spark.sql("select date_format(event_time, 'yyyy') year, count(*) events, count(distinct session_key) authors from late_events group by 1 order by 1"),
+            spark.sql(
+                "select date_format(event_time, 'yyyy') year, count(*) events, count(distinct session_key) authors from late_events group by 1 order by 1"
+            ),
         )
     )
-    console.print(_table("dead letters: refused, with their text, place and reason", spark.sql("select reason, count(*) events, min(source) `first at` from dead_letters group by 1")))
+    console.print(
+        _table(
+            "dead letters: refused, with their text, place and reason",
+            spark.sql("select reason, count(*) events, min(source) `first at` from dead_letters group by 1"),
+        )
+    )
 
 
 def _table(title: str, rows: DataFrame) -> Table:
@@ -129,13 +144,22 @@ def _draw(spark: SparkSession, file: Path) -> None:
 
     live = spark.table(schemas.SESSIONS_LIVE)
     months = live.groupBy(F.trunc("session_start", "month").alias("month")).count().orderBy("month").toPandas()
-    weekdays = live.groupBy(F.weekday("session_start").alias("day"), F.hour("session_start").alias("hour")).count().toPandas()
+    weekdays = (
+        live.groupBy(F.weekday("session_start").alias("day"), F.hour("session_start").alias("hour")).count().toPandas()
+    )
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 7), layout="constrained")
     top.bar(months["month"], months["count"], width=25, color="#3b7ea1")
     top.set(title="Coding sessions a month", ylabel="sessions")
-    grid = weekdays.pivot_table(index="day", columns="hour", values="count", fill_value=0).reindex(index=range(7), columns=range(24), fill_value=0)
+    grid = weekdays.pivot_table(index="day", columns="hour", values="count", fill_value=0).reindex(
+        index=range(7), columns=range(24), fill_value=0
+    )
     image = bottom.imshow(grid, aspect="auto", cmap="YlGnBu")
-    bottom.set(title="When sessions start (UTC)", xlabel="hour", yticks=range(7), yticklabels=["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
+    bottom.set(
+        title="When sessions start (UTC)",
+        xlabel="hour",
+        yticks=range(7),
+        yticklabels=["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"],
+    )
     figure.colorbar(image, ax=bottom, label="sessions")
     figure.savefig(file, dpi=110)
     plt.close(figure)

@@ -14,7 +14,9 @@ def parse_duration(text: str, setting: str = "duration") -> int:
             raise ValueError("a number without a unit")  # pandas would read it as nanoseconds
         delta = pd.Timedelta(text)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{setting}: {text!r} is not a duration; write a number and a unit, as in '30 minutes'") from error
+        raise ConfigError(
+            f"{setting}: {text!r} is not a duration; write a number and a unit, as in '30 minutes'"
+        ) from error
     if pd.isna(delta) or delta.value < 0 or delta.value % 1000:
         raise ConfigError(f"{setting}: {text!r} must be zero or more whole microseconds, as in '30 minutes'")
     return int(delta // MICROSECOND)
@@ -22,7 +24,14 @@ def parse_duration(text: str, setting: str = "duration") -> int:
 
 def format_duration(micros: int) -> str:
     """Return a short text for people, such as "1h 30min" or "250 us"."""
-    units = (("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1))
+    units = (
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("min", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1000),
+        ("us", 1),
+    )
     parts: list[str] = []
     for name, size in units:
         amount, micros = divmod(micros, size)

@@ -14,11 +14,36 @@ CORRECTIONS = "corrections"
 BATCHES = "batches"
 SESSIONS_LIVE = "sessions_live"
 
-COUNTS = ("input", "accepted", "late", "dead", "dropped", "emitted", "corrections", "applied", "stale", "expired", "upserts", "deletes")
+COUNTS = (
+    "input",
+    "accepted",
+    "late",
+    "dead",
+    "dropped",
+    "emitted",
+    "corrections",
+    "applied",
+    "stale",
+    "expired",
+    "upserts",
+    "deletes",
+)
 """What a batch counts: events in, and what became of them; corrections in, and what became of them; changes out."""
 
 RESERVED = frozenset(
-    ("op", "session_key", "session_start", "session_end", "session_id", "session_date", "event_count", "revision", "state", "batch_id", "commit_id")
+    (
+        "op",
+        "session_key",
+        "session_start",
+        "session_end",
+        "session_id",
+        "session_date",
+        "event_count",
+        "revision",
+        "state",
+        "batch_id",
+        "commit_id",
+    )
 )
 """Column names that an aggregate can't have."""
 
@@ -32,7 +57,9 @@ _SESSION = (
     _field("session_start", TIME, "Time of the first event, inclusive"),
     _field("session_end", TIME, "Time of the last event, inclusive"),
 )
-_SESSION_ID = _field("session_id", pa.int64(), "xxhash64(session_key, session_start): stable while the session starts there")
+_SESSION_ID = _field(
+    "session_id", pa.int64(), "xxhash64(session_key, session_start): stable while the session starts there"
+)
 _COUNT_REVISION = (
     _field("event_count", pa.int64(), "Events in the session; 0 in a delete"),
     _field("revision", pa.int64(), "batch_id of the session's last change"),
@@ -94,20 +121,32 @@ DEAD_LETTERS_SCHEMA = pa.schema(
     ]
 )
 
-_PUT = pa.struct(
-    [("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", pa.binary())]
-)
+_PUT = pa.struct([("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", pa.binary())])
 CORRECTIONS_SCHEMA = pa.schema(
     [
-        _field("correction_id", pa.string(), "Unique; where two corrections of a batch name one session, the lower id has it"),
-        _field("kind", pa.string(), "restate, replace, tombstone, or advance (moves the watermark, to close what is open)"),
+        _field(
+            "correction_id",
+            pa.string(),
+            "Unique; where two corrections of a batch name one session, the lower id has it",
+        ),
+        _field(
+            "kind", pa.string(), "restate, replace, tombstone, or advance (moves the watermark, to close what is open)"
+        ),
         _field("session_key", pa.string(), "Key of the session"),
-        _field("session_start", TIME, "restate: start of the partial; tombstone: start of the session; advance: the new watermark"),
+        _field(
+            "session_start",
+            TIME,
+            "restate: start of the partial; tombstone: start of the session; advance: the new watermark",
+        ),
         _field("session_end", TIME, "restate: end of the partial, inclusive"),
         _field("event_count", pa.int64(), "restate: events in the partial"),
         _field("revision", pa.int64(), "tombstone: revision that the session must still be at"),
         _field("state", pa.binary(), "restate: packed aggregate states"),
-        _field("remove", pa.list_(pa.struct([("session_start", TIME), ("revision", pa.int64())])), "replace: sessions that go"),
+        _field(
+            "remove",
+            pa.list_(pa.struct([("session_start", TIME), ("revision", pa.int64())])),
+            "replace: sessions that go",
+        ),
         _field("put", pa.list_(_PUT), "replace: partials that come"),
         _field("job", pa.string(), "The job that wrote the correction"),
         _field("run_id", pa.string(), "The run of that job"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
+
+from sessionlake.errors import FencedError
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _KEY = "sessionlake"
@@ -28,7 +31,12 @@ def spark_schema(schema: pa.Schema) -> StructType:
     """Return an Arrow schema as Spark's, comments kept."""
     fields = from_arrow_schema(schema).fields
     comments = [(f.metadata or {}).get(b"comment", b"").decode() for f in schema]
-    return StructType([StructField(f.name, f.dataType, True, {"comment": c} if c else None) for f, c in zip(fields, comments, strict=True)])
+    return StructType(
+        [
+            StructField(f.name, f.dataType, True, {"comment": c} if c else None)
+            for f, c in zip(fields, comments, strict=True)
+        ]
+    )
 
 
 class Tables:
@@ -45,11 +53,18 @@ class Tables:
         """Say whether the table is there."""
         return bool(self._log_files(name))
 
-    def create(self, name: str, schema: pa.Schema, comment: str, partitioned_by: tuple[str, ...] = (), **properties: str) -> None:
+    def create(
+        self, name: str, schema: pa.Schema, comment: str, partitioned_by: tuple[str, ...] = (), **properties: str
+    ) -> None:
         """Create a table unless it is there."""
         if self.exists(name):
             return
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).comment(comment).addColumns(spark_schema(schema))
+        builder = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path(name))
+            .comment(comment)
+            .addColumns(spark_schema(schema))
+        )
         if partitioned_by:
             builder = builder.partitionedBy(*partitioned_by)
         for key, value in properties.items():
@@ -62,15 +77,26 @@ class Tables:
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
 
     def append(self, name: str, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any]) -> None:
-        """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently."""
-        (
+        """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently.
+
+        Raises FencedError where another process does the same at this moment.
+        """
+        writer = (
             rows.write.format("delta")
             .mode("append")
             .option("txnAppId", app_id)
             .option("txnVersion", app_version)
             .option("userMetadata", json.dumps({_KEY: metadata}))
-            .save(self.path(name))
         )
+        try:
+            writer.save(self.path(name))
+        except Exception as error:
+            if "DELTA_CONCURRENT_TRANSACTION" not in str(error):
+                raise
+            raise FencedError(
+                f"table {self.path(name)!r}: another driver writes batch {app_version} too; "
+                "this one stops, keep only one running on this warehouse"
+            ) from error
 
     def append_rows(self, name: str, rows: pa.Table) -> None:
         """Append a few rows that the driver holds."""
@@ -78,15 +104,26 @@ class Tables:
         frame.coalesce(1).write.format("delta").mode("append").save(self.path(name))
 
     def last_commit(self, name: str) -> Commit | None:
-        """Return the newest commit that carries our metadata."""
-        versions = sorted(self._log_files(name), reverse=True)
-        return next((commit for commit in map(lambda v: self.commit(name, v), versions) if commit), None)
+        """Return the commit of the highest batch, or the newest copy of its metadata.
+
+        A maintenance job copies (with `copied`) what it saw last; a batch committed beside it counts though it is older.
+        """
+        best: Commit | None = None
+        for version in sorted(self._log_files(name), reverse=True):
+            commit = self.commit(name, version)
+            if commit is None:
+                continue
+            if best is None or commit.metadata["batch_id"] > best.metadata["batch_id"]:
+                best = commit
+            if not commit.metadata.get("copied"):
+                break
+        return best
 
     def commits(self, name: str, after_version: int = -1) -> Iterator[Commit]:
-        """Yield our commits newer than a version, oldest first."""
+        """Yield our commits newer than a version, oldest first, copies of their metadata left out."""
         for version in sorted(v for v in self._log_files(name) if v > after_version):
             commit = self.commit(name, version)
-            if commit is not None:
+            if commit is not None and not commit.metadata.get("copied"):
                 yield commit
 
     def latest_version(self, name: str) -> int:
@@ -107,11 +144,13 @@ class Tables:
         return None
 
     def _log_files(self, name: str) -> set[int]:
-        fs, path = self._file_system(f"{self.path(name)}/_delta_log")
-        if not fs.exists(path):
-            return set()
-        names = (status.getPath().getName() for status in fs.listStatus(path))
+        names = self.names(f"{self.path(name)}/_delta_log")
         return {int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names) if match}
+
+    def names(self, uri: str) -> list[str]:
+        """Return the names in a directory; none where it is not there."""
+        fs, path = self._file_system(uri)
+        return [status.getPath().getName() for status in fs.listStatus(path)] if fs.exists(path) else []
 
     def read_text(self, uri: str) -> str | None:
         """Return a small file's text, or None where there is none."""
@@ -124,14 +163,17 @@ class Tables:
         finally:
             stream.close()
 
-    def write_text(self, uri: str, text: str) -> None:
-        """Write a small file."""
+    def write_text_once(self, uri: str, text: str) -> None:
+        """Write a small file, whole or not at all; one that is there stays."""
         fs, path = self._file_system(uri)
-        stream = fs.create(path)
+        temporary = path.suffix(f".{uuid.uuid4().hex}.tmp")
+        stream = fs.create(temporary)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+        if fs.exists(path) or not fs.rename(temporary, path):
+            fs.delete(temporary, False)
 
     def file_exists(self, uri: str) -> bool:
         """Say whether a file is there."""

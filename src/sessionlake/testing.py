@@ -29,7 +29,13 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.store.segmented import SegmentedSessionStore
 
 Row = Mapping[str, Any]
-_NAMED_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "timestamp": TIME}
+_NAMED_TYPES = {
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": TIME,
+}
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,9 @@ class SessionizerHarness:
     def process(self, rows: Sequence[Row]) -> Output:
         """Run one micro-batch."""
         operator = self._operator or self._make_operator(rows)
-        context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), self._clock() if self._clock else 0)
+        context = BatchContext(
+            self._batch_id, f"c{self._batch_id}", dict(self._state), self._clock() if self._clock else 0
+        )
         bounds = operator.bounds(context)
         events = [(i, row) for i, row in enumerate(rows) if "kind" not in row]
         corrections = [(i, row) for i, row in enumerate(rows) if "kind" in row]
@@ -106,14 +114,22 @@ class SessionizerHarness:
         stats = dict.fromkeys(COUNTS, 0)
         for result in results.values():
             for name, value in result.stats.items():
-                stats[name] = max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
+                stats[name] = (
+                    max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
+                )
         for shard, result in results.items():
             if result.writes is not None:
-                operator.commit(self._store(operator, shard), result.writes, {"commit_id": context.commit_id.encode()}, context)
+                operator.commit(
+                    self._store(operator, shard), result.writes, {"commit_id": context.commit_id.encode()}, context
+                )
         self._state = next_state(self._state, stats)
         self._batch_id += 1
         changes = [change for result in results.values() for change in self._change_rows(result.changes)]
-        return Output(changes, *(self._side(results, name, rows) for name in ("late", "dead", "stale")), {n: stats[n] for n in COUNTS})
+        return Output(
+            changes,
+            *(self._side(results, name, rows) for name in ("late", "dead", "stale")),
+            {n: stats[n] for n in COUNTS},
+        )
 
     def sessions(self) -> list[dict[str, Any]]:
         """Return the live store's warm sessions, ordered by key and start."""
@@ -147,7 +163,9 @@ class SessionizerHarness:
     def __enter__(self) -> "SessionizerHarness":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _make_operator(self, rows: Sequence[Row]) -> Sessionizer:
@@ -160,7 +178,9 @@ class SessionizerHarness:
         inputs = tuple(dict.fromkeys((*self._inputs, *(c for a in aggregates for c in a.inputs))))
         types |= {name: self._schema.get(name) or _type_of(name, rows) for name in inputs if name not in types}
         columns = EventColumns("key", "time_us", "us", self._event_id, inputs, types)
-        self._operator = Sessionizer(SessionizerSpec(self.windows, aggregates, columns, self._shards, self._policy, self._skew))
+        self._operator = Sessionizer(
+            SessionizerSpec(self.windows, aggregates, columns, self._shards, self._policy, self._skew)
+        )
         return self._operator
 
     def _store(self, operator: Sessionizer, shard: int) -> SegmentedSessionStore:
@@ -168,8 +188,12 @@ class SessionizerHarness:
             self._stores[shard] = operator.open_store(Path(self._directory.name) / str(shard))
         return self._stores[shard]
 
-    def _apply(self, operator: Sessionizer, pieces: list[tuple[int, str, pa.Table]], context: BatchContext) -> dict[int, ShardResult]:
-        results = {shard: self._apply_shard(operator, shard, pieces, context) for shard in sorted({s for s, _, _ in pieces})}
+    def _apply(
+        self, operator: Sessionizer, pieces: list[tuple[int, str, pa.Table]], context: BatchContext
+    ) -> dict[int, ShardResult]:
+        results = {
+            shard: self._apply_shard(operator, shard, pieces, context) for shard in sorted({s for s, _, _ in pieces})
+        }
         needs = [result.needs for result in results.values() if result.needs is not None]
         if not needs:
             return results
@@ -177,7 +201,9 @@ class SessionizerHarness:
         again = BatchContext(context.batch_id, context.commit_id, context.state, context.clock_us, handed_in=True)
         return self._apply(operator, pieces + cold, again)
 
-    def _apply_shard(self, operator: Sessionizer, shard: int, pieces: list[tuple[int, str, pa.Table]], context: BatchContext) -> ShardResult:
+    def _apply_shard(
+        self, operator: Sessionizer, shard: int, pieces: list[tuple[int, str, pa.Table]], context: BatchContext
+    ) -> ShardResult:
         inputs: dict[str, list[pa.Table]] = {}
         for s, kind, table in pieces:
             if s == shard:
@@ -195,7 +221,10 @@ class SessionizerHarness:
             row
             for row in self._live.values()
             if row["end_us"] < horizon
-            and any(n["key"] == row["key"] and row["end_us"] >= n["from_us"] and row["start_us"] <= n["to_us"] for n in wanted)
+            and any(
+                n["key"] == row["key"] and row["end_us"] >= n["from_us"] and row["start_us"] <= n["to_us"]
+                for n in wanted
+            )
         ]
         if not rows:
             return []
@@ -260,7 +289,9 @@ class SessionizerHarness:
                 "state": _packed(spec, row) if row["kind"] == "restate" else None,
             }
             if row["kind"] == "replace":
-                one["remove"] = [{"session_start": start, "revision": revision} for start, revision in row.get("remove", ())]
+                one["remove"] = [
+                    {"session_start": start, "revision": revision} for start, revision in row.get("remove", ())
+                ]
                 one["put"] = [
                     {
                         "session_start": p["start_us"],

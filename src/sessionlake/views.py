@@ -20,7 +20,9 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
     tables = Tables(spark, config.pipeline.warehouse)
     last = tables.last_commit(schemas.CHANGELOG) if tables.exists(schemas.CHANGELOG) else None
     if not tables.exists(schemas.CHANGELOG):
-        raise PipelineStateError(f"pipeline.warehouse: {config.pipeline.warehouse!r} has no sessions yet; run `sessionlake run` first")
+        raise PipelineStateError(
+            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no sessions yet; run `sessionlake run` first"
+        )
     live = merged_sessions(tables)
     if config.session.emit == "update":
         return live
@@ -32,21 +34,28 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
 def merged_sessions(tables: Tables) -> DataFrame:
     """Return the latest state of every session: of its snapshot row and its changes, the highest batch_id wins."""
     snapshot = tables.read(schemas.SESSIONS)
-    changes = tables.read(schemas.CHANGELOG).where("op != 'emit'").withColumn("session_date", F.to_date("session_start"))
+    changes = (
+        tables.read(schemas.CHANGELOG).where("op != 'emit'").withColumn("session_date", F.to_date("session_start"))
+    )
     names = snapshot.columns
     everything = snapshot.select(*names, F.lit("upsert").alias("op"), F.col("revision").alias("batch_id")).unionByName(
         changes.select(*names, "op", "batch_id")
     )
     # At one batch_id snapshot row and change are the same, so that either may win.
     latest = Window.partitionBy("session_key", "session_start").orderBy(F.desc("batch_id"))
-    return everything.withColumn("_rank", F.row_number().over(latest)).where("_rank = 1 and op != 'delete'").select(*names)
+    return (
+        everything.withColumn("_rank", F.row_number().over(latest)).where("_rank = 1 and op != 'delete'").select(*names)
+    )
 
 
 def read_batches(tables: Tables) -> DataFrame:
     """Return one row a committed batch: those in the table, and the newer ones from the changelog's commits."""
     stored = tables.read(schemas.BATCHES)
     seen = stored.agg(F.max("changelog_version")).head()
-    rows = [batch_row(c.metadata, c.version) for c in tables.commits(schemas.CHANGELOG, -1 if seen is None or seen[0] is None else seen[0])]
+    rows = [
+        batch_row(c.metadata, c.version)
+        for c in tables.commits(schemas.CHANGELOG, -1 if seen is None or seen[0] is None else seen[0])
+    ]
     return stored if not rows else stored.unionByName(batches_frame(tables.spark, rows))
 
 

@@ -160,7 +160,9 @@ class ReferenceModel:
         visible = [session for session in survivors.values() if self.is_visible(session, put)]
         new_events = [(atom_of(row, row["time_us"], row["time_us"], row.get(self.event_id)), row) for row in events]
         accepted = self._merge(survivors, visible, new_events, restated + put, out)
-        self._forward(survivors, out)
+        added = {id(atom) for atom in [*(atom for atom, _ in new_events), *restated]}
+        formed = {name for name, session in survivors.items() if any(id(atom) in added for atom in session.atoms)}
+        self._forward(survivors, formed, out)
 
         self.table = survivors
         self.batch_id += 1
@@ -300,11 +302,15 @@ class ReferenceModel:
                 survivors[merged.name] = merged
         return accepted
 
-    def _forward(self, after: dict[Name, Session], out: Outcome) -> None:
-        """Append the changes from `table` to `after`; a session put back unchanged keeps its revision."""
+    def _forward(self, after: dict[Name, Session], formed: set[Name], out: Outcome) -> None:
+        """Append the changes from `table` to `after`; a session put back unchanged keeps its revision.
+
+        One formed by new events or restates is a change even when its row looks as before: at the old revision a
+        correction that was made without them could remove them.
+        """
         for name, session in sorted(after.items()):
             before = self.table.get(name)
-            if before is not None and self._content(before) == self._content(session):
+            if before is not None and name not in formed and self._content(before) == self._content(session):
                 after[name] = before
             else:
                 out.changes.append({"op": "upsert", **self.row(session)})

@@ -288,6 +288,8 @@ class Resolver:
         self.next_id = 0
 
     def batch(self, drafts: list[Draft], model: ReferenceModel) -> list[Row]:
+        # A replace that names nothing and puts nothing may well be malformed: no rule says.
+        drafts = [draft for draft in drafts if not (isinstance(draft, Replace) and not draft.picks and not draft.puts)]
         resolved = [self._row(draft, model) for draft in drafts]
         return resolved if self.allow_conflicts else self._without_conflicts(resolved)
 

@@ -213,6 +213,23 @@ def test_watermark_is_none_before_the_first_accepted_event(s: Stream) -> None:
     assert s.harness.watermark_us is None
 
 
+def test_watermark_0_is_not_lost_in_a_batch_without_events(s: Stream) -> None:
+    s.events(0)
+    s.harness.process([])
+    assert s.harness.watermark_us == 0
+
+
+def test_watermark_0_does_not_go_back_to_an_older_event(s: Stream) -> None:
+    s.events(0)
+    s.events(-1)
+    assert s.harness.watermark_us == 0
+
+
+def test_watermark_0_makes_an_event_before_close_late(s: Stream, unit: int) -> None:
+    s.events(0, key="w")
+    assert s.events(-10 * unit - 1).counts["late"] == 1
+
+
 def test_watermark_is_one_for_all_keys(s: Stream, unit: int) -> None:
     s.events(0, key="a")
     s.events(100 * unit, key="b")

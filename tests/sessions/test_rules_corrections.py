@@ -240,6 +240,14 @@ def test_removed_and_put_back_with_another(s: Stream, changed: Row) -> None:
     assert [(c["op"], c["revision"]) for c in out.changes] == [("upsert", 1)]
 
 
+def test_removed_and_formed_again_by_an_event_is_a_change_though_it_looks_as_before(s: Stream) -> None:
+    """At its old revision a second correction, made before the new event, would take that event away."""
+    s.process(s.event(1, 3.0))
+    out = s.process(s.tombstone(1, 1, 0), s.event(1, 3.0))
+    assert [(c["op"], c["revision"]) for c in out.changes] == [("upsert", 1)]
+    assert s.process(s.tombstone(1, 1, 0)).counts["stale"] == 1
+
+
 def test_put_in_the_future_does_not_move_the_watermark(s: Stream) -> None:
     s.watermark(1_000)
     s.process(s.replace([], [s.partial(5_000, 5_000)]))

@@ -9,7 +9,12 @@ from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoded import Decoded
 
 COLUMNS = EventColumns(
-    key="k", time="t", time_unit=None, id=None, inputs=("n",), types={"k": pa.string(), "t": pa.string(), "n": pa.int64()}
+    key="k",
+    time="t",
+    time_unit=None,
+    id=None,
+    inputs=("n",),
+    types={"k": pa.string(), "t": pa.string(), "n": pa.int64()},
 )
 WIDE = EventColumns(
     key="k",

@@ -2,6 +2,7 @@ import bz2
 import gzip
 import json
 import random
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -125,7 +126,7 @@ def test_every_pinned_type() -> None:
     [
         (b'"f":1e400', "wrong type: f = 1E+400 is not a double"),
         (b'"m":1.257', "wrong type: m = 1.257 is not a decimal(10, 2)"),
-        (b'"m":123456789.5', "wrong type: m = 123456789.5 is not a decimal(10, 2)"),
+        (b'"m":123456789.5', "wrong type: m = 123456789.50 is not a decimal(10, 2)"),
         (b'"t":"x"', "wrong type: t = 'x' is not a timestamp"),
         (b'"t":1577836800', "wrong type: t = 1577836800 is not a timestamp"),
         (b'"d":"2020-02-30"', "wrong type: d = '2020-02-30' is not a date"),
@@ -169,10 +170,15 @@ def test_raw_replaces_what_is_not_utf8() -> None:
 
 
 @pytest.mark.parametrize(("suffix", "compress"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress)])
-def test_path_and_content_decode_alike_whatever_the_compression(tmp_path: Path, suffix: str, compress) -> None:
+def test_path_and_content_decode_alike_whatever_the_compression(
+    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / f"f.json{suffix}"
     path.write_bytes(compress(GOOD + b"\nnull\n"))
-    expected = [(GOOD_VALUES, None, GOOD.decode(), f"{path}:1"), (NULLS, "bad JSON: not an object", "null", f"{path}:2")]
+    expected = [
+        (GOOD_VALUES, None, GOOD.decode(), f"{path}:1"),
+        (NULLS, "bad JSON: not an object", "null", f"{path}:2"),
+    ]
     assert outcome(list(decode(str(path), str(path), "json", COLUMNS))) == expected
     assert outcome(list(decode(path.read_bytes(), str(path), "json", COLUMNS))) == expected
 
@@ -197,7 +203,7 @@ def run_gz(content: bytes) -> list:
 
 
 def test_missing_path_raises() -> None:
-    with pytest.raises(SourceError, match="can't open '/none.json': No such file"):
+    with pytest.raises(SourceError, match=r"can't open '/none\.json': it doesn't exist"):
         list(decode("/none.json", "/none.json", "json", COLUMNS))
 
 
@@ -230,7 +236,9 @@ JSON_LINE = st.builds(
 GARBAGE = st.one_of(
     st.builds(lambda line, cut: line[:cut], JSON_LINE, st.integers(0, 20)),
     st.builds(lambda one, gap, two: one + gap + two, JSON_LINE, st.sampled_from([b"", b" ", b",", b"\r"]), JSON_LINE),
-    st.builds(lambda line, at, byte: line[:at] + byte + line[at:], JSON_LINE, st.integers(0, 20), st.binary(max_size=1)),
+    st.builds(
+        lambda line, at, byte: line[:at] + byte + line[at:], JSON_LINE, st.integers(0, 20), st.binary(max_size=1)
+    ),
 )
 LINES = st.lists(JSON_LINE | GARBAGE | st.sampled_from([b"", b" ", GOOD]), max_size=30)
 

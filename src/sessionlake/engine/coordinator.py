@@ -9,8 +9,9 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import KIND, PAYLOAD, WIRE_DDL
@@ -48,13 +49,17 @@ class Pipeline:
     sides: tuple[SideTable, ...]
     settings: Mapping[str, Any]
     """What later runs compare their own settings with; kept in every commit."""
+    operator_with: Callable[[Mapping[str, Any]], Operator]
+    """The operator under other settings: those an interrupted attempt of a batch has already appended side rows with."""
     next_state: Callable[[dict[str, Any], dict[str, int]], dict[str, Any]]
     changelog_columns: Callable[[DataFrame], DataFrame]
     """Add the changelog's derived columns to changes."""
-    stored_state: Callable[[dict[str, Any]], DataFrame]
+    stored_state: Callable[[Operator, dict[str, Any]], DataFrame]
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
-    asked_for: Callable[[dict[str, Any], DataFrame], DataFrame]
+    asked_for: Callable[[Operator, dict[str, Any], DataFrame], DataFrame]
     """Rows (key, ...) that answer shards' needs."""
+    store_layout: Callable[[Operator], str]
+    """What stores depend on besides their keys: under another layout every store is restored."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class Coordinator:
         self._spark, self._tables, self._pipeline = spark, tables, pipeline
         commit = tables.last_commit(pipeline.changelog)
         self._version = -1 if commit is None else commit.version
+        self._interrupted = self._interrupted_settings(-1 if commit is None else commit.metadata["batch_id"])
         self.last: dict[str, Any] | None = None if commit is None else commit.metadata
         self.totals: dict[str, int] = {}
         self.on_commit: Callable[[dict[str, Any]], None] = lambda metadata: None
@@ -85,15 +91,18 @@ class Coordinator:
         `rows` has a column `clock`, the batch's time as logged, beside what the operator reads.
         Raises FencedError where another driver committed this batch_id.
         """
-        if self.last is not None and batch_id <= self.last["batch_id"]:
+        if self._is_committed(batch_id):
             return
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
         context = BatchContext(batch_id, commit_id, self.last["state"] if self.last else {})
-        output, outcome = self._compute(rows, context)
+        settings = self._interrupted.get(batch_id, self._pipeline.settings)
+        same = settings == self._pipeline.settings
+        operator = self._pipeline.operator if same else self._pipeline.operator_with(settings)
+        output, outcome = self._compute(operator, rows, context)
         try:
             failpoints.hit("computed")
-            metadata = self._metadata(context, outcome, started)
+            metadata = {**self._metadata(operator, context, outcome, started), "settings": dict(settings)}
             for side in self._pipeline.sides:
                 if side.kind in outcome.kinds:
                     failpoints.hit(f"before_{side.kind}")
@@ -106,10 +115,38 @@ class Coordinator:
             output.unpersist()
         self._confirm(metadata)
 
-    def _compute(self, rows: DataFrame, context: BatchContext) -> tuple[DataFrame, Outcome]:
+    def _is_committed(self, batch_id: int) -> bool:
+        """Say whether the batch is the last committed one; PipelineStateError where it is neither that nor the next."""
+        last = -1 if self.last is None else self.last["batch_id"]
+        if batch_id not in (last, last + 1):
+            older, newer = ("checkpoint", "changelog") if batch_id < last else ("changelog", "checkpoint")
+            raise PipelineStateError(
+                f"checkpoint: {self._pipeline.name!r} goes on with batch {batch_id}, but the changelog ends with {last}: "
+                f"the {older} is an older copy than the {newer}, and input would be lost; "
+                "restore both as of one moment, or start a new warehouse with `sessionlake bootstrap`"
+            )
+        return batch_id == last
+
+    def _interrupted_settings(self, committed: int) -> dict[int, Mapping[str, Any]]:
+        """Return the settings of a batch whose side rows were appended but which was not committed.
+
+        Its rerun skips those appends, and so must judge late and dead by the same settings, whatever the config says now.
+        """
+        found = {}
+        for side in self._pipeline.sides:
+            commit = self._tables.last_commit(side.name)
+            if (
+                commit is not None
+                and commit.metadata["batch_id"] > committed
+                and commit.metadata["checkpoint_id"] == self._pipeline.checkpoint_id
+            ):
+                found[commit.metadata["batch_id"]] = commit.metadata["settings"]
+        return found
+
+    def _compute(self, operator: Operator, rows: DataFrame, context: BatchContext) -> tuple[DataFrame, Outcome]:
         """Run the shards until none is stale and none needs more rows; return their output, persisted."""
-        task = ShardTask(self._pipeline.operator, context, self._pipeline.store_dir, self._expected())
-        wire = self._split(rows, context)
+        task = ShardTask(operator, context, self._pipeline.store_dir, self._expected(operator))
+        wire = self._split(operator, rows, context)
         handed: dict[str, DataFrame] = {}
         for _ in range(_ATTEMPTS):
             output = on_shards(reduce(DataFrame.unionAll, handed.values(), wire), task, self._pipeline.shards).persist()
@@ -119,11 +156,17 @@ class Coordinator:
             output.unpersist()
             if outcome.stale:
                 restoring = task.restoring | outcome.stale
-                task = replace(task, restoring=restoring)
-                handed["restore"] = self._wired(self._pipeline.stored_state(dict(context.state)), "restore", restoring)
-            if outcome.needs:
+                stored = self._pipeline.stored_state(operator, dict(context.state))
+                task = replace(task, restoring=restoring, restore_schema=to_arrow_schema(stored.schema))
+                handed["restore"] = self._wired(stored, "restore", restoring)
+            # A stale shard has not said yet what it needs, so that the others must ask again beside it.
+            elif outcome.needs:
                 needs = pa.concat_tables(outcome.needs)
-                asked = self._pipeline.asked_for(dict(context.state), self._spark.createDataFrame(needs.to_pandas(), spark_schema(needs.schema)))
+                asked = self._pipeline.asked_for(
+                    operator,
+                    dict(context.state),
+                    self._spark.createDataFrame(needs.to_pandas(), spark_schema(needs.schema)),
+                )
                 handed["cold"] = self._wired(asked, "cold", None)
                 task = replace(task, context=replace(context, handed_in=True))
         raise PipelineStateError(
@@ -131,18 +174,19 @@ class Coordinator:
             f"delete {self._pipeline.store_dir!r} and start again"
         )
 
-    def _expected(self) -> tuple[str | None, ...]:
-        shards = self._pipeline.shards
+    def _layout(self, operator: Operator) -> str:
+        return f"{self._pipeline.shards}/{self._pipeline.store_layout(operator)}"
+
+    def _expected(self, operator: Operator) -> tuple[str | None, ...]:
         if self.last is None:
-            return (None,) * shards
-        if len(self.last["shards"]) != shards:
-            # No store can be at this id, so that each is restored with the keys that now belong to it.
-            return (f"{self.last['commit_id']}/{shards}",) * shards
+            return (None,) * self._pipeline.shards
+        layout = self._layout(operator)
+        if self.last["layout"] != layout:
+            # No store can be at this id, so that each is restored: with the keys that now belong to it, laid out as now.
+            return (f"{self.last['commit_id']}/{layout}",) * self._pipeline.shards
         return tuple(self.last["shards"])
 
-    def _split(self, rows: DataFrame, context: BatchContext) -> DataFrame:
-        operator = self._pipeline.operator
-
+    def _split(self, operator: Operator, rows: DataFrame, context: BatchContext) -> DataFrame:
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 if batch.num_rows:
@@ -177,7 +221,9 @@ class Coordinator:
                 if report["touched"]:
                     touched.add(report["shard"])
                 for name, value in report["stats"].items():
-                    stats[name] = max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
+                    stats[name] = (
+                        max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
+                    )
             elif kind == exchange.STALE:
                 stale.add(int(payload))
             elif kind == exchange.NEEDS:
@@ -186,18 +232,20 @@ class Coordinator:
                 kinds.add(kind)
         return Outcome(stats, frozenset(touched), frozenset(stale), tuple(needs), frozenset(kinds))
 
-    def _metadata(self, context: BatchContext, outcome: Outcome, started_us: int) -> dict[str, Any]:
+    def _metadata(self, operator: Operator, context: BatchContext, outcome: Outcome, started_us: int) -> dict[str, Any]:
         p = self._pipeline
-        shards = [context.commit_id if shard in outcome.touched else seen for shard, seen in enumerate(self._expected())]
+        shards = [
+            context.commit_id if shard in outcome.touched else seen for shard, seen in enumerate(self._expected(operator))
+        ]
         return {
             "pipeline": p.name,
             "checkpoint_id": p.checkpoint_id,
-            "settings": dict(p.settings),
             "batch_id": context.batch_id,
             "commit_id": context.commit_id,
             "state": p.next_state(dict(context.state), outcome.stats),
             "counts": {name: value for name, value in outcome.stats.items() if not name.startswith("max_")},
             "shards": shards,
+            "layout": self._layout(operator),
             "started_us": started_us,
             "committed_us": time.time_ns() // 1000,
         }
@@ -212,30 +260,55 @@ class Coordinator:
                     table = turn(exchange.from_payload(payload)).select(schema.names).cast(schema)
                     yield from table.combine_chunks().to_batches()
 
-        decoded = output.where(F.col(KIND) == side.kind).select(PAYLOAD).mapInArrow(rows, spark_schema(schema))
-        self._tables.append(side.name, _marked(decoded, metadata).coalesce(1), metadata["checkpoint_id"], metadata["batch_id"], metadata)
+        decoded = _only(output, F.col(KIND) == side.kind).select(PAYLOAD).mapInArrow(rows, spark_schema(schema))
+        self._tables.append(
+            side.name, _marked(decoded, metadata).coalesce(1), metadata["checkpoint_id"], metadata["batch_id"], metadata
+        )
 
     def _append_changes(self, output: DataFrame, metadata: dict[str, Any]) -> None:
         names = [f.name for f in self._pipeline.operator.changes_schema]
-        changes = self._pipeline.changelog_columns(output.where(F.col(KIND).isNull()).select(*names))
+        changes = self._pipeline.changelog_columns(_only(output, F.col(KIND).isNull()).select(*names))
         counts = metadata["counts"]
         rows = sum(counts.get(name, 0) for name in ("upserts", "deletes", "emitted"))
         files = min(self._pipeline.shards, 1 + rows // _ROWS_PER_FILE)
-        self._tables.append(self._pipeline.changelog, _marked(changes, metadata).coalesce(files), metadata["checkpoint_id"], metadata["batch_id"], metadata)
+        self._tables.append(
+            self._pipeline.changelog,
+            _marked(changes, metadata).coalesce(files),
+            metadata["checkpoint_id"],
+            metadata["batch_id"],
+            metadata,
+        )
 
     def _confirm(self, metadata: dict[str, Any]) -> None:
         """Read the commit back: an append under a known (checkpoint, batch_id) is skipped without an error."""
-        ours = [c for c in self._tables.commits(self._pipeline.changelog, self._version) if c.metadata["batch_id"] == metadata["batch_id"]]
-        if not ours or ours[-1].metadata["commit_id"] != metadata["commit_id"]:
+        ours = [
+            c
+            for c in self._tables.commits(self._pipeline.changelog, self._version)
+            if c.metadata["batch_id"] == metadata["batch_id"]
+        ]
+        if not ours or ours[0].metadata["commit_id"] != metadata["commit_id"]:
             raise FencedError(
                 f"pipeline {self._pipeline.name!r}: another driver committed batch {metadata['batch_id']}; "
                 "this one stops, keep only one running on this warehouse"
             )
-        self._version, self.last = ours[-1].version, metadata
+        self._version, self.last = ours[0].version, metadata
         for name, value in metadata["counts"].items():
             self.totals[name] = self.totals.get(name, 0) + value
         self.on_commit(metadata)
 
 
+def _only(output: DataFrame, wanted: Column) -> DataFrame:
+    """Return some rows of a computed batch, failing where a part of it was lost since and, computed again, is stale.
+
+    That happens when the executor is lost that held the part and the store: its rows would be missing without a word.
+    One condition, because two would let Spark skip cached blocks that the second one rules out, unread.
+    """
+    lost = F.col(KIND).isin(exchange.STALE, exchange.NEEDS)
+    message = F.lit("a shard's output was lost with its executor; start again, the batch is then computed anew")
+    return output.where(F.when(lost, F.raise_error(message).cast("boolean")).otherwise(wanted))
+
+
 def _marked(rows: DataFrame, metadata: dict[str, Any]) -> DataFrame:
-    return rows.select("*", F.lit(metadata["batch_id"]).cast("long").alias("batch_id"), F.lit(metadata["commit_id"]).alias("commit_id"))
+    return rows.select(
+        "*", F.lit(metadata["batch_id"]).cast("long").alias("batch_id"), F.lit(metadata["commit_id"]).alias("commit_id")
+    )

@@ -7,7 +7,7 @@ import pyarrow as pa
 WIRE_SCHEMA = pa.schema([("shard", pa.int32()), ("kind", pa.string()), ("payload", pa.binary())])
 WIRE_DDL = "shard int, kind string, payload binary"
 KIND, PAYLOAD = "_kind", "_payload"
-STATS, STALE, NEEDS = "stats", "stale", "needs"
+STATS, STALE, NEEDS = "_stats", "_stale", "_needs"
 
 
 def to_payload(table: pa.Table) -> bytes:
@@ -26,14 +26,19 @@ def from_payload(payload: pa.Scalar) -> pa.Table:
 def wire_rows(pieces: Iterable[tuple[int, str, pa.Table]]) -> Iterator[pa.RecordBatch]:
     """Yield each (shard, kind, table) as one row of WIRE_SCHEMA."""
     for shard, kind, table in pieces:
-        yield pa.RecordBatch.from_arrays([pa.array([shard], pa.int32()), pa.array([kind]), pa.array([to_payload(table)], pa.binary())], schema=WIRE_SCHEMA)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([shard], pa.int32()), pa.array([kind]), pa.array([to_payload(table)], pa.binary())],
+            schema=WIRE_SCHEMA,
+        )
 
 
 def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table]]:
     """Return the tables of each shard by kind."""
     parts: dict[int, dict[str, list[pa.Table]]] = {}
     for batch in batches:
-        for shard, kind, payload in zip(batch["shard"].to_pylist(), batch["kind"].to_pylist(), batch["payload"], strict=True):
+        for shard, kind, payload in zip(
+            batch["shard"].to_pylist(), batch["kind"].to_pylist(), batch["payload"], strict=True
+        ):
             parts.setdefault(shard, {}).setdefault(kind, []).append(from_payload(payload))
     return {shard: {kind: pa.concat_tables(tables) for kind, tables in kinds.items()} for shard, kinds in parts.items()}
 
@@ -56,5 +61,6 @@ def control_batch(changes: pa.Schema, payloads: Mapping[str, bytes]) -> pa.Recor
     n = len(payloads)
     arrays = [pa.nulls(n, f.type) for f in changes]
     return pa.RecordBatch.from_arrays(
-        [*arrays, pa.array(payloads.keys(), pa.string()), pa.array(payloads.values(), pa.binary())], schema=output_schema(changes)
+        [*arrays, pa.array(payloads.keys(), pa.string()), pa.array(payloads.values(), pa.binary())],
+        schema=output_schema(changes),
     )

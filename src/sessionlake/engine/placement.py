@@ -31,7 +31,9 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
         batches = list(task.run(rows.to_batches()))
         return pa.Table.from_batches(batches, schema=exchange.output_schema(task.operator.changes_schema))
 
-    grouped = wire.repartition(shards, "shard").groupBy("shard").cogroup(_anchor(wire.sparkSession, shards).groupBy("shard"))
+    grouped = (
+        wire.repartition(shards, "shard").groupBy("shard").cogroup(_anchor(wire.sparkSession, shards).groupBy("shard"))
+    )
     return grouped.applyInArrow(run_group, schema)
 
 

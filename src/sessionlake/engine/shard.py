@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ import pyarrow as pa
 
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
+from sessionlake.errors import StoreError
 
 COMMIT = "commit_id"
+_BASE = b"base"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class ShardTask:
     """Per shard: the commit_id that its store must be at; None where no batch has touched it."""
     restoring: frozenset[int] = frozenset()
     """Shards whose state is handed in, to replace whatever their store holds."""
+    restore_schema: pa.Schema | None = None
+    """Schema of the handed-in state: a shard that has none gets no rows of kind `restore`."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of `exchange.output_schema` for the shards among the wire rows (one in a Spark partition)."""
@@ -35,14 +40,14 @@ class ShardTask:
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
         schema = self.operator.changes_schema
         pending = Pending(Path(self.store_dir) / f"{shard}.pending")
-        store = self.operator.open_store(Path(self.store_dir) / str(shard))
+        store = self._open(Path(self.store_dir) / str(shard))
         try:
             if not self._prepare(shard, inputs, store, pending):
                 yield exchange.control_batch(schema, {exchange.STALE: str(shard).encode()})
                 return
             result = self.operator.apply(inputs, store, self.context)
             if result.needs is None and result.writes is not None:
-                pending.write(self.context.commit_id, result.writes)
+                pending.write(self.context.commit_id, _commit_of(store), result.writes)
         finally:
             store.close()
         failpoints.hit("worker_computed")
@@ -52,10 +57,22 @@ class ShardTask:
         yield from exchange.change_batches(result.changes)
         yield self._control(shard, result)
 
+    def _open(self, path: Path) -> Any:
+        """Open a shard's store; one that is damaged is removed, and so will be found stale and restored."""
+        try:
+            return self.operator.open_store(path)
+        except StoreError as error:
+            if "/LOCK: " in str(error):
+                raise
+            shutil.rmtree(path, ignore_errors=True)
+            return self.operator.open_store(path)
+
     def _control(self, shard: int, result: ShardResult) -> pa.RecordBatch:
         stats = {"shard": shard, "touched": result.writes is not None, "stats": dict(result.stats)}
         payloads = {name: exchange.to_payload(table) for name, table in result.side.items() if table.num_rows}
-        return exchange.control_batch(self.operator.changes_schema, {exchange.STATS: json.dumps(stats).encode(), **payloads})
+        return exchange.control_batch(
+            self.operator.changes_schema, {exchange.STATS: json.dumps(stats).encode(), **payloads}
+        )
 
     def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: "Pending") -> bool:
         """Bring the store to the expected commit; False where it can't be: then its state must be handed in."""
@@ -64,20 +81,28 @@ class ShardTask:
             store.clear()
             pending.keep_only(None)
             if expected is not None:
-                writes = self.operator.restored(inputs, store) if "restore" in inputs else None
-                self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)
+                if self.restore_schema is not None:
+                    inputs = {"restore": self.restore_schema.empty_table(), **inputs}
+                self.operator.commit(
+                    store, self.operator.restored(inputs, store), {COMMIT: expected.encode()}, self.context
+                )
             return True
-        current = store.meta(COMMIT)
-        if (current.decode() if current else None) == expected:
+        current = _commit_of(store)
+        if current == expected:
             pending.keep_only(None)
             return True
-        writes = pending.read(expected) if expected else None
-        if writes is None:
+        writes = pending.read(expected, current) if expected else None
+        if expected is None or writes is None:
             return False
-        self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)  # type: ignore[union-attr]
+        self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)
         failpoints.hit("worker_applied")
         pending.keep_only(None)
         return True
+
+
+def _commit_of(store: Any) -> str | None:
+    commit = store.meta(COMMIT)
+    return commit.decode() if commit else None
 
 
 class Pending:
@@ -86,24 +111,26 @@ class Pending:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, commit_id: str, writes: pa.Table) -> None:
-        """Write the file durably: it is whole or absent."""
+    def write(self, commit_id: str, base: str | None, writes: pa.Table) -> None:
+        """Write the file durably: it is whole or absent. `base` is the store's commit that the writes build on."""
+        schema = writes.schema.with_metadata({_BASE: (base or "").encode()})
         self._directory.mkdir(parents=True, exist_ok=True)
         temporary = self._directory / f"{commit_id}.{os.getpid()}.tmp"
         with temporary.open("wb") as file:
-            with pa.ipc.new_file(file, writes.schema) as writer:
-                writer.write_table(writes)
+            with pa.ipc.new_file(file, schema) as writer:
+                writer.write_table(writes.cast(schema))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._path(commit_id))
 
-    def read(self, commit_id: str) -> pa.Table | None:
-        """Return the writes of a commit, or None where there are none."""
-        path = self._path(commit_id)
-        if not path.exists():
+    def read(self, commit_id: str, base: str | None) -> pa.Table | None:
+        """Return the writes of a commit for a store at `base`; None where there are none that can be read whole."""
+        try:
+            with pa.memory_map(str(self._path(commit_id))) as source:
+                writes = pa.ipc.open_file(source).read_all()
+        except (OSError, pa.ArrowInvalid):
             return None
-        with pa.memory_map(str(path)) as source:
-            return pa.ipc.open_file(source).read_all()
+        return writes if (writes.schema.metadata or {}).get(_BASE) == (base or "").encode() else None
 
     def keep_only(self, commit_id: str | None) -> None:
         """Remove the files of all other commits."""

@@ -56,7 +56,7 @@ def build_session(
     """Return the active Spark session as it is, else start one with Delta and this project's settings.
 
     What spark-submit was given stands before the settings here, and the arguments (`extra_conf` last) before both.
-    `master` is `local[*]` where neither names one. Without the jars a ConfigError tells how to get them.
+    `master` is `local[*, 4]` where neither names one: on all cores, a failed task tried 4 times as on a cluster. Without the jars a ConfigError tells how to get them.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -71,7 +71,7 @@ def build_session(
     if shuffle_partitions is not None:
         chosen.setdefault("spark.sql.shuffle.partitions", str(shuffle_partitions))
     conf.setAll(list(chosen.items()))
-    conf.setIfMissing("spark.master", "local[*]")
+    conf.setIfMissing("spark.master", "local[*, 4]")
     local_mode = conf.get("spark.master", "").startswith("local")
     for key, value in {**DEFAULTS, **(_on_this_machine() if local_mode else {})}.items():
         conf.setIfMissing(key, value)

@@ -41,7 +41,9 @@ def read_status(spark: SparkSession, config: Config) -> Status:
     tables = Tables(spark, config.pipeline.warehouse)
     last = tables.last_commit(schemas.CHANGELOG) if tables.exists(schemas.CHANGELOG) else None
     if last is None:
-        raise PipelineStateError(f"pipeline.warehouse: {config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first")
+        raise PipelineStateError(
+            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first"
+        )
     batches = read_batches(tables).cache()
     sums = batches.agg(*(F.sum(name).alias(name) for name in schemas.COUNTS)).collect()[0].asDict()
     counts = {name: int(sums[name] or 0) for name in schemas.COUNTS}

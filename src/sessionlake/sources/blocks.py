@@ -11,6 +11,12 @@ BOM = b"\xef\xbb\xbf"
 _READ_BYTES = 256 << 10
 
 
+def closed_to_us(source: str | bytes, error: OSError) -> SourceError:
+    """Make the error of a local path that is missing or not permitted."""
+    cause = "it doesn't exist" if isinstance(error, FileNotFoundError) else "permission denied"
+    return SourceError(f"can't open {source!r}: {cause}. Check the source's path and its permissions.")
+
+
 def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
     """Open a local path, or the content of `path`; the compression goes by the name of either.
 
@@ -23,7 +29,7 @@ def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
     try:
         plain = pa.OSFile(source) if isinstance(source, str) else pa.BufferReader(source)
     except (FileNotFoundError, PermissionError) as error:
-        raise SourceError(f"can't open {source!r}: {error.strerror}. Check the path and its permissions.") from error
+        raise closed_to_us(source, error) from error
     return plain if codec is None else pa.CompressedInputStream(plain, codec)
 
 

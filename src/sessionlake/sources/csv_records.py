@@ -15,7 +15,7 @@ from sessionlake.sources.lines import Offsets
 _FIELD = rb'(?:[^",\r\n][^,\r\n]*+|"[^"]*+(?:""[^"]*+)*+"[^,\r\n]*+|)'
 _FIELDS = rb"%b(?:,%b)*+" % (_FIELD, _FIELD)
 _RECORD = re.compile(rb"(%b)(?:\r\n?+|\n)" % _FIELDS)
-_RECORDS = re.compile(rb"(?:%b(?:\n|\r\n|\r(?!\Z)))*+" % _FIELDS)
+_RECORDS = re.compile(rb"(?:%b(?:\r\n?+|\n))*+" % _FIELDS)
 _LINE = re.compile(rb"[^\r\n]*+(?:\r\n?+|\n)?+")
 
 

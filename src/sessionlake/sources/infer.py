@@ -11,6 +11,7 @@ from sessionlake.sources.csv_rows import read_text, with_header
 from sessionlake.sources.decode import Format
 from sessionlake.sources.json_lines import json_lines
 from sessionlake.sources.json_rows import parse_object
+from sessionlake.sources.lines import Lines
 from sessionlake.sources.parquet_rows import open_parquet
 
 # Text is looked at only this far into each file.
@@ -90,21 +91,32 @@ def _unify(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | 
 
 def _json(path: str) -> Found:
     found: Found = {}
-    rows = 0
-    lines = next(json_lines(path, path, SAMPLE_BYTES), None)
-    for row in range(0 if lines is None else len(lines)):
+    lines_read = bytes_read = objects = 0
+    for lines in json_lines(path, path, SAMPLE_BYTES):
+        objects += _add_objects(lines, found)
+        lines_read += len(lines)
+        bytes_read += len(lines.block)
+        if bytes_read >= SAMPLE_BYTES // 2:
+            break
+    if lines_read and not objects:
+        raise OSError("no line is a JSON object")
+    return found
+
+
+def _add_objects(lines: Lines, found: Found) -> int:
+    """Add the types of the lines that are objects, and count those."""
+    objects = 0
+    for row in range(len(lines)):
         try:
-            values = parse_object(lines.content(row)) if lines is not None else {}
+            values = parse_object(lines.content(row))
         except ValueError:
             continue
-        rows += 1
+        objects += 1
         for name, value in values.items():
             kind = _json_type(value)
             if name not in found or kind != found[name]:
                 found[name] = _unify(found.get(name), kind)
-    if lines is not None and not rows:
-        raise OSError("no line is a JSON object")
-    return found
+    return objects
 
 
 def _json_type(value: object) -> pa.DataType | None:

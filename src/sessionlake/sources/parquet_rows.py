@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sessionlake.errors import SourceError
+from sessionlake.sources.blocks import closed_to_us
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoded import MAX_ROWS, Decoded, shown, typed, unreadable
 
@@ -41,7 +41,7 @@ def open_parquet(source: str | bytes) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(source if isinstance(source, str) else pa.BufferReader(source))
     except (FileNotFoundError, PermissionError) as error:
-        raise SourceError(f"can't open {source!r}: {error.strerror}. Check the path and its permissions.") from error
+        raise closed_to_us(source, error) from error
 
 
 def decode_parquet(source: str | bytes, path: str, columns: EventColumns) -> Iterator[Decoded]:

@@ -24,7 +24,11 @@ def split_corrections(spec: SessionizerSpec, bounds: Bounds, table: pa.Table) ->
     kind = combined(table["kind"])
     malformed = _malformed(table)
     start = _micros(table["session_start"])
-    expired = (start < bounds.expired_us) & pc.fill_null(pc.equal(kind, "restate"), False).to_numpy(zero_copy_only=False) & ~malformed
+    expired = (
+        (start < bounds.expired_us)
+        & pc.fill_null(pc.equal(kind, "restate"), False).to_numpy(zero_copy_only=False)
+        & ~malformed
+    )
     for mask, reason in ((malformed, "malformed correction"), (expired, "expired")):
         if mask.any():
             yield 0, "dead", _dead(table.filter(pa.array(mask)), reason)
@@ -37,7 +41,11 @@ def split_corrections(spec: SessionizerSpec, bounds: Bounds, table: pa.Table) ->
             yield from split(spec, rows)
     advances = good.filter(pc.equal(good["kind"], "advance"))
     if advances.num_rows:
-        yield 0, "tally", pa.table({"name": ["max_advance"], "value": pa.array([int(_micros(advances["session_start"]).max())])})
+        yield (
+            0,
+            "tally",
+            pa.table({"name": ["max_advance"], "value": pa.array([int(_micros(advances["session_start"]).max())])}),
+        )
 
 
 def _malformed(table: pa.Table) -> np.ndarray:
@@ -70,11 +78,22 @@ def _micros(times: pa.ChunkedArray | pa.Array) -> Ints:
 
 def _dead(table: pa.Table, reason: str) -> pa.Table:
     raw = pa.array([str({k: v for k, v in row.items() if v is not None}) for row in table.to_pylist()])
-    arrays = [pa.repeat(reason, table.num_rows), table["kind"], table["session_key"], table["session_start"], raw, table["correction_id"]]
-    return pa.Table.from_arrays([combined(a).cast(f.type) for a, f in zip(arrays, DEAD_SCHEMA, strict=True)], schema=DEAD_SCHEMA)
+    arrays = [
+        pa.repeat(reason, table.num_rows),
+        table["kind"],
+        table["session_key"],
+        table["session_start"],
+        raw,
+        table["correction_id"],
+    ]
+    return pa.Table.from_arrays(
+        [combined(a).cast(f.type) for a, f in zip(arrays, DEAD_SCHEMA, strict=True)], schema=DEAD_SCHEMA
+    )
 
 
-def _partials(spec: SessionizerSpec, ids: pa.Array, keys: pa.Array, start: Ints, end: Ints, count: Ints, state: pa.Array) -> pa.Table:
+def _partials(
+    spec: SessionizerSpec, ids: pa.Array, keys: pa.Array, start: Ints, end: Ints, count: Ints, state: pa.Array
+) -> pa.Table:
     states = StateCodec(spec.aggregates).decode(state)
     table = Partials(keys, start, end, count, count * 0, states).to_table()
     return table.append_column("correction_id", ids)
@@ -83,13 +102,20 @@ def _partials(spec: SessionizerSpec, ids: pa.Array, keys: pa.Array, start: Ints,
 def _restated(spec: SessionizerSpec, rows: pa.Table) -> Split:
     keys = combined(rows["session_key"])
     times = _micros(rows["session_start"]), _micros(rows["session_end"])
-    table = _partials(spec, combined(rows["correction_id"]), keys, *times, rows["event_count"].to_numpy(), combined(rows["state"]))
+    table = _partials(
+        spec, combined(rows["correction_id"]), keys, *times, rows["event_count"].to_numpy(), combined(rows["state"])
+    )
     yield from by_shard("restate", table, shard_of(keys, spec.shards))
 
 
 def _tombstones(spec: SessionizerSpec, rows: pa.Table) -> Split:
     keys = combined(rows["session_key"])
-    arrays = [combined(rows["correction_id"]), keys, pa.array(_micros(rows["session_start"])), combined(rows["revision"])]
+    arrays = [
+        combined(rows["correction_id"]),
+        keys,
+        pa.array(_micros(rows["session_start"])),
+        combined(rows["revision"]),
+    ]
     yield from by_shard("remove", pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA), shard_of(keys, spec.shards))
 
 
@@ -101,7 +127,9 @@ def _replaced(spec: SessionizerSpec, rows: pa.Table) -> Iterator[tuple[int, str,
         keys, ids = combined(rows["session_key"]).take(owner), combined(rows["correction_id"]).take(owner)
         start = _micros(pc.struct_field(items, "session_start"))
         if kind == "remove":
-            table = pa.Table.from_arrays([ids, keys, pa.array(start), pc.struct_field(items, "revision")], schema=REMOVE_SCHEMA)
+            table = pa.Table.from_arrays(
+                [ids, keys, pa.array(start), pc.struct_field(items, "revision")], schema=REMOVE_SCHEMA
+            )
         else:
             count = pc.struct_field(items, "event_count").to_numpy(zero_copy_only=False)
             end = _micros(pc.struct_field(items, "session_end"))

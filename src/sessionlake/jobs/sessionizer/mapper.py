@@ -20,7 +20,14 @@ Texts = Callable[[Ints], pa.Array]
 Split = Iterator[tuple[int, str, pa.Table]]
 
 DEAD_SCHEMA = pa.schema(
-    [("reason", pa.string()), ("kind", pa.string()), ("session_key", pa.string()), ("event_time", TIME), ("raw", pa.string()), ("source", pa.string())]
+    [
+        ("reason", pa.string()),
+        ("kind", pa.string()),
+        ("session_key", pa.string()),
+        ("event_time", TIME),
+        ("raw", pa.string()),
+        ("source", pa.string()),
+    ]
 )
 
 
@@ -58,8 +65,19 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
         if mask.any():
             at = np.flatnonzero(mask)
             index = pa.array(at)
-            times = pc.if_else(pa.array(_in_range(checked.time_us[at])), pa.array(checked.time_us[at]).cast(TIME), pa.scalar(None, TIME))
-            columns = [reason, pa.array(["event"] * len(at)), checked.key.take(index), times, rows.raw(at), rows.source(at)]
+            times = pc.if_else(
+                pa.array(_in_range(checked.time_us[at])),
+                pa.array(checked.time_us[at]).cast(TIME),
+                pa.scalar(None, TIME),
+            )
+            columns = [
+                reason,
+                pa.array(["event"] * len(at)),
+                checked.key.take(index),
+                times,
+                rows.raw(at),
+                rows.source(at),
+            ]
             yield 0, "dead", pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
     if expired.any() and spec.beyond_retention not in (DEAD_LETTER, DROP):
         emitted = lift(spec.aggregates, _events(spec, rows.table, checked, np.flatnonzero(expired))).to_table()

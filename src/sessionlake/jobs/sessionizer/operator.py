@@ -26,7 +26,11 @@ PATH, CONTENT = "path", "content"
 
 def next_state(state: dict[str, Any], stats: dict[str, int]) -> dict[str, Any]:
     """Return the state after a batch: the watermark moves with accepted events (and `advance` corrections), never back."""
-    watermark = max(state.get(WATERMARK) or NO_WATERMARK, stats.get("max_time", NO_WATERMARK), stats.get("max_advance", NO_WATERMARK))
+    watermark = max(
+        state.get(WATERMARK) or NO_WATERMARK,
+        stats.get("max_time", NO_WATERMARK),
+        stats.get("max_advance", NO_WATERMARK),
+    )
     return {WATERMARK: None if watermark == NO_WATERMARK else watermark}
 
 
@@ -64,7 +68,7 @@ class Sessionizer:
 
     def _rows(self, table: pa.Table) -> Iterator[Rows]:
         if self.spec.format is None:
-            yield rows_of_table(table)
+            yield rows_of_table(table, self.spec.place)
             return
         contents = table[CONTENT].to_pylist() if CONTENT in table.column_names else [None] * table.num_rows
         for path, content in zip(table[PATH].to_pylist(), contents, strict=True):
@@ -79,7 +83,9 @@ class Sessionizer:
         """Compute a shard."""
         return apply_shard(self.spec, self.bounds(context), inputs, store, context)
 
-    def commit(self, store: SegmentedSessionStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+    def commit(
+        self, store: SegmentedSessionStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext
+    ) -> None:
         """Apply writes; segments below the horizon are dropped, or not made at all."""
         store.apply(writes, meta, self.bounds(context).horizon_us)
 
@@ -98,13 +104,13 @@ class Sessionizer:
         return store.writes(encoded.dictionary.take(order), sessions, none, none)
 
 
-def rows_of_table(table: pa.Table) -> Rows:
+def rows_of_table(table: pa.Table, place: str | None) -> Rows:
     """Return rows of a source that is columnar already; their text is a JSON object of the columns read."""
     return Rows(
-        table=table.drop_columns(["source"]) if "source" in table.column_names else table,
+        table=table,
         error=None,
         raw=lambda at: _json(table.take(pa.array(at))),
-        source=lambda at: combined(table["source"].take(pa.array(at))) if "source" in table.column_names else pa.nulls(len(at), pa.string()),
+        source=lambda at: pa.repeat(pa.scalar(place, pa.string()), len(at)),
     )
 
 

@@ -1,12 +1,13 @@
 """Run the sessionizer: until stopped, or over all available input."""
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
@@ -14,19 +15,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionlake import schemas
+from sessionlake import errors, schemas
 from sessionlake.config import Config
+from sessionlake.durations import parse_duration
 from sessionlake.engine.coordinator import Coordinator, Pipeline, SideTable
+from sessionlake.engine.operator import Operator
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables, locked_store, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.jobs.sessionizer.stream import read_inputs
-from sessionlake.sessions.windows import NO_WATERMARK
+from sessionlake.sessions.windows import NO_WATERMARK, SessionWindows
 from sessionlake.tables import Tables
 from sessionlake.views import batch_row, batches_frame, merged_sessions
 
 _BATCHES_EVERY = 50
+_SECOND_DRIVER = (
+    "ConcurrentModification",
+    "Multiple streaming queries are concurrently using",
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "Multiple streaming jobs detected",
+)
 
 OnCommit = Callable[[dict[str, Any]], None]
 
@@ -42,7 +51,13 @@ class RunSummary:
 
 
 def run(
-    spark: SparkSession, config: Config, *, once: bool = False, drain: bool = False, bootstrap: bool = False, on_commit: OnCommit | None = None
+    spark: SparkSession,
+    config: Config,
+    *,
+    once: bool = False,
+    drain: bool = False,
+    bootstrap: bool = False,
+    on_commit: OnCommit | None = None,
 ) -> RunSummary:
     """Run until stopped or, with `once`, until all input that is available now is committed.
 
@@ -60,8 +75,10 @@ def run(
             session.stream(once=once or bootstrap, everything_at_once=bootstrap)
             if drain and session.advance_past_open_sessions():
                 session.stream(once=True)
-        finally:
+        except KeyboardInterrupt:
             session.save_batches()
+            raise
+        session.save_batches()
         return session.summary()
 
 
@@ -85,30 +102,43 @@ class _Session:
             name=self.config.pipeline.name,
             checkpoint_id=checkpoint_id,
             operator=Sessionizer(spec),
+            operator_with=lambda settings: Sessionizer(with_live_settings(spec, settings["live"])),
             shards=spec.shards,
             store_dir=self.config.store_dir,
             changelog=schemas.CHANGELOG,
             sides=(
-                SideTable("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), partial(_late_rows, spec)),
+                SideTable(
+                    "late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), partial(_late_rows, spec)
+                ),
                 SideTable("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, _dead_rows),
             ),
-            settings={"rebuild": self.config.rebuild_settings(), "live": self.config.live_settings(), "types": type_names(dict(spec.columns.types))},
+            settings={
+                "rebuild": self.config.rebuild_settings(),
+                "live": self.config.live_settings(),
+                "types": type_names(dict(spec.columns.types)),
+            },
             next_state=next_state,
-            changelog_columns=lambda changes: changes.withColumn("session_id", F.xxhash64("session_key", "session_start")),
-            stored_state=lambda state: _engine_rows(self._sessions(state, cold=False)),
+            changelog_columns=lambda changes: changes.withColumn(
+                "session_id", F.xxhash64("session_key", "session_start")
+            ),
+            stored_state=lambda operator, state: _engine_rows(self._sessions(operator, state, cold=False)),
             asked_for=self._asked_for,
+            # Retention decides how sessions are cut into segments and which of them are kept.
+            store_layout=lambda operator: str(_windows(operator).kept_us),
         )
 
-    def _sessions(self, state: dict[str, Any], *, cold: bool) -> DataFrame:
+    def _sessions(self, operator: Operator, state: dict[str, Any], *, cold: bool) -> DataFrame:
         watermark = state.get(WATERMARK)
-        horizon = self.spec.windows.bounds(NO_WATERMARK if watermark is None else watermark).horizon_us
+        horizon = _windows(operator).bounds(NO_WATERMARK if watermark is None else watermark).horizon_us
         ends = F.unix_micros("session_end")
         return merged_sessions(self.tables).where(ends < horizon if cold else ends >= horizon)
 
-    def _asked_for(self, state: dict[str, Any], needs: DataFrame) -> DataFrame:
-        cold = self._sessions(state, cold=True)
+    def _asked_for(self, operator: Operator, state: dict[str, Any], needs: DataFrame) -> DataFrame:
+        cold = self._sessions(operator, state, cold=True)
         n = needs.alias("n")
-        near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (F.unix_micros("session_start") <= F.col("n.to_us"))
+        near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (
+            F.unix_micros("session_start") <= F.col("n.to_us")
+        )
         return _engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
 
     def _checkpoint_id(self, last: dict[str, Any] | None) -> str:
@@ -123,11 +153,14 @@ class _Session:
                 f"checkpoint: {checkpoint!r} {what}, but the changelog has batches of {name!r} up to {last['batch_id']}; "
                 "put the old checkpoint back, or start a new warehouse with `sessionlake bootstrap`"
             )
-        if last is None and found is not None and self.tables.file_exists(f"{checkpoint}/commits/0"):
-            raise PipelineStateError(f"checkpoint: {checkpoint!r} has batches but the changelog has none; remove the checkpoint to start anew, or restore the tables")
+        if last is None and any(batch.isdigit() for batch in self.tables.names(f"{checkpoint}/commits")):
+            raise PipelineStateError(
+                f"checkpoint: {checkpoint!r} has batches of {name!r} but the changelog has none; "
+                "restore the tables, or remove the whole warehouse to start anew"
+            )
         if found is None:
-            found = str(uuid.uuid4())
-            self.tables.write_text(uri, json.dumps({"id": found}))
+            self.tables.write_text_once(uri, json.dumps({"id": str(uuid.uuid4())}))
+            found = json.loads(self.tables.read_text(uri) or "{}")["id"]
         return str(found)
 
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
@@ -142,14 +175,18 @@ class _Session:
                 raise
 
         inputs = read_inputs(self.tables, self.config, self.spec, everything_at_once=everything_at_once)
-        writer = inputs.writeStream.foreachBatch(run_batch).option("checkpointLocation", self.config.checkpoint).queryName(self.config.pipeline.name)
-        trigger = {"availableNow": True} if once else {"processingTime": self.config.pipeline.trigger}
+        writer = (
+            inputs.writeStream.foreachBatch(run_batch)
+            .option("checkpointLocation", self.config.checkpoint)
+            .queryName(self.config.pipeline.name)
+        )
+        trigger = {"availableNow": True} if once else {"processingTime": f"{parse_duration(self.config.pipeline.trigger)} microseconds"}
         try:
             with _stopped(writer.trigger(**trigger).start()) as query:
                 query.awaitTermination()
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
-            raise (ours or _explained(error) or error) from error
+            raise (ours or _explained(" ".join(map(str, [error, *failures]))) or error) from error
 
     def committed(self, metadata: dict[str, Any], on_commit: OnCommit | None) -> None:
         """Count a batch, save batches now and then, and tell the caller."""
@@ -170,14 +207,22 @@ class _Session:
 
     def advance_past_open_sessions(self) -> bool:
         """Ask, through the control input, for a watermark at which every session is closed; False where all are."""
-        latest = self.tables.read(schemas.CHANGELOG).where("op = 'upsert'").agg(F.max(F.unix_micros("session_end"))).head()
+        latest = (
+            self.tables.read(schemas.CHANGELOG).where("op = 'upsert'").agg(F.max(F.unix_micros("session_end"))).head()
+        )
         if latest is None or latest[0] is None:
             return False
         target = latest[0] + self.config.gap_us + self.config.grace_us + 1
         state = self.coordinator.last["state"] if self.coordinator.last else {}
         if (state.get(WATERMARK) or NO_WATERMARK) >= target:
             return False
-        row = {"correction_id": f"advance-{target}", "kind": "advance", "session_start": target, "job": "drain", "created_at": 0}
+        row = {
+            "correction_id": f"advance-{target}",
+            "kind": "advance",
+            "session_start": target,
+            "job": "drain",
+            "created_at": 0,
+        }
         table = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
         self.tables.append_rows(schemas.CORRECTIONS, table)
         return True
@@ -204,6 +249,10 @@ def _stopped(query: StreamingQuery) -> Iterator[StreamingQuery]:
         query.stop()
 
 
+def _windows(operator: Operator) -> SessionWindows:
+    return cast("Sessionizer", operator).spec.windows
+
+
 def _engine_rows(sessions: DataFrame) -> DataFrame:
     return sessions.select(
         F.col("session_key").alias("key"),
@@ -212,6 +261,14 @@ def _engine_rows(sessions: DataFrame) -> DataFrame:
         "event_count",
         "revision",
         "state",
+    )
+
+
+def with_live_settings(spec: SessionizerSpec, live: dict[str, Any]) -> SessionizerSpec:
+    """Return the spec under other settings of classification (`Config.live_settings`)."""
+    windows = replace(spec.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
+    return replace(
+        spec, windows=windows, beyond_retention=live["beyond_retention"], max_future_skew_us=live["max_future_skew_us"]
     )
 
 
@@ -224,8 +281,14 @@ def _dead_rows(dead: pa.Table) -> pa.Table:
     return dead
 
 
-def _explained(error: StreamingQueryException) -> SessionlakeError | None:
-    text = str(error)
-    if "ConcurrentModification" in text or "Multiple streaming queries are concurrently using" in text:
-        return PipelineStateError("checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first")
+def _explained(text: str) -> SessionlakeError | None:
+    """Return what a failed query's messages mean to a user: a second driver, or an error that a worker raised."""
+    raised = re.search(r"sessionlake\.errors\.(\w+): (.+)", text)
+    if raised and hasattr(errors, raised[1]):
+        explained: SessionlakeError = getattr(errors, raised[1])(raised[2])
+        return explained
+    if any(sign in text for sign in _SECOND_DRIVER):
+        return PipelineStateError(
+            "checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first"
+        )
     return None

@@ -49,7 +49,9 @@ def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | Non
     types = {name: _arrow(text) for name, text in pinned.items()} if pinned else source_types(spark, config, needed)
     missing = [name for name in needed if name not in types]
     if missing:
-        raise PipelineStateError(f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse")
+        raise PipelineStateError(
+            f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse"
+        )
     columns = EventColumns(event.key, event.time, event.time_unit, event.id, inputs, types)
     return SessionizerSpec(
         windows=SessionWindows(config.gap_us, config.grace_us, config.retention_us),
@@ -59,6 +61,7 @@ def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | Non
         beyond_retention=config.session.beyond_retention,
         max_future_skew_us=config.max_future_skew_us,
         format=config.source.format,
+        place=config.source.path,
     )
 
 
@@ -68,7 +71,9 @@ def source_types(spark: SparkSession, config: Config, needed: list[str]) -> dict
         schema = _delta_schema(spark, config)
         missing = [name for name in needed if name not in schema.names]
         if missing:
-            raise SourceError(f"source.path: {config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}")
+            raise SourceError(
+                f"source.path: {config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}"
+            )
         return {name: _normal(schema.field(name).type) for name in needed}
     declared = {name: _TYPES[text] for name, text in config.source.types.items()}
     to_infer = [name for name in needed if name not in declared]
@@ -88,14 +93,22 @@ def source_files(config: Config) -> list[str]:
     path, format_ = config.source.path, str(config.source.format)
     root = Path(path.removeprefix("file:"))
     if "://" in path:
-        raise SourceError(f"source.path: columns of {path!r} can't be inferred from here; declare each in [source.types]")
+        raise SourceError(
+            f"source.path: columns of {path!r} can't be inferred from here; declare each in [source.types]"
+        )
     if not root.is_dir():
         raise SourceError(f"source.path: {path!r} is no directory; create it or correct the path")
     if not os.access(root, os.R_OK | os.X_OK):
         raise SourceError(f"source.path: {path!r} can't be read; give this user the right to")
-    files = sorted(str(f) for f in root.rglob("*") if f.is_file() and not any(p.startswith((".", "_")) for p in f.relative_to(root).parts))
+    files = sorted(
+        str(f)
+        for f in root.rglob("*")
+        if f.is_file() and not any(p.startswith((".", "_")) for p in f.relative_to(root).parts)
+    )
     if not files:
-        raise SourceError(f"source.path: {path!r} holds no {format_} files to learn the columns from; add one or declare [source.types]")
+        raise SourceError(
+            f"source.path: {path!r} holds no {format_} files to learn the columns from; add one or declare [source.types]"
+        )
     return files
 
 
@@ -103,7 +116,9 @@ def _delta_schema(spark: SparkSession, config: Config) -> pa.Schema:
     try:
         return to_arrow_schema(spark.read.format("delta").load(config.source.path).schema)
     except AnalysisException as error:
-        raise SourceError(f"source.path: {config.source.path!r} is no readable Delta table; create it or correct the path") from error
+        raise SourceError(
+            f"source.path: {config.source.path!r} is no readable Delta table; create it or correct the path"
+        ) from error
 
 
 def _normal(type_: pa.DataType) -> pa.DataType:
@@ -133,8 +148,17 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
     try:
         tables.create(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone")
         tables.create(schemas.LATE_EVENTS, schemas.late_events(spec.input_types), "Events past grace, within retention")
-        tables.create(schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, "Rows refused: malformed, beyond retention, too far in the future")
-        tables.create(schemas.SESSIONS, schemas.sessions(spec.value_types, specs), "Snapshot of sessions, as far as compacted", ("session_date",))
+        tables.create(
+            schemas.DEAD_LETTERS,
+            schemas.DEAD_LETTERS_SCHEMA,
+            "Rows refused: malformed, beyond retention, too far in the future",
+        )
+        tables.create(
+            schemas.SESSIONS,
+            schemas.sessions(spec.value_types, specs),
+            "Snapshot of sessions, as far as compacted",
+            ("session_date",),
+        )
         tables.create(schemas.BATCHES, schemas.BATCHES_SCHEMA, "What each micro-batch did; counts reconcile")
         tables.create(
             schemas.CHANGELOG,
@@ -145,7 +169,9 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
         )
     except Exception as error:
         if "Permission denied" in str(error) or "mkdirs failed" in str(error).lower():
-            raise ConfigError(f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path") from error
+            raise ConfigError(
+                f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path"
+            ) from error
         raise
 
 
@@ -175,7 +201,9 @@ def locked_store(config: Config) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / "LOCK").open("a+")
     except OSError as error:
-        raise StoreError(f"pipeline.store: {str(directory)!r} can't be written ({error.strerror}); choose a directory this user may write") from error
+        raise StoreError(
+            f"pipeline.store: {str(directory)!r} can't be written ({error.strerror}); choose a directory this user may write"
+        ) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -36,7 +36,9 @@ class Parts:
     """Where among the arrivals the events that travel alone begin."""
 
 
-def apply_shard(spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
+def apply_shard(
+    spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext
+) -> ShardResult:
     """Compute a shard's changes, late events and store writes; the store is only read."""
     stats = _tally(inputs)
     side = {"dead": inputs["dead"]} if "dead" in inputs else {}
@@ -50,7 +52,9 @@ def apply_shard(spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, store: Se
     needs = None if context.handed_in else _cold_needs(spec, bounds, parts)
     if needs is not None and needs.num_rows:
         return ShardResult(emitted, None, needs=needs)
-    verdict = apply_batch(spec.aggregates, spec.windows.gap_us, bounds, context.batch_id, parts.arrivals, stored, parts.removals)
+    verdict = apply_batch(
+        spec.aggregates, spec.windows.gap_us, bounds, context.batch_id, parts.arrivals, stored, parts.removals
+    )
 
     late = verdict.late[parts.alone_from :][: 0 if parts.alone is None else parts.alone.num_rows]
     if parts.alone is not None and late.any():
@@ -119,8 +123,12 @@ def _parts(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
     if any(k == PUT for _, k, _ in pieces):
         correction = [c for p, k, ids in pieces for c in (ids if k == PUT else [None] * len(p))]
     n = len(partials)
-    arrivals = Arrivals(codes[:n], partials.start, partials.end, partials.count, partials.states, kind, correction, lambda: distinct)
-    removals = Removals(remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy())
+    arrivals = Arrivals(
+        codes[:n], partials.start, partials.end, partials.count, partials.states, kind, correction, lambda: distinct
+    )
+    removals = Removals(
+        remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy()
+    )
     return Parts(distinct, arrivals, removals, alone, alone_from)
 
 
@@ -155,7 +163,10 @@ def _stored(
     if "cold" in inputs:
         cold = _cold(inputs["cold"], parts.keys)
         stored = Stored(
-            *(np.concatenate([getattr(stored, n), getattr(cold, n)]) for n in ("codes", "start", "end", "count", "revision")),
+            *(
+                np.concatenate([getattr(stored, n), getattr(cold, n)])
+                for n in ("codes", "start", "end", "count", "revision")
+            ),
             state=pa.concat_arrays([stored.state, cold.state]),
         )
         segment = np.concatenate([segment, cold.end // store.interval_us])
@@ -176,7 +187,9 @@ def _cold_needs(spec: SessionizerSpec, bounds: Bounds, parts: Parts) -> pa.Table
     low = np.concatenate([parts.removals.start, parts.arrivals.start[put] - gap])
     high = np.concatenate([parts.removals.start, parts.arrivals.end[put] + gap])
     below = low < bounds.horizon_us
-    return pa.Table.from_arrays([parts.keys.take(pa.array(codes[below])), pa.array(low[below]), pa.array(high[below])], schema=COLD_SCHEMA)
+    return pa.Table.from_arrays(
+        [parts.keys.take(pa.array(codes[below])), pa.array(low[below]), pa.array(high[below])], schema=COLD_SCHEMA
+    )
 
 
 def _emitted(spec: SessionizerSpec, inputs: Inputs, batch_id: int) -> pa.Table:
@@ -190,14 +203,32 @@ def _emitted(spec: SessionizerSpec, inputs: Inputs, batch_id: int) -> pa.Table:
 def _changes(spec: SessionizerSpec, keys: pa.Array, verdict: Verdict, stored: Stored, batch_id: int) -> pa.Table:
     c, gone = verdict.changed, verdict.deleted
     upserts = _rows_table(
-        spec, "upsert", keys.take(pa.array(c.codes)), c.start, c.end, c.count, batch_id, _values(spec, verdict.states), c.state
+        spec,
+        "upsert",
+        keys.take(pa.array(c.codes)),
+        c.start,
+        c.end,
+        c.count,
+        batch_id,
+        _values(spec, verdict.states),
+        c.state,
     )
     if not len(gone):
         return upserts
     nulls = [pa.nulls(len(gone), type_) for type_ in spec.value_types.values()]
     state = pa.nulls(len(gone), pa.binary())
     zero = np.zeros(len(gone), np.int64)
-    deletes = _rows_table(spec, "delete", keys.take(pa.array(stored.codes[gone])), stored.start[gone], stored.end[gone], zero, batch_id, nulls, state)
+    deletes = _rows_table(
+        spec,
+        "delete",
+        keys.take(pa.array(stored.codes[gone])),
+        stored.start[gone],
+        stored.end[gone],
+        zero,
+        batch_id,
+        nulls,
+        state,
+    )
     return pa.concat_tables([upserts, deletes])
 
 
@@ -211,7 +242,15 @@ def _values(spec: SessionizerSpec, states: States) -> list[pa.Array]:
 
 
 def _rows_table(
-    spec: SessionizerSpec, op: str, keys: pa.Array, start: Ints, end: Ints, count: Ints, batch_id: int, values: Sequence[pa.Array], state: pa.Array
+    spec: SessionizerSpec,
+    op: str,
+    keys: pa.Array,
+    start: Ints,
+    end: Ints,
+    count: Ints,
+    batch_id: int,
+    values: Sequence[pa.Array],
+    state: pa.Array,
 ) -> pa.Table:
     n = len(keys)
     arrays = [
@@ -228,7 +267,13 @@ def _rows_table(
 
 
 def _writes(
-    parts: Parts, bounds: Bounds, stored: Stored, segment: Ints, physical: Ints, verdict: Verdict, store: SegmentedSessionStore
+    parts: Parts,
+    bounds: Bounds,
+    stored: Stored,
+    segment: Ints,
+    physical: Ints,
+    verdict: Verdict,
+    store: SegmentedSessionStore,
 ) -> pa.Table:
     """Return the store's writes: the whole new content of every (segment, key) that a change touches."""
     kept = np.flatnonzero(~verdict.gone & physical)
@@ -240,7 +285,8 @@ def _writes(
     if len(kept):
         kept = kept[_among(segment[kept], stored.codes[kept], touched_segment, touched_owner)]
     columns = (
-        np.concatenate([getattr(stored, n)[kept], getattr(changed, n)]) for n in ("codes", "start", "end", "count", "revision")
+        np.concatenate([getattr(stored, n)[kept], getattr(changed, n)])
+        for n in ("codes", "start", "end", "count", "revision")
     )
     sessions = Sessions(*columns, state=pa.concat_arrays([stored.state.take(pa.array(kept)), changed.state]))
     return store.writes(parts.keys, sessions, touched_owner, touched_segment)

@@ -24,6 +24,8 @@ class SessionizerSpec:
     max_future_skew_us: int | None = None
     format: str | None = None
     """Format of the files that rows of (path, content) name; None where rows are events."""
+    place: str | None = None
+    """Where rows that are events come from, as dead letters name it."""
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:

@@ -18,7 +18,9 @@ def is_local(path: str) -> bool:
     return "://" not in path or path.startswith("file://")
 
 
-def read_inputs(tables: Tables, config: Config, spec: SessionizerSpec, *, everything_at_once: bool = False) -> DataFrame:
+def read_inputs(
+    tables: Tables, config: Config, spec: SessionizerSpec, *, everything_at_once: bool = False
+) -> DataFrame:
     """Return rows of files (path, and content where workers can't open it) or events, corrections, and the batch's clock."""
     spark = tables.spark
     files = _ALL_FILES if everything_at_once else config.source.max_files_per_batch
@@ -49,8 +51,10 @@ def _files(spark: SparkSession, config: Config, files: int) -> DataFrame:
 
 def _delta(spark: SparkSession, config: Config, spec: SessionizerSpec, files: int) -> DataFrame:
     rows = (
-        spark.readStream.format("delta").option("skipChangeCommits", "true").option("maxFilesPerTrigger", files).load(config.source.path)
+        spark.readStream.format("delta")
+        .option("skipChangeCommits", "true")
+        .option("maxFilesPerTrigger", files)
+        .load(config.source.path)
     )
-    schema = spark_schema(spec.columns.schema)
-    position = F.concat(F.col("_metadata.file_name"), F.lit(":"), F.col("_metadata.row_index")).alias("source")
-    return rows.select(*(F.col(f.name).cast(f.dataType) for f in schema), position)
+    # Delta's streams know no _metadata: a dead letter's place is the table.
+    return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(spec.columns.schema)))

@@ -1,0 +1,37 @@
+"""Peak resident memory of this process and all it started, sampled."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+
+@contextmanager
+def peak_memory(every_seconds: float = 0.25) -> Iterator[dict[str, float]]:
+    """Sample while the block runs; afterwards the dict holds the peak, in MB: total, jvm, python (driver and workers)."""
+    peak = {"total": 0.0, "jvm": 0.0, "python": 0.0}
+    stop = threading.Event()
+
+    def sample() -> None:
+        me = psutil.Process()
+        while not stop.wait(every_seconds):
+            used = {"jvm": 0.0, "python": 0.0}
+            for process in [me, *me.children(recursive=True)]:
+                try:
+                    kind = "jvm" if process.name().startswith("java") else "python"
+                    # Forked workers share pages with their daemon: PSS counts each page once.
+                    used[kind] += process.memory_full_info().pss / 1e6
+                except psutil.Error:
+                    continue
+            used["total"] = sum(used.values())
+            for name, value in used.items():
+                peak[name] = max(peak[name], round(value, 1))
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        thread.join()

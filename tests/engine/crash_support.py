@@ -1,0 +1,256 @@
+"""Pipelines to be crashed: their input, runs with an end of our choosing, and their tables read without Spark."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake import schemas
+from sessionlake.config import Config, load_config
+from sessionlake.engine import failpoints
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.tables import Tables
+
+Row = dict[str, Any]
+DRIVER_POINTS = ("computed", "before_late", "after_late", "before_dead", "after_dead", "before_changelog", "after_changelog")
+TABLES = (schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+MINUTE = 60
+T0 = 1_700_000_000
+KEYS = [f"key{i}" for i in range(16)]
+FIRST, SECOND = range(3), range(3, 6)
+"""Files, one a batch; corrections arrive with the second half."""
+
+CONFIG = """\
+[pipeline]
+name = "crash"
+warehouse = "warehouse"
+shards = {shards}
+store = "{store}"
+
+[source]
+kind = "files"
+path = "events"
+format = "json"
+max_files_per_batch = 1
+
+[event]
+key = "key"
+time = "time"
+time_unit = "s"
+
+[session]
+gap = "10 minutes"
+grace = "{grace}"
+retention = "{retention}"
+
+[aggregates]
+total = "sum(v)"
+last = "last(tag)"
+"""
+
+
+class CrashError(Exception):
+    """The stand-in for SIGKILL where the test's own process must live on."""
+
+
+@dataclass
+class Lake:
+    """A pipeline in a directory of its own."""
+
+    root: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.root / "events").mkdir(parents=True)
+        self.configure()
+
+    def configure(self, **settings: Any) -> Config:
+        defaults = {"shards": 4, "store": "store", "grace": "15 minutes", "retention": "60 minutes"}
+        self.settings = {**defaults, **self.settings, **settings}
+        self.path.write_text(CONFIG.format(**self.settings))
+        return self.config
+
+    @property
+    def path(self) -> Path:
+        return self.root / "crash.toml"
+
+    @property
+    def config(self) -> Config:
+        return load_config(self.path)
+
+    @property
+    def stores(self) -> Path:
+        return Path(self.config.store_dir)
+
+    @property
+    def warehouse(self) -> Path:
+        return self.root / "warehouse"
+
+    def write_files(self, files: range) -> None:
+        for number in files:
+            write_events(self.root / "events" / f"{number}.json", number, events(number))
+
+    def correct(self, spark: SparkSession) -> None:
+        Tables(spark, str(self.warehouse)).append_rows(schemas.CORRECTIONS, corrections(self.rows(schemas.CHANGELOG)))
+
+    def log(self, table: str) -> list[list[Row]]:
+        """Return the actions of each commit of a table."""
+        files = sorted((self.warehouse / table / "_delta_log").glob("*.json"))
+        return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+
+    def commits(self) -> list[Row]:
+        """Return the metadata of the changelog's commits of batches."""
+        infos = [action["commitInfo"] for commit in self.log(schemas.CHANGELOG) for action in commit if "commitInfo" in action]
+        return [json.loads(info["userMetadata"])["sessionlake"] for info in infos if "userMetadata" in info]
+
+    def rows(self, table: str) -> list[Row]:
+        """Return a table's rows, in an order of their own, without what differs from run to run and place to place."""
+        live: dict[str, None] = {}
+        for commit in self.log(table):
+            live.update(dict.fromkeys(action["add"]["path"] for action in commit if "add" in action))
+            for action in commit:
+                if "remove" in action:
+                    live.pop(action["remove"]["path"], None)
+        parts = [pq.ParquetFile(self.warehouse / table / path).read() for path in live]
+        found = pa.concat_tables(parts).to_pylist() if parts else []
+        for row in found:
+            row.pop("commit_id")
+            if row.get("source"):
+                row["source"] = row["source"].replace(str(self.root), "")
+        return sorted(found, key=repr)
+
+    def content(self) -> dict[str, Any]:
+        """Return all that must be the same however often the pipeline died."""
+        counts = [(c["batch_id"], c["counts"], c["state"]) for c in self.commits()]
+        return {"counts": counts, **{name: self.rows(name) for name in TABLES}}
+
+
+def events(number: int) -> list[str]:
+    """Return a file's lines: half an hour of events, some late, some dead, some malformed; the last one has all keys."""
+    rng = random.Random(number)
+    base = T0 + number * 30 * MINUTE
+
+    def at(low: int, high: int) -> Row:
+        time = base + rng.randrange(low * MINUTE, high * MINUTE)
+        return {"key": rng.choice(KEYS), "time": time, "v": rng.randrange(100), "tag": rng.choice("abcde")}
+
+    rows: list[Row | str] = [at(0, 30) for _ in range(30)]
+    if number == SECOND[-1]:
+        rows += [{**at(-5, 25), "key": key} for key in KEYS]
+    if number:
+        rows += [at(-45, -20) for _ in range(8)] + [at(-300, -200) for _ in range(2)]
+    rows += ["{broken", {"key": None, "time": base, "v": 1, "tag": "a"}, {**at(0, 1), "time": 4_000_000_000}]
+    rng.shuffle(rows)
+    return [row if isinstance(row, str) else json.dumps(row) for row in rows]
+
+
+def write_events(path: Path, number: int, lines: list[str]) -> None:
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_text("\n".join(lines) + "\n")
+    os.utime(hidden, (T0 + number, T0 + number))
+    hidden.replace(path)
+
+
+def corrections(changes: list[Row]) -> pa.Table:
+    """Return one correction of each kind for sessions that are there, among them cold ones, in several shards."""
+    live = {(r["session_key"], r["session_start"]): r for r in sorted(changes, key=lambda r: r["batch_id"])}
+    there = sorted((r for r in live.values() if r["op"] == "upsert"), key=lambda r: (r["session_end"], r["session_key"]))
+    oldest, newest, middle = there[:4], there[-3:], there[len(there) // 2]
+    rows: list[Row] = []
+    rows += [{"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"]} | _key(r) for r in oldest]
+    rows += [{"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"] + 7} | _key(r) for r in newest[:1]]
+    put = {name: newest[1][name] for name in ("session_start", "session_end", "event_count", "state")}
+    remove = {name: newest[1][name] for name in ("session_start", "revision")}
+    rows += [{"kind": "replace", "remove": [remove], "put": [{**put, "session_start": put["session_end"]}]} | _key(newest[1])]
+    restated = {name: middle[name] for name in ("session_start", "session_end", "event_count", "state")}
+    rows += [{"kind": "restate", **restated} | _key(middle), {"kind": "no such kind"} | _key(middle)]
+    rows = [{"correction_id": f"c{i}", "job": "test", "created_at": 0, **row} for i, row in enumerate(rows)]
+    return pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA)
+
+
+def _key(row: Row) -> Row:
+    return {"session_key": row["session_key"]}
+
+
+def run_once(spark: SparkSession, lake: Lake, on_commit: Callable[[Row], None] | None = None) -> None:
+    run(spark, lake.config, once=True, on_commit=on_commit)
+
+
+def undisturbed(spark: SparkSession, root: Path) -> Lake:
+    """Return a pipeline that ran both halves of its input without a fault."""
+    lake = Lake(root)
+    lake.write_files(FIRST)
+    run_once(spark, lake)
+    lake.correct(spark)
+    lake.write_files(SECOND)
+    run_once(spark, lake)
+    return lake
+
+
+@contextmanager
+def crash_at(monkeypatch: pytest.MonkeyPatch, point: str, nth: int = 1, action: Callable[[], None] | None = None) -> Iterator[list[str]]:
+    """Raise CrashError in the driver the n-th time it comes to a point, or do something else there; yield the points it came to."""
+    seen: list[str] = []
+
+    def hit(name: str) -> None:
+        seen.append(name)
+        if name == point and seen.count(name) == nth:
+            if action is None:
+                raise CrashError(name)
+            action()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "hit", hit)
+        yield seen
+
+
+def crashes(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, point: str, nth: int = 1) -> None:
+    """Run until a point is reached; fail where it is not."""
+    with crash_at(monkeypatch, point, nth), pytest.raises(Exception, match="CrashError"):
+        run_once(spark, lake)
+
+
+def killed_run(lake: Lake, kill_at: str | None = None, once_file: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own that kills itself, or its worker, at a point."""
+    env = {**os.environ, "PYTHONFAULTHANDLER": "0"}
+    if kill_at:
+        env["SESSIONLAKE_KILL_AT"] = kill_at
+    if once_file:
+        once_file.touch()
+        env["SESSIONLAKE_KILL_ONCE"] = str(once_file)
+    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(lake.path), "--once"]
+    return subprocess.run(command, env=env, cwd=lake.root, capture_output=True, text=True, timeout=200, check=False)
+
+
+def assert_killed(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+
+
+def assert_reconciles(lake: Lake) -> None:
+    """Check that each batch was committed once, and that its counts add up and are the rows of the side tables."""
+    commits = lake.commits()
+    assert [c["batch_id"] for c in commits] == list(range(len(commits)))
+    late, dead = ([r["batch_id"] for r in lake.rows(name) if r.get("kind", "event") == "event"] for name in TABLES[1:])
+    for commit in commits:
+        counts, batch = commit["counts"], commit["batch_id"]
+        assert counts["input"] == sum(counts.get(n, 0) for n in ("accepted", "late", "dead", "dropped", "emitted"))
+        assert (counts.get("late", 0), counts.get("dead", 0)) == (late.count(batch), dead.count(batch))
+
+
+def assert_same(lake: Lake, expected: Lake) -> None:
+    assert_reconciles(lake)
+    got, wanted = lake.content(), expected.content()
+    for name, rows in wanted.items():
+        assert got[name] == rows, name

@@ -1,0 +1,186 @@
+"""A driver that dies at any point loses nothing and counts nothing twice: its tables equal an undisturbed run's."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake import read_sessions, schemas
+from sessionlake.views import read_batches
+from sessionlake.tables import Tables
+from tests.engine.crash_support import (
+    DRIVER_POINTS,
+    FIRST,
+    SECOND,
+    Lake,
+    assert_killed,
+    assert_reconciles,
+    assert_same,
+    crash_at,
+    crashes,
+    killed_run,
+    run_once,
+    undisturbed,
+)
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return undisturbed(spark, tmp_path_factory.mktemp("undisturbed") / "lake")
+
+
+def live(spark: SparkSession, lake: Lake) -> list[object]:
+    return read_sessions(spark, lake.config).orderBy("session_key", "session_start").collect()
+
+
+def test_input_has_every_kind_of_row(spark: SparkSession, expected: Lake) -> None:
+    totals: dict[str, int] = {}
+    for commit in expected.commits():
+        for name, value in commit["counts"].items():
+            totals[name] = totals.get(name, 0) + value
+    kinds = ("accepted", "late", "dead", "applied", "stale", "upserts", "deletes")
+    assert {name for name in kinds if not totals.get(name)} == set()
+    assert_reconciles(expected)
+    batches = read_batches(Tables(spark, str(expected.warehouse))).orderBy("batch_id").collect()
+    assert [b.commit_id for b in batches] == [c["commit_id"] for c in expected.commits()]
+
+
+def test_sigkill_chain(spark: SparkSession, expected: Lake, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    lake.write_files(FIRST)
+    assert_killed(killed_run(lake, "after_dead"))
+    assert_killed(killed_run(lake, "after_changelog:2"))
+    assert killed_run(lake).returncode == 0
+    lake.correct(spark)
+    lake.write_files(SECOND)
+    assert_killed(killed_run(lake, "after_late"))
+    assert_killed(killed_run(lake, "before_changelog:2"))
+    done = killed_run(lake, "worker_applied", tmp_path / "once")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "once").exists(), "no worker was killed"
+    assert_same(lake, expected)
+    assert live(spark, lake) == live(spark, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("half", [FIRST, SECOND], ids=["first", "second"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_sigkill_at_every_point(spark: SparkSession, expected: Lake, tmp_path: Path, half: range, nth: int) -> None:
+    lake = Lake(tmp_path / "lake")
+    lake.write_files(FIRST)
+    if half == SECOND:
+        run_once(spark, lake)
+        lake.correct(spark)
+        lake.write_files(SECOND)
+    for point in (*DRIVER_POINTS, "worker_computed"):
+        done = killed_run(lake, f"{point}:{nth}")
+        assert done.returncode != 0 or "0 batches" in done.stdout or nth == 2, (point, done.stdout, done.stderr)
+    assert killed_run(lake).returncode == 0
+    if half == FIRST:
+        lake.correct(spark)
+        lake.write_files(SECOND)
+        run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+@pytest.mark.parametrize("point", DRIVER_POINTS)
+def test_driver_fails_at_each_point_of_the_second_half(
+    spark: SparkSession, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    lake = half_done(spark, expected, tmp_path)
+    crashes(spark, lake, monkeypatch, point, 1)
+    if point not in ("before_late", "after_late"):
+        crashes(spark, lake, monkeypatch, point, 2)
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def half_done(spark: SparkSession, expected: Lake, tmp_path: Path) -> Lake:
+    """Return a pipeline whose second half, corrections and all, waits."""
+    lake = Lake(tmp_path / "lake")
+    lake.write_files(FIRST)
+    run_once(spark, lake)
+    lake.correct(spark)
+    lake.write_files(SECOND)
+    return lake
+
+
+def test_worker_killed_in_mid_batch(
+    spark: SparkSession, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = half_done(spark, expected, tmp_path)
+    for point in ("worker_computed", "worker_applied"):
+        once = tmp_path / "once"
+        once.touch()
+        with monkeypatch.context() as patch:
+            patch.setitem(spark.sparkContext.environment, "SESSIONLAKE_KILL_AT", point)
+            patch.setitem(spark.sparkContext.environment, "SESSIONLAKE_KILL_ONCE", str(once))
+            with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+                run_once(spark, lake)  # the tests' local[2] tries a task once only
+        assert not once.exists()
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+@pytest.mark.parametrize("point", ["computed", "before_changelog"])
+def test_output_lost_with_its_store_fails_the_batch(
+    spark: SparkSession, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    lake = half_done(spark, expected, tmp_path)
+
+    def lose_executor() -> None:
+        spark.catalog.clearCache()
+        shutil.rmtree(lake.stores)
+
+    with crash_at(monkeypatch, point, 2, lose_executor), pytest.raises(Exception, match="lost with its executor"):
+        run_once(spark, lake)
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def test_output_lost_beside_its_store_is_computed_again(
+    spark: SparkSession, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = half_done(spark, expected, tmp_path)
+    with crash_at(monkeypatch, "before_changelog", 2, spark.catalog.clearCache):
+        run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def test_settings_changed_between_late_rows_and_their_commit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakes = [Lake(tmp_path / name) for name in ("crashed", "control")]
+    for lake in lakes:
+        lake.write_files(range(4))
+    crashed, control = lakes
+    crashes(spark, crashed, monkeypatch, "after_late", 2)
+    batch = len(crashed.commits())
+    crashed.configure(grace="2 hours", retention="5 hours")
+    run_once(spark, crashed)
+    assert_reconciles(crashed)
+    # The control changes its settings once the batch is committed: the crash must not show.
+    for number in range(batch + 1, 4):
+        os.rename(control.root / "events" / f"{number}.json", control.root / f"{number}.json")
+    run_once(spark, control)
+    control.configure(grace="2 hours", retention="5 hours")
+    for number in range(batch + 1, 4):
+        os.rename(control.root / f"{number}.json", control.root / "events" / f"{number}.json")
+    run_once(spark, control)
+    assert_same(crashed, control)
+
+
+def test_batch_table_has_each_batch_once_after_crashes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    lake.write_files(FIRST)
+    crashes(spark, lake, monkeypatch, "after_changelog", 2)
+    tables = Tables(spark, str(lake.warehouse))
+    assert [r.batch_id for r in read_batches(tables).orderBy("batch_id").collect()] == [0, 1]
+    run_once(spark, lake)
+    run_once(spark, lake)
+    assert [r.batch_id for r in tables.read(schemas.BATCHES).orderBy("batch_id").collect()] == [0, 1, 2]

@@ -1,0 +1,38 @@
+"""Pipelines on small inputs that a test writes."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sessionlake.config import Config, parse_config
+
+_mtime = 1_000_000_000
+
+
+def make_config(root: Path, **sections: dict[str, Any]) -> Config:
+    """Return a config with small defaults; `sections` override them key by key."""
+    raw: dict[str, dict[str, Any]] = {
+        "pipeline": {"name": "test", "warehouse": "warehouse", "shards": 2},
+        "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
+        "event": {"key": "key", "time": "time_us", "time_unit": "us"},
+        "session": {"gap": "10 us", "grace": "20 us", "retention": "60 us"},
+        "aggregates": {"total": "sum(v)"},
+    }
+    for name, section in sections.items():
+        raw[name] = section if name == "aggregates" else {**raw[name], **section}
+    (root / "events").mkdir(exist_ok=True)
+    return parse_config(raw, root)
+
+
+def write_rows(root: Path, name: str, rows: Sequence[dict[str, Any] | str]) -> Path:
+    """Write a file of JSON lines (texts as they are) whose modification time follows those written before."""
+    global _mtime
+    _mtime += 10
+    target = root / "events" / name
+    temporary = target.with_name(f".{name}")
+    temporary.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    os.utime(temporary, (_mtime, _mtime))
+    temporary.replace(target)
+    return target
