@@ -25,6 +25,7 @@ COUNTS = (
     "applied",
     "stale",
     "expired",
+    "malformed",
     "upserts",
     "deletes",
 )

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ TABLES = (schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
 MINUTE = 60
 T0 = 1_700_000_000
 KEYS = [f"key{i}" for i in range(16)]
-FIRST, SECOND = range(3), range(3, 6)
+FIRST, SECOND = range(2), range(2, 4)
 """Files, one a batch; corrections arrive with the second half."""
 
 CONFIG = """\
@@ -41,7 +42,7 @@ store = "{store}"
 
 [source]
 kind = "files"
-path = "events"
+path = "{events}"
 format = "json"
 max_files_per_batch = 1
 
@@ -70,14 +71,21 @@ class Lake:
     """A pipeline in a directory of its own."""
 
     root: Path
+    events: Path
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        (self.root / "events").mkdir(parents=True)
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.events.mkdir(parents=True, exist_ok=True)
         self.configure()
 
+    def copy(self, root: Path) -> "Lake":
+        """Return a copy that goes on from here by itself, reading the same files."""
+        shutil.copytree(self.root, root)
+        return Lake(root, self.events, self.settings)
+
     def configure(self, **settings: Any) -> Config:
-        defaults = {"shards": 4, "store": "store", "grace": "15 minutes", "retention": "60 minutes"}
+        defaults = {"events": self.events, "shards": 3, "store": "store", "grace": "15 minutes", "retention": "60 minutes"}
         self.settings = {**defaults, **self.settings, **settings}
         self.path.write_text(CONFIG.format(**self.settings))
         return self.config
@@ -100,7 +108,7 @@ class Lake:
 
     def write_files(self, files: range) -> None:
         for number in files:
-            write_events(self.root / "events" / f"{number}.json", number, events(number))
+            write_events(self.events / f"{number}.json", number, events(number))
 
     def correct(self, spark: SparkSession) -> None:
         Tables(spark, str(self.warehouse)).append_rows(schemas.CORRECTIONS, corrections(self.rows(schemas.CHANGELOG)))
@@ -116,7 +124,7 @@ class Lake:
         return [json.loads(info["userMetadata"])["sessionlake"] for info in infos if "userMetadata" in info]
 
     def rows(self, table: str) -> list[Row]:
-        """Return a table's rows, in an order of their own, without what differs from run to run and place to place."""
+        """Return a table's rows, in an order of their own, without what differs from run to run and from place to place."""
         live: dict[str, None] = {}
         for commit in self.log(table):
             live.update(dict.fromkeys(action["add"]["path"] for action in commit if "add" in action))
@@ -128,7 +136,7 @@ class Lake:
         for row in found:
             row.pop("commit_id")
             if row.get("source"):
-                row["source"] = row["source"].replace(str(self.root), "")
+                row["source"] = row["source"].replace(str(self.events), "")
         return sorted(found, key=repr)
 
     def content(self) -> dict[str, Any]:
@@ -188,14 +196,13 @@ def run_once(spark: SparkSession, lake: Lake, on_commit: Callable[[Row], None] |
     run(spark, lake.config, once=True, on_commit=on_commit)
 
 
-def undisturbed(spark: SparkSession, root: Path) -> Lake:
-    """Return a pipeline that ran both halves of its input without a fault."""
-    lake = Lake(root)
+def half_done(spark: SparkSession, root: Path) -> Lake:
+    """Return a pipeline that ran the first half of its input; the second one, corrections and all, waits."""
+    lake = Lake(root / "lake", root / "events")
     lake.write_files(FIRST)
     run_once(spark, lake)
     lake.correct(spark)
     lake.write_files(SECOND)
-    run_once(spark, lake)
     return lake
 
 
@@ -222,7 +229,9 @@ def crashes(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, po
         run_once(spark, lake)
 
 
-def killed_run(lake: Lake, kill_at: str | None = None, once_file: Path | None = None) -> subprocess.CompletedProcess[str]:
+def killed_run(
+    lake: Lake, kill_at: str | None = None, once_file: Path | None = None, config: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own that kills itself, or its worker, at a point."""
     env = {**os.environ, "PYTHONFAULTHANDLER": "0"}
     if kill_at:
@@ -230,7 +239,7 @@ def killed_run(lake: Lake, kill_at: str | None = None, once_file: Path | None = 
     if once_file:
         once_file.touch()
         env["SESSIONLAKE_KILL_ONCE"] = str(once_file)
-    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(lake.path), "--once"]
+    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(config or lake.path), "--once"]
     return subprocess.run(command, env=env, cwd=lake.root, capture_output=True, text=True, timeout=200, check=False)
 
 

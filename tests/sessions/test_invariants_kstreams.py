@@ -40,5 +40,5 @@ def check_equals_kafka_streams(config: Config, drafted: list[Event]) -> None:
 
 ONE_BY_ONE = {"config": configs(), "drafted": st.lists(events("ab", VALUED), min_size=1, max_size=14)}
 
-test_one_event_per_batch_equals_kafka_streams = ci(80, **ONE_BY_ONE)(check_equals_kafka_streams)
-test_one_event_per_batch_equals_kafka_streams_slow = slow(80, **ONE_BY_ONE)(check_equals_kafka_streams)
+test_one_event_per_batch_equals_kafka_streams = ci(40, **ONE_BY_ONE)(check_equals_kafka_streams)
+test_one_event_per_batch_equals_kafka_streams_slow = slow(40, **ONE_BY_ONE)(check_equals_kafka_streams)

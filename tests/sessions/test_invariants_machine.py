@@ -22,7 +22,7 @@ from tests.sessions.strategies import (
     rows,
 )
 
-EXAMPLES = 40
+EXAMPLES = 20
 
 
 class SessionizerMachine(RuleBasedStateMachine):

@@ -22,9 +22,9 @@ EVENTS = {"config": configs(aggregates=ALL), "drafted": batches(events("ab", VAL
 MIXED = {"config": configs(), "drafted": batches(rows("ab"))}
 ONE_KEY = {"config": configs(), "drafted": batches(rows("a"), most=10)}
 
-test_events_with_all_aggregates_equal_the_model = ci(60, **EVENTS)(check_equals_the_model)
-test_events_and_corrections_equal_the_model = ci(150, **MIXED)(check_equals_the_model)
-test_one_key_with_corrections_equals_the_model = ci(100, **ONE_KEY)(check_equals_the_model)
-test_events_with_all_aggregates_equal_the_model_slow = slow(60, **EVENTS)(check_equals_the_model)
-test_events_and_corrections_equal_the_model_slow = slow(150, **MIXED)(check_equals_the_model)
-test_one_key_with_corrections_equals_the_model_slow = slow(100, **ONE_KEY)(check_equals_the_model)
+test_events_with_all_aggregates_equal_the_model = ci(30, **EVENTS)(check_equals_the_model)
+test_events_and_corrections_equal_the_model = ci(60, **MIXED)(check_equals_the_model)
+test_one_key_with_corrections_equals_the_model = ci(40, **ONE_KEY)(check_equals_the_model)
+test_events_with_all_aggregates_equal_the_model_slow = slow(30, **EVENTS)(check_equals_the_model)
+test_events_and_corrections_equal_the_model_slow = slow(60, **MIXED)(check_equals_the_model)
+test_one_key_with_corrections_equals_the_model_slow = slow(40, **ONE_KEY)(check_equals_the_model)

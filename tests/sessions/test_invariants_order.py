@@ -99,13 +99,13 @@ ORIGIN = {
 }
 BOUNDARIES = {"covered": covered_streams(), "cuts": st.lists(st.booleans(), max_size=14)}
 
-test_order_inside_a_batch_does_not_matter = ci(60, **ORDER)(check_order_inside_a_batch)
-test_order_of_ties_does_not_matter = ci(40, **ORDER_OF_TIES)(check_order_inside_a_batch)
-test_shards_do_not_matter = ci(50, **SHARDS)(check_shards)
-test_origin_of_time_does_not_matter = ci(40, **ORIGIN)(check_origin_of_time)
-test_batch_boundaries_do_not_matter_while_grace_covers = ci(50, **BOUNDARIES)(check_batch_boundaries)
-test_order_inside_a_batch_does_not_matter_slow = slow(60, **ORDER)(check_order_inside_a_batch)
-test_order_of_ties_does_not_matter_slow = slow(40, **ORDER_OF_TIES)(check_order_inside_a_batch)
-test_shards_do_not_matter_slow = slow(50, **SHARDS)(check_shards)
-test_origin_of_time_does_not_matter_slow = slow(40, **ORIGIN)(check_origin_of_time)
-test_batch_boundaries_do_not_matter_while_grace_covers_slow = slow(50, **BOUNDARIES)(check_batch_boundaries)
+test_order_inside_a_batch_does_not_matter = ci(30, **ORDER)(check_order_inside_a_batch)
+test_order_of_ties_does_not_matter = ci(20, **ORDER_OF_TIES)(check_order_inside_a_batch)
+test_shards_do_not_matter = ci(20, **SHARDS)(check_shards)
+test_origin_of_time_does_not_matter = ci(20, **ORIGIN)(check_origin_of_time)
+test_batch_boundaries_do_not_matter_while_grace_covers = ci(20, **BOUNDARIES)(check_batch_boundaries)
+test_order_inside_a_batch_does_not_matter_slow = slow(30, **ORDER)(check_order_inside_a_batch)
+test_order_of_ties_does_not_matter_slow = slow(20, **ORDER_OF_TIES)(check_order_inside_a_batch)
+test_shards_do_not_matter_slow = slow(20, **SHARDS)(check_shards)
+test_origin_of_time_does_not_matter_slow = slow(20, **ORIGIN)(check_origin_of_time)
+test_batch_boundaries_do_not_matter_while_grace_covers_slow = slow(20, **BOUNDARIES)(check_batch_boundaries)

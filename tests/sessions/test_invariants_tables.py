@@ -169,10 +169,10 @@ MIXED = {"config": configs(), "drafted": batches(rows("ab"))}
 VALUED = st.sampled_from([0.0, 1.0, 2.0, 3.0])
 EVENTS = {"config": configs(aggregates=ALL), "drafted": batches(events("abc", VALUED))}
 
-test_folded_changes_equal_the_store_and_sql = ci(120, **MIXED)(check_tables)
-test_folded_changes_equal_the_store_and_sql_slow = slow(120, **MIXED)(check_tables)
-test_events_equal_sql_window_functions = ci(80, **EVENTS)(check_events_in_sql)
-test_events_equal_sql_window_functions_slow = slow(80, **EVENTS)(check_events_in_sql)
+test_folded_changes_equal_the_store_and_sql = ci(50, **MIXED)(check_tables)
+test_folded_changes_equal_the_store_and_sql_slow = slow(50, **MIXED)(check_tables)
+test_events_equal_sql_window_functions = ci(40, **EVENTS)(check_events_in_sql)
+test_events_equal_sql_window_functions_slow = slow(40, **EVENTS)(check_events_in_sql)
 
 
 @pytest.mark.parametrize("late_by", [0, 1])

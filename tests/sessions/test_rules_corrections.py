@@ -248,6 +248,15 @@ def test_removed_and_formed_again_by_an_event_is_a_change_though_it_looks_as_bef
     assert s.process(s.tombstone(1, 1, 0)).counts["stale"] == 1
 
 
+def test_formed_again_by_an_event_is_a_change_also_beside_a_put_elsewhere(s: Stream) -> None:
+    s.process(s.event(1, 3.0))
+    out = s.process(s.replace([(1, 0)], [s.partial(50, 50)]), s.event(1, 3.0))
+    assert sorted((c["op"], c["start_us"], c["revision"]) for c in out.changes) == [
+        ("upsert", 1 * s.unit, 1),
+        ("upsert", 50 * s.unit, 1),
+    ]
+
+
 def test_put_in_the_future_does_not_move_the_watermark(s: Stream) -> None:
     s.watermark(1_000)
     s.process(s.replace([], [s.partial(5_000, 5_000)]))

@@ -33,7 +33,7 @@ class SideTable:
     name: str
     schema: pa.Schema
     rows: Callable[[pa.Table], pa.Table]
-    """Turn what the operator put out into the table's rows, without batch_id and commit_id."""
+    """Turn what the operator put out into the table's rows; batch_id and commit_id are added to them."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Pipeline:
     operator_with: Callable[[Mapping[str, Any]], Operator]
     """The operator under other settings: those an interrupted attempt of a batch has already appended side rows with."""
     next_state: Callable[[dict[str, Any], dict[str, int]], dict[str, Any]]
-    changelog_columns: Callable[[DataFrame], DataFrame]
-    """Add the changelog's derived columns to changes."""
+    changelog_columns: Callable[[DataFrame, str], DataFrame]
+    """Add the changelog's derived columns to a batch's changes, given its commit_id."""
     stored_state: Callable[[Operator, dict[str, Any]], DataFrame]
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
     asked_for: Callable[[Operator, dict[str, Any], DataFrame], DataFrame]
@@ -251,29 +251,29 @@ class Coordinator:
         }
 
     def _append_side(self, side: SideTable, output: DataFrame, metadata: dict[str, Any]) -> None:
-        turn = side.rows
-        schema = pa.schema([f for f in side.schema if f.name not in ("batch_id", "commit_id")])
+        turn, schema = side.rows, side.schema
+        mark = {name: metadata[name] for name in ("batch_id", "commit_id")}
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for payload in batch[PAYLOAD]:
-                    table = turn(exchange.from_payload(payload)).select(schema.names).cast(schema)
-                    yield from table.combine_chunks().to_batches()
+                    table = turn(exchange.from_payload(payload))
+                    for name, value in mark.items():
+                        table = table.append_column(name, pa.repeat(value, table.num_rows))
+                    yield from table.select(schema.names).cast(schema).combine_chunks().to_batches()
 
         decoded = _only(output, F.col(KIND) == side.kind).select(PAYLOAD).mapInArrow(rows, spark_schema(schema))
-        self._tables.append(
-            side.name, _marked(decoded, metadata).coalesce(1), metadata["checkpoint_id"], metadata["batch_id"], metadata
-        )
+        self._tables.append(side.name, decoded.coalesce(1), metadata["checkpoint_id"], metadata["batch_id"], metadata)
 
     def _append_changes(self, output: DataFrame, metadata: dict[str, Any]) -> None:
         names = [f.name for f in self._pipeline.operator.changes_schema]
-        changes = self._pipeline.changelog_columns(_only(output, F.col(KIND).isNull()).select(*names))
+        changes = _only(output, F.col(KIND).isNull()).select(*names)
         counts = metadata["counts"]
         rows = sum(counts.get(name, 0) for name in ("upserts", "deletes", "emitted"))
         files = min(self._pipeline.shards, 1 + rows // _ROWS_PER_FILE)
         self._tables.append(
             self._pipeline.changelog,
-            _marked(changes, metadata).coalesce(files),
+            self._pipeline.changelog_columns(changes, metadata["commit_id"]).coalesce(files),
             metadata["checkpoint_id"],
             metadata["batch_id"],
             metadata,
@@ -307,8 +307,3 @@ def _only(output: DataFrame, wanted: Column) -> DataFrame:
     message = F.lit("a shard's output was lost with its executor; start again, the batch is then computed anew")
     return output.where(F.when(lost, F.raise_error(message).cast("boolean")).otherwise(wanted))
 
-
-def _marked(rows: DataFrame, metadata: dict[str, Any]) -> DataFrame:
-    return rows.select(
-        "*", F.lit(metadata["batch_id"]).cast("long").alias("batch_id"), F.lit(metadata["commit_id"]).alias("commit_id")
-    )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,14 @@ def numbers(array: pa.Array, fill: float = 0) -> tuple[npt.NDArray[Any], Bools |
     """Return an int64 or float64 array as numpy, nulls filled, and its validity (None where nothing is null)."""
     if array.null_count == 0:
         return array.to_numpy(zero_copy_only=False), None
-    valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    valid = validity(array)
     filled = pc.fill_null(array, pa.scalar(fill, array.type)).to_numpy(zero_copy_only=False)
     return filled, valid
+
+
+def validity(array: pa.Array) -> Bools | None:
+    """Return which values are not null, or None where none is."""
+    return None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
 
 
 def nullable(values: npt.NDArray[Any], valid: Bools | None, type_: pa.DataType | None = None) -> pa.Array:
@@ -101,7 +106,8 @@ def packed(flat: npt.NDArray[Any], counts: Ints) -> pa.Array:
 
 def ranks(array: pa.Array) -> Ints:
     """Return dense ranks: equal values share one, order is the values' own (bytes compare as unsigned). Nulls rank last."""
-    return pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    dense = pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy()
+    return cast(Ints, dense.astype(np.int64))
 
 
 def within_group(counts: Ints) -> Ints:
@@ -116,10 +122,12 @@ def hash64(array: pa.Array) -> npt.NDArray[np.uint64]:
     Strings are hashed by SipHash with pandas' documented default key. Nulls have no meaningful hash.
     """
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-        values, _ = numbers(array)
-        return pd.util.hash_array(values + 0)  # -0.0 + 0 is 0.0: equal values must share a hash
+        values = numbers(array)[0] + 0  # -0.0 + 0 is 0.0: equal values must share a hash
+        if values.dtype.kind == "f":
+            values[np.isnan(values)] = np.nan  # and so must NaNs of any payload
+        return cast(npt.NDArray[np.uint64], pd.util.hash_array(values))
     encoded = array.dictionary_encode()
     uniques = encoded.dictionary.cast(pa.string() if pa.types.is_string(array.type) else pa.binary())
     objects = uniques.to_numpy(zero_copy_only=False)
-    hashes = pd.util.hash_array(np.asarray(objects, dtype=object), categorize=False)
+    hashes: npt.NDArray[np.uint64] = pd.util.hash_array(np.asarray(objects, dtype=object), categorize=False)
     return hashes[pc.fill_null(encoded.indices, 0).to_numpy()] if len(hashes) else np.zeros(len(array), np.uint64)

@@ -11,7 +11,7 @@ from sessionlake.sessions.aggregates import Aggregate, States
 from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, nullable, numbers, offsets_of
 from sessionlake.sessions.scalars import BYTES
 
-STATE_LAYOUT = 1
+STATE_LAYOUT = 2
 """Version of the byte layout of states; part of the config hash, so that a change asks for a rebuild."""
 
 

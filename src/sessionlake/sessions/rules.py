@@ -114,7 +114,7 @@ def apply_batch(
     changed, states = _merge(aggregates, batch_id, arrivals, stored, members, members_of_new, members_of_old)
     gone = decision.removed.copy()
     gone[members_of_old[1]] = True
-    unchanged = _put_back_unchanged(arrivals.kind, changed, stored, decision.removed, gone)
+    unchanged = _put_back_unchanged(_by_puts_alone(arrivals.kind, members, members_of_new), changed, stored, decision.removed, gone)
     deleted = _deleted(members, members_of_old, changed, stored, decision.removed & gone)
     if unchanged.any():
         kept = np.flatnonzero(~unchanged)
@@ -165,13 +165,26 @@ def _merge(
     ), merged
 
 
-def _put_back_unchanged(kind: Ints, changed: Stored, stored: Stored, removed: Bools, gone: Bools) -> Bools:
+def _by_puts_alone(kind: Ints, groups: Groups, from_new: Members) -> Bools:
+    """Say of each group whether all arrivals in it were put.
+
+    A session that an event forms again is a change even where it looks the same: at its old revision a correction
+    written before that event could still remove it.
+    """
+    if not len(groups.starts) or not (kind == PUT).any():
+        return np.zeros(len(groups.starts), bool)
+    put = np.ones(groups.rows, bool)
+    put[from_new[0]] = kind[from_new[1]] == PUT
+    return np.logical_and.reduceat(put, groups.starts)
+
+
+def _put_back_unchanged(by_puts: Bools, changed: Stored, stored: Stored, removed: Bools, gone: Bools) -> Bools:
     """Say which changed sessions equal the removed one they replace, and mark those as not gone after all."""
     unchanged = np.zeros(len(changed), bool)
-    if not (kind == PUT).any():
+    if not by_puts.any():
         return unchanged
     before = {(int(stored.codes[i]), int(stored.start[i])): int(i) for i in np.flatnonzero(removed)}
-    for i in np.flatnonzero(np.isin(changed.codes, stored.codes[removed])):
+    for i in np.flatnonzero(by_puts & np.isin(changed.codes, stored.codes[removed])):
         o = before.get((int(changed.codes[i]), int(changed.start[i])))
         if o is None or changed.end[i] != stored.end[o] or changed.count[i] != stored.count[o] or changed.state[int(i)] != stored.state[o]:
             continue

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.errors import ConfigError
+from sessionlake.sessions.arrays import Bools, Ints, nullable, numbers, validity
 
 LONG, DOUBLE, BYTES = pa.int64(), pa.float64(), pa.binary()
 
@@ -26,14 +27,21 @@ def to_state(values: pa.Array) -> pa.Array:
     """Return a column's values in their state type; nulls stay null."""
     type_ = values.type
     if pa.types.is_decimal(type_):
-        # Up to 18 digits fit the low 64 bits of the 128-bit two's complement.
-        words = np.frombuffer(values.buffers()[1], np.int64)[values.offset * 2 : (values.offset + len(values)) * 2 : 2]
-        return pa.array(words, LONG, mask=pc.is_null(values).to_numpy(zero_copy_only=False))
+        return nullable(decimal_words(values)[:, 0], validity(values), LONG)  # 18 digits fit the low word
     if type_ == pa.date32():
         return values.cast(pa.int32()).cast(LONG)
     if pa.types.is_timestamp(type_):
-        return values.cast(pa.timestamp("us", type_.tz)).cast(LONG)
+        return values.cast(LONG)
     return values.cast(state_type(type_, "?"))
+
+
+def decimal_words(values: pa.Array) -> Ints:
+    """Return the low and the high 64 bits of each decimal's unscaled two's complement, (n, 2); anything for nulls."""
+    if not len(values):
+        return np.zeros((0, 2), np.int64)
+    wide = values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    words = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset * 2 : (wide.offset + len(wide)) * 2]
+    return words.reshape(-1, 2)
 
 
 def from_state(values: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -47,8 +55,13 @@ def from_state(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def decimals(unscaled: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return unscaled int64 values as decimals of the given precision and scale."""
-    filled = pc.fill_null(unscaled, 0).to_numpy(zero_copy_only=False)
-    words = np.empty((len(filled), 2), np.int64)
-    words[:, 0], words[:, 1] = filled, filled >> 63
-    plain = pa.Array.from_buffers(type_, len(filled), [None, pa.py_buffer(words)])
-    return plain if unscaled.null_count == 0 else pc.if_else(pc.is_valid(unscaled), plain, pa.scalar(None, type_))
+    filled, valid = numbers(unscaled)
+    return decimals_of_words(filled, filled >> 63, valid, type_)
+
+
+def decimals_of_words(low: Ints, high: Ints, valid: Bools | None, type_: pa.DataType) -> pa.Array:
+    """Return decimals of the given low and high 64 bits, null where not valid."""
+    wide = pa.decimal128(type_.precision, type_.scale)
+    words = np.ascontiguousarray(np.stack([low, high], axis=1))
+    plain = pa.Array.from_buffers(wide, len(low), [None, pa.py_buffer(words)])
+    return (plain if valid is None else pc.if_else(pa.array(valid), plain, pa.scalar(None, wide))).cast(type_)

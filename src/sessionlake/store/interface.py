@@ -25,7 +25,11 @@ class StoredSession:
 
 
 class ReadOnlySessionStore(Protocol):
-    """Queries of the sessions of one key; forward from the earliest (end, start), backward from the latest."""
+    """Queries of the sessions of one key or of a range of keys.
+
+    Forward is ascending by key, then end, then start; backward is the exact reverse. Ranges of keys and of times are
+    inclusive; a key bound of None is open.
+    """
 
     def fetch(self, key: str) -> Iterator[StoredSession]:
         """Yield all sessions of the key."""
@@ -33,11 +37,31 @@ class ReadOnlySessionStore(Protocol):
     def backward_fetch(self, key: str) -> Iterator[StoredSession]:
         """Yield all sessions of the key, latest first."""
 
-    def find_sessions(self, key: str, earliest_session_end_us: int, latest_session_start_us: int) -> Iterator[StoredSession]:
+    def find_sessions(
+        self, key: str, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
         """Yield the sessions with end >= earliest_session_end_us and start <= latest_session_start_us."""
 
-    def backward_find_sessions(self, key: str, earliest_session_end_us: int, latest_session_start_us: int) -> Iterator[StoredSession]:
+    def backward_find_sessions(
+        self, key: str, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
         """Yield what `find_sessions` does, latest first."""
+
+    def fetch_range(self, key_from: str | None, key_to: str | None) -> Iterator[StoredSession]:
+        """Yield all sessions of the keys."""
+
+    def backward_fetch_range(self, key_from: str | None, key_to: str | None) -> Iterator[StoredSession]:
+        """Yield what `fetch_range` does, backward."""
+
+    def find_sessions_range(
+        self, key_from: str | None, key_to: str | None, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
+        """Yield the keys' sessions with end >= earliest_session_end_us and start <= latest_session_start_us."""
+
+    def backward_find_sessions_range(
+        self, key_from: str | None, key_to: str | None, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
+        """Yield what `find_sessions_range` does, backward."""
 
     def fetch_session(self, key: str, start_us: int, end_us: int) -> StoredSession | None:
         """Return the session with exactly this window, or None."""

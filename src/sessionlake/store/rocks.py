@@ -1,8 +1,10 @@
 """One shard's database: a column family a segment, and a batched, atomic way to read and write them."""
 
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from rocksdict import (
     BlockBasedOptions,
@@ -21,23 +23,33 @@ from sessionlake.errors import StoreError
 _META = "default"
 _SEGMENT = "s"
 _WRITE_BUFFER = 64 << 20
+_RUNS = 8
+_FLUSH_EARLY = 10_000
+_POLL_SECONDS = 0.001
+_BLOOM_BITS = 10
 
 
 def _options() -> Options:
     options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.create_missing_column_families(True)
+    options.create_if_missing(create_if_missing=True)
+    options.create_missing_column_families(create_missing_cfs=True)
     # Uncompressed blocks can be read from the page cache without a copy; a store is opened per task, so that a block
     # cache of its own would always be cold.
     options.set_compression_type(DBCompressionType.none())
-    options.set_allow_mmap_reads(True)
+    options.set_allow_mmap_reads(is_enabled=True)
     options.set_write_buffer_size(_WRITE_BUFFER)
-    # Merges runs of like size: short ones nearly always, so that they end before the task closes the database.
+    # Merges runs of like size, short ones nearly always; a task waits for them when it closes the database.
     options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_level_zero_file_num_compaction_trigger(_RUNS)
+    # What a database does once in its long life is done once a task here: no threads, no statistics at opening.
+    options.set_max_file_opening_threads(1)
+    options.set_skip_stats_update_on_db_open(skip=True)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
     options.set_keep_log_file_num(1)
     options.set_max_open_files(-1)
     table = BlockBasedOptions()
-    table.set_bloom_filter(10, False)
+    table.set_bloom_filter(_BLOOM_BITS, block_based=False)
     table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
     table.set_data_block_hash_ratio(0.75)
     table.set_checksum_type(ChecksumType.xxh3())
@@ -53,15 +65,22 @@ class RocksSegments:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._open()
+
+    def _open(self) -> None:
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            names = Rdict.list_cf(str(path)) if (path / "CURRENT").exists() else [_META]
-            self._db = Rdict(str(path), options=_options(), column_families={name: _options() for name in names})
+            self.path.mkdir(parents=True, exist_ok=True)
+            names = Rdict.list_cf(str(self.path)) if (self.path / "CURRENT").exists() else [_META]
+            families = {name: _options() for name in names}
+            self._db = Rdict(str(self.path), options=_options(), column_families=families)
         except Exception as error:
-            raise StoreError(f"store: {str(path)!r} can't be opened ({error}); stop the process that holds it or delete the directory") from error
+            raise StoreError(
+                f"store: {str(self.path)!r} can't be opened ({error}); "
+                "stop the process that holds it or delete the directory"
+            ) from error
         self._families: dict[int, Rdict] = {}
         self._handles: dict[int, ColumnFamily] = {}
-        self._segments = {int(name[1:]) for name in names if name != _META}
+        self._segments = {int(name.removeprefix(_SEGMENT)) for name in names if name != _META}
 
     @property
     def segments(self) -> list[int]:
@@ -70,13 +89,11 @@ class RocksSegments:
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
-        return self._db.get(name.encode())
+        return cast(bytes | None, self._db.get(name.encode()))
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of keys in a live segment; ascending keys are about twice as fast."""
-        if segment not in self._families:
-            self._families[segment] = self._db.get_column_family(f"{_SEGMENT}{segment}")
-        return self._families[segment].get(keys)
+        return cast(list[bytes | None], self._family(segment).get(cast(list[str | int | float | bytes | bool], keys)))
 
     def write(self, writes: Mapping[int, tuple[list[bytes], list[bytes | None]]], meta: Mapping[str, bytes]) -> None:
         """Write values (None deletes) and metadata atomically; a segment that is not there is made first."""
@@ -93,6 +110,14 @@ class RocksSegments:
         for name, value in meta.items():
             batch.put(name.encode(), value)
         self._db.write(batch)
+        for segment, (keys, _) in writes.items():
+            if len(keys) >= _FLUSH_EARLY:
+                self._family(segment).flush(wait=False)  # beside the task's computation, not at its end
+
+    def _family(self, segment: int) -> Rdict:
+        if segment not in self._families:
+            self._families[segment] = self._db.get_column_family(f"{_SEGMENT}{segment}")
+        return self._families[segment]
 
     def _handle(self, segment: int) -> ColumnFamily:
         name = f"{_SEGMENT}{segment}"
@@ -111,25 +136,49 @@ class RocksSegments:
             self._db.drop_column_family(f"{_SEGMENT}{old}")
             self._segments.discard(old)
 
-    def items(self, segment: int) -> list[tuple[bytes, bytes]]:
-        """Return all keys and values of a live segment, ascending by key."""
-        family = self._db.get_column_family(f"{_SEGMENT}{segment}")
-        return list(family.items())
+    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
+        found: list[tuple[bytes, bytes]] = []
+        for key, value in self._family(segment).items(from_key=low):
+            if high is not None and key > high:
+                break
+            found.append((key, value))
+        return found
 
     def size_bytes(self) -> int:
         """Return the bytes on disk."""
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
 
     def close(self) -> None:
-        """Flush and release the database."""
+        """Flush, let compactions end and release the database.
+
+        Closing aborts a compaction. One that takes longer than a task would be started and aborted for ever, while the
+        files, and with them the time of a read, grow without bound.
+        """
+        for segment in self._handles:
+            self._family(segment).flush(wait=True)
+        if self._handles:
+            self._await_compactions()
+        self._release()
+
+    def _await_compactions(self) -> None:
+        # A compaction that is due is running a moment after the flush; the property "compaction-pending" is of no use,
+        # since it can stay set with nothing to compact.
+        idle = 0
+        while idle < 2:
+            time.sleep(_POLL_SECONDS)
+            idle = 0 if self._db.property_int_value("rocksdb.num-running-compactions") else idle + 1
+
+    def _release(self) -> None:
+        # Every handle keeps the database, and so its lock, open.
+        self._handles.clear()
         for family in self._families.values():
             family.close()
         self._families.clear()
-        self._handles.clear()
         self._db.close()
 
     def clear(self) -> None:
         """Remove everything and start empty."""
-        self.close()
+        self._release()
         shutil.rmtree(self.path, ignore_errors=True)
-        self.__init__(self.path)  # type: ignore[misc]
+        self._open()

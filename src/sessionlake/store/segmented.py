@@ -15,6 +15,8 @@ from sessionlake.store.rocks import RocksSegments
 MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
 
+_ALL_TIMES = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+
 WRITE_SCHEMA = pa.schema([("segment", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 """Writes of a batch, ordered by (segment, key): the key's whole value in the segment, null to delete it."""
 
@@ -122,23 +124,48 @@ class SegmentedSessionStore:
 
     def fetch(self, key: str) -> Iterator[StoredSession]:
         """Yield all sessions of the key, ascending by (end, start)."""
-        return iter(self._of_key(key, np.iinfo(np.int64).min))
+        return self.find_sessions(key, *_ALL_TIMES)
 
     def backward_fetch(self, key: str) -> Iterator[StoredSession]:
         """Yield all sessions of the key, latest first."""
-        return reversed(self._of_key(key, np.iinfo(np.int64).min))
+        return self.backward_find_sessions(key, *_ALL_TIMES)
 
-    def find_sessions(self, key: str, earliest_session_end_us: int, latest_session_start_us: int) -> Iterator[StoredSession]:
-        """Yield the sessions with end >= earliest_session_end_us and start <= latest_session_start_us, both inclusive."""
-        return (s for s in self._of_key(key, earliest_session_end_us) if s.window.start_us <= latest_session_start_us)
+    def find_sessions(
+        self, key: str, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
+        """Yield the sessions with end >= earliest_session_end_us and start <= latest_session_start_us."""
+        return iter(self._of_key(key, earliest_session_end_us, latest_session_start_us))
 
-    def backward_find_sessions(self, key: str, earliest_session_end_us: int, latest_session_start_us: int) -> Iterator[StoredSession]:
+    def backward_find_sessions(
+        self, key: str, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
         """Yield what `find_sessions` does, latest first."""
-        return (s for s in reversed(self._of_key(key, earliest_session_end_us)) if s.window.start_us <= latest_session_start_us)
+        return reversed(self._of_key(key, earliest_session_end_us, latest_session_start_us))
+
+    def fetch_range(self, key_from: str | None, key_to: str | None) -> Iterator[StoredSession]:
+        """Yield all sessions of the keys from key_from to key_to, ascending by (key, end, start)."""
+        return self.find_sessions_range(key_from, key_to, *_ALL_TIMES)
+
+    def backward_fetch_range(self, key_from: str | None, key_to: str | None) -> Iterator[StoredSession]:
+        """Yield what `fetch_range` does, backward."""
+        return self.backward_find_sessions_range(key_from, key_to, *_ALL_TIMES)
+
+    def find_sessions_range(
+        self, key_from: str | None, key_to: str | None, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
+        """Yield the keys' sessions with end >= earliest_session_end_us and start <= latest_session_start_us."""
+        return iter(self._of_range(key_from, key_to, earliest_session_end_us, latest_session_start_us))
+
+    def backward_find_sessions_range(
+        self, key_from: str | None, key_to: str | None, earliest_session_end_us: int, latest_session_start_us: int
+    ) -> Iterator[StoredSession]:
+        """Yield what `find_sessions_range` does, backward."""
+        return reversed(self._of_range(key_from, key_to, earliest_session_end_us, latest_session_start_us))
 
     def fetch_session(self, key: str, start_us: int, end_us: int) -> StoredSession | None:
         """Return the session with exactly this window, or None."""
-        return next((s for s in self._of_key(key, end_us) if s.window == Windowed(key, start_us, end_us)), None)
+        found = self._of_key(key, end_us, start_us)
+        return next((s for s in found if s.window == Windowed(key, start_us, end_us)), None)
 
     def put(self, session: StoredSession) -> None:
         """Write a session; one with the same window is replaced."""
@@ -148,9 +175,19 @@ class SegmentedSessionStore:
         """Remove the session with this window, if there is one."""
         self._rewrite(window, [])
 
-    def _of_key(self, key: str, earliest_end_us: int) -> list[StoredSession]:
+    def _of_key(self, key: str, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
         found = self.find_many([key.encode()], np.array([earliest_end_us])).sessions
-        return [s for s in _records(key, found) if s.window.end_us >= earliest_end_us]
+        return _records([key], found, earliest_end_us, latest_start_us)
+
+    def _of_range(
+        self, key_from: str | None, key_to: str | None, earliest_end_us: int, latest_start_us: int
+    ) -> list[StoredSession]:
+        low, high = (None if key is None else key.encode() for key in (key_from, key_to))
+        first = earliest_end_us // self.interval_us
+        items = [i for segment in self._db.segments if segment >= first for i in self._db.items(segment, low, high)]
+        keys = [key.decode() for key, _ in items]
+        found = _records(keys, unpack([value for _, value in items]), earliest_end_us, latest_start_us)
+        return sorted(found, key=lambda s: (s.window.key, s.window.end_us, s.window.start_us))
 
     def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:
         segment = window.end_us // self.interval_us
@@ -159,9 +196,12 @@ class SegmentedSessionStore:
         self.apply(self.writes(pa.array([window.key]), sessions, np.zeros(1, np.int64), np.array([segment])), {}, np.iinfo(np.int64).min)
 
 
-def _records(key: str, found: Sessions) -> list[StoredSession]:
-    rows = zip(found.start.tolist(), found.end.tolist(), found.count.tolist(), found.revision.tolist(), found.state.to_pylist(), strict=True)
-    return [StoredSession(Windowed(key, start, end), count, revision, state) for start, end, count, revision, state in rows]
+def _records(keys: list[str], found: Sessions, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
+    """Return the sessions within the bounds; found.owner are positions in keys."""
+    rows = np.flatnonzero((found.end >= earliest_end_us) & (found.start <= latest_start_us))
+    columns = (column[rows].tolist() for column in (found.owner, found.start, found.end, found.count, found.revision))
+    records = zip(*columns, found.state.take(pa.array(rows)).to_pylist(), strict=True)
+    return [StoredSession(Windowed(keys[o], start, end), n, rev, state) for o, start, end, n, rev, state in records]
 
 
 def _columns(sessions: list[StoredSession]) -> Sessions:

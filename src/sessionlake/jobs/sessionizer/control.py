@@ -18,34 +18,25 @@ KINDS = ("restate", "replace", "tombstone", "advance")
 
 
 def split_corrections(spec: SessionizerSpec, bounds: Bounds, table: pa.Table) -> Split:
-    """Yield (shard, kind, rows) of the kinds restate, remove, put, advance, dead and tally."""
+    """Yield (shard, kind, rows) of the kinds restate, remove, put, dead and tally."""
     table = table.combine_chunks()
-    yield 0, "tally", pa.table({"name": ["corrections"], "value": pa.array([table.num_rows])})
     kind = combined(table["kind"])
     malformed = _malformed(table)
-    start = _micros(table["session_start"])
-    expired = (
-        (start < bounds.expired_us)
-        & pc.fill_null(pc.equal(kind, "restate"), False).to_numpy(zero_copy_only=False)
-        & ~malformed
-    )
+    restate = pc.equal(pc.fill_null(kind, ""), "restate").to_numpy(zero_copy_only=False)
+    expired = restate & ~malformed & (_micros(table["session_start"]) < bounds.expired_us)
     for mask, reason in ((malformed, "malformed correction"), (expired, "expired")):
         if mask.any():
             yield 0, "dead", _dead(table.filter(pa.array(mask)), reason)
-    if expired.any():
-        yield 0, "tally", pa.table({"name": ["expired"], "value": pa.array([int(expired.sum())])})
     good = table.filter(pa.array(~malformed & ~expired))
     for name, split in (("restate", _restated), ("replace", _replaced), ("tombstone", _tombstones)):
         rows = good.filter(pc.equal(good["kind"], name))
         if rows.num_rows:
             yield from split(spec, rows)
     advances = good.filter(pc.equal(good["kind"], "advance"))
+    tally = {"corrections": table.num_rows, "malformed": int(malformed.sum()), "expired": int(expired.sum())}
     if advances.num_rows:
-        yield (
-            0,
-            "tally",
-            pa.table({"name": ["max_advance"], "value": pa.array([int(_micros(advances["session_start"]).max())])}),
-        )
+        tally |= {"applied": advances.num_rows, "max_advance": int(_micros(advances["session_start"]).max())}
+    yield 0, "tally", pa.table({"name": list(tally), "value": pa.array(tally.values(), pa.int64())})
 
 
 def _malformed(table: pa.Table) -> np.ndarray:

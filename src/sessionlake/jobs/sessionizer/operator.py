@@ -1,6 +1,6 @@
 """The sessionizer as the engine's operator."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,16 @@ CORRECTION = "correction"
 PATH, CONTENT = "path", "content"
 
 
+def watermark_of(state: Mapping[str, Any]) -> int:
+    """Return a state's watermark, NO_WATERMARK before the first accepted event."""
+    watermark = state.get(WATERMARK)
+    return NO_WATERMARK if watermark is None else int(watermark)
+
+
 def next_state(state: dict[str, Any], stats: dict[str, int]) -> dict[str, Any]:
     """Return the state after a batch: the watermark moves with accepted events (and `advance` corrections), never back."""
     watermark = max(
-        state.get(WATERMARK) or NO_WATERMARK,
+        watermark_of(state),
         stats.get("max_time", NO_WATERMARK),
         stats.get("max_advance", NO_WATERMARK),
     )
@@ -47,8 +53,7 @@ class Sessionizer:
 
     def bounds(self, context: BatchContext) -> Bounds:
         """Return the times that decide about the batch."""
-        watermark = context.state.get(WATERMARK)
-        return self.spec.windows.bounds(NO_WATERMARK if watermark is None else watermark)
+        return self.spec.windows.bounds(watermark_of(context.state))
 
     def split(self, batches: Iterator[pa.RecordBatch], context: BatchContext) -> Iterable[tuple[int, str, pa.Table]]:
         """Split source rows; a source row is a file, an event, or a correction."""

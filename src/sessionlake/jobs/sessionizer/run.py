@@ -21,7 +21,7 @@ from sessionlake.durations import parse_duration
 from sessionlake.engine.coordinator import Coordinator, Pipeline, SideTable
 from sessionlake.engine.operator import Operator
 from sessionlake.errors import PipelineStateError, SessionlakeError
-from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
+from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state, watermark_of
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables, locked_store, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.jobs.sessionizer.stream import read_inputs
@@ -118,9 +118,7 @@ class _Session:
                 "types": type_names(dict(spec.columns.types)),
             },
             next_state=next_state,
-            changelog_columns=lambda changes: changes.withColumn(
-                "session_id", F.xxhash64("session_key", "session_start")
-            ),
+            changelog_columns=_changelog_columns,
             stored_state=lambda operator, state: _engine_rows(self._sessions(operator, state, cold=False)),
             asked_for=self._asked_for,
             # Retention decides how sessions are cut into segments and which of them are kept.
@@ -128,8 +126,7 @@ class _Session:
         )
 
     def _sessions(self, operator: Operator, state: dict[str, Any], *, cold: bool) -> DataFrame:
-        watermark = state.get(WATERMARK)
-        horizon = _windows(operator).bounds(NO_WATERMARK if watermark is None else watermark).horizon_us
+        horizon = _windows(operator).bounds(watermark_of(state)).horizon_us
         ends = F.unix_micros("session_end")
         return merged_sessions(self.tables).where(ends < horizon if cold else ends >= horizon)
 
@@ -214,7 +211,7 @@ class _Session:
             return False
         target = latest[0] + self.config.gap_us + self.config.grace_us + 1
         state = self.coordinator.last["state"] if self.coordinator.last else {}
-        if (state.get(WATERMARK) or NO_WATERMARK) >= target:
+        if watermark_of(state) >= target:
             return False
         row = {
             "correction_id": f"advance-{target}",
@@ -269,6 +266,16 @@ def with_live_settings(spec: SessionizerSpec, live: dict[str, Any]) -> Sessioniz
     windows = replace(spec.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
     return replace(
         spec, windows=windows, beyond_retention=live["beyond_retention"], max_future_skew_us=live["max_future_skew_us"]
+    )
+
+
+def _changelog_columns(changes: DataFrame, commit_id: str) -> DataFrame:
+    # A literal batch_id would be part of the generated code, and so have it compiled anew for every batch.
+    return changes.select(
+        "*",
+        F.xxhash64("session_key", "session_start").alias("session_id"),
+        F.col("revision").alias("batch_id"),
+        F.lit(commit_id).alias("commit_id"),
     )
 
 

@@ -68,7 +68,7 @@ def apply_shard(
         "accepted": int(parts.arrivals.count[accepted].sum()),
         "late": int(late.sum()),
         "dead": _rows(side, "dead"),
-        "applied": len(verdict.applied) + int((parts.arrivals.kind == RESTATED).sum()),
+        "applied": stats.get("applied", 0) + len(verdict.applied) + int((parts.arrivals.kind == RESTATED).sum()),
         "stale": len(verdict.stale),
         "upserts": len(verdict.changed),
         "deletes": len(verdict.deleted),

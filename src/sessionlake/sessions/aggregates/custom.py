@@ -20,7 +20,7 @@ _VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(
 class SessionAggregator(Protocol):
     """What a user's class offers; `merger` must be associative and commutative (KIP-94).
 
-    Optional attributes: `columns`, the event columns that `aggregator` reads (default: all that the config names);
+    Optional attributes: `columns`, the event columns that `aggregator` reads (default: every column of the source);
     `value_type`, one of long, double, string, boolean (default: string, the JSON text of the result);
     `result(aggregate)`, the value users see (default: the aggregate); `serialize(aggregate) -> bytes` and
     `deserialize(bytes)` (default: JSON).
@@ -44,16 +44,19 @@ class Custom(Aggregate):
     def __init__(self, name: str, path: str, directory: str | None = None) -> None:
         self.name, self.path, self.directory = name, path, directory
         user = self.user
-        self.inputs = tuple(getattr(user, "columns", ()))
+        columns = getattr(user, "columns", ())
+        self.inputs = (columns,) if isinstance(columns, str) else tuple(columns)
         declared = getattr(user, "value_type", "string")
         if declared not in _VALUE_TYPES:
-            raise ConfigError(f"aggregates.{name}: {path}.value_type is {declared!r}; write one of {', '.join(_VALUE_TYPES)}")
+            known = ", ".join(_VALUE_TYPES)
+            raise ConfigError(f"aggregates.{name}: {path}.value_type is {declared!r}; write one of {known}")
         self.declared, self.value_type = declared, _VALUE_TYPES[declared]
         try:
             self._load(self._dump(user.initializer()))
         except Exception as error:
             raise ConfigError(
-                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); return JSON values or add serialize and deserialize"
+                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); "
+                "return JSON values or add serialize and deserialize"
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,12 +70,15 @@ class Custom(Aggregate):
         if self.directory and self.directory not in sys.path:
             sys.path.insert(0, self.directory)
         try:
-            user = getattr(importlib.import_module(module), attribute)()
+            user: SessionAggregator = getattr(importlib.import_module(module), attribute)()
         except Exception as error:
-            raise ConfigError(f"aggregates.{self.name}: {self.path!r} can't be loaded ({error}); write 'package.module:Class'") from error
+            raise ConfigError(
+                f"aggregates.{self.name}: {self.path!r} can't be loaded ({error}); write 'package.module:Class'"
+            ) from error
         missing = [part for part in ("initializer", "aggregator", "merger") if not callable(getattr(user, part, None))]
         if missing:
-            raise ConfigError(f"aggregates.{self.name}: {self.path!r} lacks {', '.join(missing)}; add the methods of KIP-94")
+            lacks = ", ".join(missing)
+            raise ConfigError(f"aggregates.{self.name}: {self.path!r} lacks {lacks}; add the methods of KIP-94")
         return user
 
     def _dump(self, aggregate: Any) -> bytes:
@@ -88,11 +94,8 @@ class Custom(Aggregate):
         names = list(self.inputs or events.columns)
         rows = pa.table({name: events.columns[name] for name in names}).to_pylist() if names else [{}] * len(events.keys)
         user = self.user
-        return [
-            pa.array(
-                [self._dump(user.aggregator(key, row, user.initializer())) for key, row in zip(events.keys.to_pylist(), rows, strict=True)], BYTES
-            )
-        ]
+        keyed = zip(events.keys.to_pylist(), rows, strict=True)
+        return [pa.array([self._dump(user.aggregator(key, row, user.initializer())) for key, row in keyed], BYTES)]
 
     def merge(self, states: States, groups: Groups) -> States:
         """Merge each group's aggregates in turn."""
@@ -116,6 +119,12 @@ class Custom(Aggregate):
         values = [result(self._load(part)) for part in states[0].to_pylist()]
         if self.declared == "string":
             values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
-        return pa.array(values, self.value_type)
+        try:
+            return pa.array(values, self.value_type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ConfigError(
+                f"aggregates.{self.name}: {self.path}.result does not fit its value_type {self.declared} ({error}); "
+                "return that type or None, or declare another"
+            ) from error
 
 

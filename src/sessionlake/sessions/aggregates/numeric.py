@@ -6,10 +6,21 @@ import pyarrow.compute as pc
 
 from sessionlake.errors import ConfigError
 from sessionlake.sessions.aggregates.base import Aggregate, Events, States, merge_shared
-from sessionlake.sessions.arrays import Groups, Ints, nullable, numbers, ranks
-from sessionlake.sessions.scalars import BYTES, DOUBLE, LONG, decimals, from_state, state_type, to_state
+from sessionlake.sessions.arrays import Groups, Ints, nullable, numbers, ranks, validity
+from sessionlake.sessions.scalars import (
+    BYTES,
+    DOUBLE,
+    LONG,
+    decimal_words,
+    decimals_of_words,
+    from_state,
+    state_type,
+    to_state,
+)
 
 _SAFE_SUM = 1 << 62
+_HALF = 32
+_LOW_HALF = (1 << _HALF) - 1
 
 
 class Count(Aggregate):
@@ -41,16 +52,27 @@ class Count(Aggregate):
         return [values.cast(LONG)]
 
 
+def number_type(name: str, function: str, column: str, type_: pa.DataType) -> pa.DataType:
+    """Return the state type of a number column; ConfigError for any other."""
+    kind = state_type(type_, name)
+    if kind == BYTES or pa.types.is_temporal(type_):
+        raise ConfigError(
+            f"aggregates.{name}: {function}({column}) needs numbers, but {column} is {type_}; pick a numeric column"
+        )
+    return kind
+
+
 class Sum(Aggregate):
-    """sum(x): int64 for integers (saturating at its bounds), double for floats, decimal(38, s) for decimals."""
+    """sum(x): double for floats, int64 for integers and booleans.
+
+    Integers saturate at the bounds of int64, merge by merge: only a sum that never leaves them is independent of the
+    order of merges where signs are mixed.
+    """
 
     def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
         self.name, self.inputs = name, (column,)
-        kind = state_type(type_, name)
-        if kind == BYTES or pa.types.is_temporal(type_):
-            raise ConfigError(f"aggregates.{name}: sum({column}) needs numbers, but {column} is {type_}; pick a numeric column")
-        self.state = (kind,)
-        self.value_type = pa.decimal128(38, type_.scale) if pa.types.is_decimal(type_) else kind
+        self.value_type = number_type(name, "sum", column, type_)
+        self.state = (self.value_type,)
 
     def lift(self, events: Events) -> States:
         """Return each event's number."""
@@ -59,27 +81,65 @@ class Sum(Aggregate):
     def merge(self, states: States, groups: Groups) -> States:
         """Add, ignoring nulls."""
         values, valid = numbers(states[0])
-        total = np.add.reduceat(values, groups.starts)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.add.reduceat(values, groups.starts)
         if values.dtype == np.int64 and len(values) and _may_overflow(values, groups):
             total = _saturated(total, values, groups)
         return [nullable(total, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
 
     def value(self, states: States) -> pa.Array:
         """Return the sum."""
-        return decimals(states[0], self.value_type) if pa.types.is_decimal(self.value_type) else states[0]
+        return states[0]
 
-    def from_value(self, values: pa.Array, time_us: Ints) -> States:
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002, a sum has no time
         """Return the value itself."""
-        return [to_state(values) if pa.types.is_decimal(values.type) else values.cast(self.state[0])]
+        return [values.cast(self.state[0])]
 
 
-def _may_overflow(values: np.ndarray, groups: Groups) -> bool:
+class DecimalSum(Aggregate):
+    """sum(x) of decimals, exact: decimal(38, s). The state is total >> 32 and the 32 bits below."""
+
+    state = (LONG, LONG)
+
+    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+        number_type(name, "sum", column, type_)
+        self.name, self.inputs = name, (column,)
+        self.value_type = pa.decimal128(38, type_.scale)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's number."""
+        values = events.columns[self.inputs[0]]
+        return self.from_value(values.cast(self.value_type), events.time_us)
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Add and carry, ignoring nulls."""
+        high, valid = numbers(states[0])
+        low, _ = numbers(states[1])
+        total_low = np.add.reduceat(low, groups.starts)
+        total_high = np.add.reduceat(high, groups.starts) + (total_low >> _HALF)
+        some = None if valid is None else np.logical_or.reduceat(valid, groups.starts)
+        return [nullable(total_high, some), nullable(total_low & _LOW_HALF, some)]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the sum."""
+        (high, valid), (low, _) = numbers(states[0]), numbers(states[1])
+        return decimals_of_words((high << _HALF) | low, high >> _HALF, valid, self.value_type)
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002, a sum has no time
+        """Return the value itself."""
+        words = decimal_words(values)
+        valid = validity(values)
+        high = (words[:, 1] << _HALF) | ((words[:, 0] >> _HALF) & _LOW_HALF)
+        return [nullable(high, valid), nullable(words[:, 0] & _LOW_HALF, valid)]
+
+
+def _may_overflow(values: Ints, groups: Groups) -> bool:
     largest = max(abs(int(values.min())), abs(int(values.max())))
     return largest * int(groups.sizes.max()) >= _SAFE_SUM
 
 
-def _saturated(total: np.ndarray, values: np.ndarray, groups: Groups) -> np.ndarray:
-    # Doubles tell on which side of the int64 range the exact sum lies; near the bounds both readings agree.
+def _saturated(total: Ints, values: Ints, groups: Groups) -> Ints:
+    # A wrapped total is off by a multiple of 2 ** 64, far more than doubles can be wrong about the exact sum.
     estimate = np.add.reduceat(values.astype(np.float64), groups.starts)
     limits = np.iinfo(np.int64)
     wrapped = np.abs(estimate - total) > float(1 << 63)
@@ -99,14 +159,19 @@ class Extreme(Aggregate):
         return [to_state(events.columns[self.inputs[0]])]
 
     def merge(self, states: States, groups: Groups) -> States:
-        """Keep the extreme value, ignoring nulls."""
+        """Keep the extreme value, ignoring nulls. NaN is greater than every number, as in Spark and DuckDB."""
         if self.state[0] == BYTES:
             return merge_shared(states, groups, self._merge_texts)
-        is_long = self.state[0] == LONG
-        worst = (np.iinfo(np.int64).min if self.largest else np.iinfo(np.int64).max) if is_long else (-np.inf if self.largest else np.inf)
+        limits = np.iinfo(np.int64)
+        if self.state[0] == LONG:
+            worst: float = limits.min if self.largest else limits.max
+        else:
+            worst = -np.inf if self.largest else np.nan
         values, valid = numbers(states[0], worst)
-        pick = np.fmax if self.largest else np.fmin
-        return [nullable(pick.reduceat(values, groups.starts), None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
+        # maximum lets NaN win, fmin lets it lose.
+        with np.errstate(invalid="ignore"):
+            best = (np.maximum if self.largest else np.fmin).reduceat(values, groups.starts)
+        return [nullable(best, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
 
     def _merge_texts(self, states: States, groups: Groups) -> States:
         order = ranks(states[0])
@@ -134,7 +199,7 @@ class Average(Aggregate):
 
     def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
         self.name, self.inputs = name, (column,)
-        self._sum = Sum(name, column, type_)
+        number_type(name, "avg", column, type_)
         self._scale = 10.0 ** -type_.scale if pa.types.is_decimal(type_) else 1.0
 
     def lift(self, events: Events) -> States:
@@ -145,7 +210,8 @@ class Average(Aggregate):
 
     def merge(self, states: States, groups: Groups) -> States:
         """Add sums and counts."""
-        return [pa.array(np.add.reduceat(numbers(column)[0], groups.starts)) for column in states]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [pa.array(np.add.reduceat(numbers(column)[0], groups.starts)) for column in states]
 
     def value(self, states: States) -> pa.Array:
         """Divide; null where nothing was counted."""

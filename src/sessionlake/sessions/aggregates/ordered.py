@@ -54,7 +54,8 @@ class Edge(Aggregate):
 def _break_ties(rows: Ints, owners: Ints, columns: States, sign: int) -> Ints:
     value, *tie = columns
     # Nulls rank last in either direction, so that a real value at the extreme of the time range wins.
-    keys = [np.where(pc.is_null(column).to_numpy(zero_copy_only=False), np.iinfo(np.int64).max, sign * ranks(column)) for column in (value, *tie)]
+    last = np.iinfo(np.int64).max
+    keys = [np.where(pc.is_null(c).to_numpy(zero_copy_only=False), last, sign * ranks(c)) for c in (value, *tie)]
     order = np.lexsort((*keys, owners))
     _, first = np.unique(owners[order], return_index=True)
     return rows[order[first]]
@@ -76,7 +77,8 @@ class Collect(Aggregate):
         value = to_state(events.columns[self.inputs[0]])
         valid = pc.is_valid(value).to_numpy(zero_copy_only=False)
         kept = pa.array(np.flatnonzero(valid))
-        ids = pa.array(np.full(len(value), b""), BYTES) if events.event_id is None else pc.fill_null(events.event_id.cast(BYTES), b"")
+        ids = pa.nulls(len(value), BYTES) if events.event_id is None else events.event_id.cast(BYTES)
+        ids = pc.fill_null(ids, b"")
         return self._packed(events.time_us[valid], ids.take(kept), value.take(kept), valid.astype(np.int64))
 
     def merge(self, states: States, groups: Groups) -> States:

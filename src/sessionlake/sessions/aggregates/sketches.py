@@ -1,5 +1,7 @@
 """count_distinct, approx_count_distinct and percentile: mergeable sketches whose state does not depend on order."""
 
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -7,7 +9,7 @@ import pyarrow.compute as pc
 from ddsketch.mapping import LogarithmicMapping
 
 from sessionlake.sessions.aggregates.base import Aggregate, Events, States, merge_shared
-from sessionlake.sessions.aggregates.numeric import Sum
+from sessionlake.sessions.aggregates.numeric import number_type
 from sessionlake.sessions.arrays import Groups, exploded, hash64, packed, within_group
 from sessionlake.sessions.scalars import BYTES, DOUBLE, LONG, state_type, to_state
 
@@ -16,6 +18,9 @@ APPROX_DISTINCT = 1024
 RELATIVE_ACCURACY = 0.01
 _ZERO_BUCKET = 0
 _FIRST_BUCKET = 1 << 17
+_INFINITE = 1 << 30
+_NAN_BUCKET = _INFINITE + 1
+_LARGEST_LOG = np.log(np.finfo(np.float64).max)
 _BUCKETS = np.dtype([("code", "<i4"), ("count", "<i8")])
 
 
@@ -67,7 +72,8 @@ class CountDistinct(Aggregate):
 class Percentile(Aggregate):
     """percentile(x, p), 0 <= p <= 1: within 1 % of the value at rank p * (n - 1), by DDSketch (Masson et al. 2019).
 
-    The state is the sketch's buckets: a code that orders them by value, and a count.
+    Infinities count, and NaN as the greatest number, as in SQL. The state is the sketch's buckets: a code that orders
+    them by value, and a count.
     """
 
     state = (BYTES,)
@@ -76,13 +82,13 @@ class Percentile(Aggregate):
     def __init__(self, name: str, column: str, type_: pa.DataType, fraction: float) -> None:
         self.name, self.inputs, self.fraction = name, (column,), fraction
         self._scale = 10.0 ** -type_.scale if pa.types.is_decimal(type_) else 1.0
-        Sum(name, column, type_)  # refuses what is no number
+        number_type(name, "percentile", column, type_)
         self._mapping = LogarithmicMapping(RELATIVE_ACCURACY)
 
     def lift(self, events: Events) -> States:
         """Return each event's bucket."""
         values = to_state(events.columns[self.inputs[0]]).cast(DOUBLE, safe=False)
-        valid = pc.and_(pc.is_valid(values), pc.is_finite(pc.fill_null(values, np.inf))).to_numpy(zero_copy_only=False)
+        valid = pc.is_valid(values).to_numpy(zero_copy_only=False)
         numbers = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False)[valid] * self._scale
         buckets = np.ones(len(numbers), _BUCKETS)
         buckets["code"] = self._codes(numbers)
@@ -90,7 +96,8 @@ class Percentile(Aggregate):
 
     def _codes(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
         codes = np.full(len(values), _ZERO_BUCKET, np.int32)
-        some = values != 0
+        codes[values == np.inf], codes[values == -np.inf], codes[np.isnan(values)] = _INFINITE, -_INFINITE, _NAN_BUCKET
+        some = np.isfinite(values) & (values != 0)
         steps = np.ceil(np.log(np.abs(values[some])) / np.log(self._mapping.gamma)).astype(np.int32)
         codes[some] = np.sign(values[some]).astype(np.int32) * (steps + _FIRST_BUCKET)
         return codes
@@ -129,5 +136,10 @@ class Percentile(Aggregate):
 
     def _values(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
         gamma = self._mapping.gamma
-        magnitude = 2.0 / (1 + gamma) * np.exp((np.abs(codes.astype(np.float64)) - _FIRST_BUCKET) * np.log(gamma))
-        return np.where(codes == _ZERO_BUCKET, 0.0, np.sign(codes) * magnitude)
+        steps = np.abs(codes.astype(np.float64)) - _FIRST_BUCKET
+        # The middle of the topmost bucket is beyond the largest double.
+        magnitude = np.exp(np.minimum(steps * np.log(gamma) + np.log(2.0 / (1 + gamma)), _LARGEST_LOG))
+        magnitude[np.abs(codes) == _INFINITE] = np.inf
+        magnitude[codes == _ZERO_BUCKET] = 0.0
+        magnitude[codes == _NAN_BUCKET] = np.nan
+        return cast(npt.NDArray[np.float64], np.sign(codes) * magnitude)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sessionlake.errors import ConfigError
 from sessionlake.sessions.aggregates.base import Aggregate
 from sessionlake.sessions.aggregates.custom import Custom
-from sessionlake.sessions.aggregates.numeric import Average, Count, Extreme, Sum
+from sessionlake.sessions.aggregates.numeric import Average, Count, DecimalSum, Extreme, Sum
 from sessionlake.sessions.aggregates.ordered import Collect, Edge
 from sessionlake.sessions.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, CountDistinct, Percentile
 
@@ -89,7 +89,7 @@ def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bo
         case "count":
             return Count(name, column)
         case "sum":
-            return Sum(name, column, type_)
+            return (DecimalSum if pa.types.is_decimal(type_) else Sum)(name, column, type_)
         case "min" | "max":
             return Extreme(name, column, type_, largest=spec.function == "max")
         case "avg":

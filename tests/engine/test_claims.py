@@ -1,0 +1,91 @@
+"""What the commit protocol takes for granted about Spark and Delta, each claim tried on its own."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.tables import Tables
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    found = Tables(spark, str(tmp_path))
+    found.create("t", pa.schema([("id", pa.int64())]), "")
+    return found
+
+
+def test_known_txn_version_is_skipped_silently(spark: SparkSession, tables: Tables) -> None:
+    tables.append("t", spark.range(3), "app", 5, {"commit_id": "a"})
+    version = tables.latest_version("t")
+    for known in (5, 4):
+        tables.append("t", spark.range(7), "app", known, {"commit_id": "b"})
+    assert (tables.latest_version("t"), tables.read("t").count()) == (version, 3)
+    tables.append("t", spark.range(7), "other app", 5, {"commit_id": "c"})
+    assert tables.read("t").count() == 10
+
+
+def test_append_without_rows_is_a_commit_with_metadata(spark: SparkSession, tables: Tables) -> None:
+    tables.append("t", spark.range(0), "app", 0, {"commit_id": "empty"})
+    assert [c.metadata for c in tables.commits("t")] == [{"commit_id": "empty"}]
+    tables.append("t", spark.range(4), "app", 0, {"commit_id": "again"})
+    assert tables.read("t").count() == 0
+
+
+def test_batch_is_rerun_with_its_rows_and_its_clock(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that failed comes again under the same id, with the same rows though more have come, at the same time."""
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+    seen: list[tuple[int, list[int], set[datetime]]] = []
+
+    def write(number: int) -> None:
+        spark.range(number, number + 1).write.format("delta").mode("append").save(str(source))
+
+    def run(*failing: int) -> None:
+        def batch(rows: DataFrame, batch_id: int) -> None:
+            found = rows.collect()
+            seen.append((batch_id, sorted(r.id for r in found), {r.clock for r in found}))
+            if batch_id in failing:
+                raise RuntimeError("failing on purpose")
+
+        stream = spark.readStream.format("delta").load(str(source)).withColumn("clock", F.current_timestamp())
+        writer = stream.writeStream.foreachBatch(batch).option("checkpointLocation", str(checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    write(0)
+    run()
+    write(1)
+    with pytest.raises(StreamingQueryException, match="failing on purpose"):
+        run(1)
+    write(2)
+    run()
+    first, failed, rerun, third = seen
+    assert [batch_id for batch_id, _, _ in seen] == [0, 1, 1, 2]
+    assert failed == rerun
+    assert (failed[1], third[1]) == ([1], [2])
+    assert len(failed[2]) == 1
+    assert first[2] < failed[2] or first[2] != failed[2]
+
+
+def test_a_stream_without_new_input_makes_no_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Batch ids are consecutive, and each comes to foreachBatch: the engine refuses a gap."""
+    source, seen = tmp_path / "source", []
+    for _ in range(2):
+        spark.range(1).write.format("delta").mode("append").save(str(source))
+        for _ in range(2):
+            stream = spark.readStream.format("delta").load(str(source))
+            writer = stream.writeStream.foreachBatch(lambda _, batch_id: seen.append(batch_id))
+            writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
+    assert seen == [0, 1]
+
+
+def test_maintenance_commits_carry_no_metadata_of_ours(spark: SparkSession, tables: Tables) -> None:
+    for number in range(2):
+        tables.append("t", spark.range(number, number + 1).coalesce(1), "app", number, {"batch_id": number})
+    spark.sql(f"optimize delta.`{tables.path('t')}`")
+    last: Any = tables.last_commit("t")
+    assert (last.version, last.metadata["batch_id"], tables.latest_version("t")) == (2, 1, 3)

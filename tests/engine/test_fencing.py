@@ -1,0 +1,177 @@
+"""Two drivers, copies out of step, a checkpoint or changelog gone: one line, exit code 2, and nothing counted twice."""
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake import schemas
+from sessionlake.errors import FencedError, PipelineStateError, StoreError
+from sessionlake.jobs.sessionizer.setup import locked_store
+from sessionlake.tables import Tables
+from tests.engine.crash_support import Lake, Row, assert_same, crash_at, half_done, killed_run, run_once
+
+
+@pytest.fixture(scope="module")
+def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return half_done(spark, tmp_path_factory.mktemp("fencing"))
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, half: Lake) -> Lake:
+    lake = half.copy(half.root.with_name("expected"))
+    run_once(spark, lake)
+    return lake
+
+
+def commit_by_hand(spark: SparkSession, lake: Lake, metadata: Row) -> None:
+    """Commit the batch that comes next without a row, as another driver would."""
+    tables, last = Tables(spark, str(lake.warehouse)), lake.commits()[-1]
+    nothing = tables.read(schemas.CHANGELOG).limit(0)
+    tables.append(schemas.CHANGELOG, nothing, last["checkpoint_id"], last["batch_id"] + 1, metadata)
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert [word for word in words if word not in lines[0]] == []
+
+
+def test_known_batch_is_skipped_by_delta_and_noticed(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    commit_by_hand(spark, lake, {})
+    before = lake.rows(schemas.CHANGELOG)
+    assert_one_line(killed_run(lake), "another driver committed batch 2", "keep only one running")
+    assert lake.rows(schemas.CHANGELOG) == before
+
+
+def test_other_driver_commits_between_our_work_and_our_commit(
+    spark: SparkSession, half: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = half.copy(tmp_path / "lake")
+    last = lake.commits()[-1]
+    foreign = {**last, "batch_id": last["batch_id"] + 1, "commit_id": "foreign"}
+    steal = crash_at(monkeypatch, "before_changelog", 1, lambda: commit_by_hand(spark, lake, foreign))
+    with steal, pytest.raises(FencedError, match="another driver committed batch 2"):
+        run_once(spark, lake)
+    assert [c["commit_id"] for c in lake.commits()][-1] == "foreign"
+
+
+def other_driver(lake: Lake) -> subprocess.CompletedProcess[str]:
+    """Run a second driver, with a store of its own, to the end."""
+    path = lake.path.with_name("other.toml")
+    path.write_text(lake.path.read_text().replace('store = "store"', 'store = "other-store"'))
+    return killed_run(lake, config=path)
+
+
+@pytest.mark.parametrize("point", ["computed", pytest.param("after_changelog", marks=pytest.mark.slow)])
+def test_second_driver_with_another_store(
+    spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    lake = half.copy(tmp_path / "lake")
+    others: list[subprocess.CompletedProcess[str]] = []
+    pause = crash_at(monkeypatch, point, 1, lambda: others.append(other_driver(lake)))
+    with pause, pytest.raises((FencedError, PipelineStateError), match=r"another driver"):
+        run_once(spark, lake)
+    assert others[0].returncode == 0, others[0].stderr
+    assert_same(lake, expected)
+    # The loser's store is stale now, and must be found so.
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def test_appends_of_one_batch_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark, str(tmp_path))
+    tables.create("t", pa.schema([("id", pa.int64())]), "")
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(5)
+        yield from batches
+
+    other = threading.Thread(target=tables.append, args=("t", spark.range(1), "app", 7, {"batch_id": 7}))
+    timer = threading.Timer(2, other.start)
+    timer.start()
+    with pytest.raises(FencedError, match="another driver writes batch 7"):
+        tables.append("t", spark.range(1).mapInArrow(slowly, "id long"), "app", 7, {"batch_id": 7})
+    timer.join()
+    other.join()
+    assert tables.read("t").count() == 1
+
+
+def test_fresh_checkpoint_is_refused(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    shutil.rmtree(lake.config.checkpoint)
+    with pytest.raises(PipelineStateError, match=r"checkpoint: .*is missing.*up to 1; put the old checkpoint back, or"):
+        run_once(spark, lake)
+
+
+@pytest.mark.parametrize("first_commit", [True, False], ids=["young", "old"])
+def test_lost_changelog_is_refused(spark: SparkSession, half: Lake, tmp_path: Path, first_commit: bool) -> None:  # noqa: FBT001
+    lake = half.copy(tmp_path / "lake")
+    shutil.rmtree(lake.warehouse / schemas.CHANGELOG)
+    if not first_commit:  # Spark keeps a hundred
+        (Path(lake.config.checkpoint) / "commits" / "0").unlink()
+    with pytest.raises(PipelineStateError, match=r"checkpoint: .*the changelog has none; restore the tables, or"):
+        run_once(spark, lake)
+
+
+def test_older_checkpoint_is_refused(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+    """Its next batches would have numbers that are committed, and be skipped with all that is in them."""
+    lake = expected.copy(tmp_path / "lake")
+    shutil.rmtree(lake.config.checkpoint)
+    shutil.copytree(half.config.checkpoint, lake.config.checkpoint)
+    with pytest.raises(PipelineStateError, match=r"goes on with batch 2, .* ends with 3: the checkpoint is an older"):
+        run_once(spark, lake)
+
+
+def test_older_changelog_is_refused(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+    lake = expected.copy(tmp_path / "lake")
+    shutil.rmtree(lake.warehouse / schemas.CHANGELOG)
+    shutil.copytree(half.warehouse / schemas.CHANGELOG, lake.warehouse / schemas.CHANGELOG)
+    lake.correct(spark)
+    with pytest.raises(PipelineStateError, match=r"goes on with batch 4, .* ends with 1: the changelog is an older"):
+        run_once(spark, lake)
+
+
+def test_copied_metadata_does_not_hide_a_newer_batch(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark, str(tmp_path))
+    tables.create("t", pa.schema([("id", pa.int64())]), "")
+    batches: list[Row] = [{"batch_id": 0}, {"batch_id": 1}, {"batch_id": 0, "copied": True}]
+    for version, metadata in enumerate(batches):
+        tables.append("t", spark.range(1), "app", version, metadata)
+    last = tables.last_commit("t")
+    assert last is not None
+    assert last.metadata == batches[1]
+    assert [c.metadata for c in tables.commits("t")] == batches[:2]
+
+
+def test_copied_metadata_stands_where_the_batch_has_no_log_file_any_more(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark, str(tmp_path))
+    tables.create("t", pa.schema([("id", pa.int64())]), "")
+    tables.append("t", spark.range(1), "app", 0, {"batch_id": 4, "copied": True})
+    last = tables.last_commit("t")
+    assert last is not None
+    assert last.metadata["batch_id"] == 4
+
+
+def test_store_is_locked_while_a_driver_lives(half: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    with locked_store(lake.config), pytest.raises(StoreError, match=r"locked by process \d+"), locked_store(lake.config):
+        pass
+    with locked_store(lake.config):
+        pass
+
+
+def test_first_checkpoint_of_two_stays(spark: SparkSession, tmp_path: Path) -> None:
+    tables, uri = Tables(spark, str(tmp_path)), f"{tmp_path}/checkpoint/metadata"
+    for text in ("first", "second"):
+        tables.write_text_once(uri, text)
+    assert tables.read_text(uri) == "first"
+    assert {name for name in tables.names(f"{tmp_path}/checkpoint") if not name.endswith(".crc")} == {"metadata"}

@@ -1,0 +1,151 @@
+"""The local stores are a cache: whatever is lost, damaged or laid out otherwise comes back from the tables."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake import schemas
+from tests.engine.crash_support import FIRST, SECOND, Lake, assert_same, crashes, half_done, run_once
+
+
+@pytest.fixture(scope="module")
+def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return half_done(spark, tmp_path_factory.mktemp("restore"))
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, half: Lake) -> Lake:
+    lake = half.copy(half.root.with_name("expected"))
+    run_once(spark, lake)
+    return lake
+
+
+def delete_all(stores: Path) -> None:
+    shutil.rmtree(stores)
+
+
+def delete_one_store(stores: Path) -> None:
+    """Delete a store whose last batch still waits beside it to be applied."""
+    assert list((stores / "1.pending").iterdir())
+    shutil.rmtree(stores / "1")
+
+
+def delete_pending(stores: Path) -> None:
+    for directory in stores.glob("*.pending"):
+        shutil.rmtree(directory)
+
+
+def truncate_pending(stores: Path) -> None:
+    for file in stores.glob("*.pending/*.arrow"):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def empty_pending(stores: Path) -> None:
+    for file in stores.glob("*.pending/*.arrow"):
+        file.write_bytes(b"")
+
+
+def delete_manifest(stores: Path) -> None:
+    for file in stores.glob("*/MANIFEST*"):
+        file.unlink()
+
+
+def delete_current(stores: Path) -> None:
+    for file in stores.glob("*/CURRENT"):
+        file.unlink()
+
+
+def delete_tables_of_a_store(stores: Path) -> None:
+    files = list(stores.glob("*/*.sst"))
+    assert files
+    for file in files:
+        file.unlink()
+
+
+QUICK = (delete_one_store, delete_manifest, truncate_pending)
+SLOW = (delete_all, delete_pending, empty_pending, delete_current, delete_tables_of_a_store)
+
+
+@pytest.mark.parametrize("damage", [*QUICK, *(pytest.param(d, marks=pytest.mark.slow) for d in SLOW)])
+def test_damaged_store(
+    spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    lake = half.copy(tmp_path / "lake")
+    damage(lake.stores)
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def test_store_deleted_during_a_run(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    run_once(spark, lake, lambda commit: shutil.rmtree(lake.stores))
+    assert_same(lake, expected)
+
+
+def test_shards_4_to_3_to_5(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    lake.configure(shards=5)
+    crash_after_first_batch(spark, lake)
+    lake.configure(shards=2)
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def crash_after_first_batch(spark: SparkSession, lake: Lake) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        crashes(spark, lake, patch, "after_changelog")
+
+
+def test_shards_without_any_session_are_restored_too(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    lake.configure(shards=40)
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+@pytest.mark.parametrize("retention", ["25 minutes", "5 hours"])
+def test_retention_changed_keeps_the_stores_right(
+    spark: SparkSession, half: Lake, tmp_path: Path, retention: str
+) -> None:
+    kept, restored = half.copy(tmp_path / "kept"), half.copy(tmp_path / "restored")
+    for lake in (kept, restored):
+        lake.configure(retention=retention)
+    shutil.rmtree(restored.stores)
+    for lake in (kept, restored):
+        run_once(spark, lake)
+    assert_same(kept, restored)
+
+
+def test_grace_changed_keeps_the_stores_right(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
+    kept, restored = half.copy(tmp_path / "kept"), half.copy(tmp_path / "restored")
+    for lake in (kept, restored):
+        lake.configure(grace="50 minutes")
+    shutil.rmtree(restored.stores)
+    for lake in (kept, restored):
+        run_once(spark, lake)
+    assert_same(kept, restored)
+    assert kept.rows(schemas.LATE_EVENTS) != half.rows(schemas.LATE_EVENTS)
+
+
+def test_one_store_stale_where_others_need_cold_sessions(
+    spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path
+) -> None:
+    """The stale shard must be asked what it needs once it is restored."""
+    for shard in range(3):
+        lake = half.copy(tmp_path / str(shard))
+        shutil.rmtree(lake.stores / str(shard))
+        run_once(spark, lake)
+        assert_same(lake, expected)
+
+
+def test_store_of_another_warehouse_is_not_taken(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
+    lakes = [Lake(tmp_path / name, tmp_path / "events") for name in ("fresh", "used")]
+    lakes[0].write_files(FIRST)
+    shutil.copytree(half.stores, lakes[1].stores)
+    for lake in lakes:
+        run_once(spark, lake)
+    assert_same(lakes[1], lakes[0])
+    assert len(lakes[0].commits()) == len(FIRST) < len(FIRST) + len(SECOND)
