@@ -156,14 +156,21 @@ def show(results: dict[str, Any]) -> None:
         name = f"{one['events_per_batch']:,} events a batch, events/s"
         table.add_row(name, f"{one['ours_events_per_s']:,}", f"{one['native_events_per_s']:,}", f"{one['ratio']:.2f}x")
         name = "  peak memory, JVM + Python, MB"
-        table.add_row(name, f"{one['peak_memory_mb']['total']:,.0f}", f"{one['native_peak_memory_mb']['total']:,.0f}", "")
+        table.add_row(
+            name, f"{one['peak_memory_mb']['total']:,.0f}", f"{one['native_peak_memory_mb']['total']:,.0f}", ""
+        )
     if "latency" in results:
-        for name, label in (("events_10_s", "10 events, file to commit, s"), ("events_10k_s", "10,000 events, file to commit, s")):
+        for name, label in (
+            ("events_10_s", "10 events, file to commit, s"),
+            ("events_10k_s", "10,000 events, file to commit, s"),
+        ):
             values = results["latency"][name]
             table.add_row(label, f"{statistics.median(values):.2f} (max {max(values):.2f})", "", "")
     if "state" in results:
         state = results["state"]
-        table.add_row(f"batch with {state['large']:,} stored against {state['small']:,}", f"{state['ratio']:.2f}x", "", "")
+        table.add_row(
+            f"batch with {state['large']:,} stored against {state['small']:,}", f"{state['ratio']:.2f}x", "", ""
+        )
     console.print(table)
 
 
@@ -177,10 +184,16 @@ def main() -> None:
     work = Path(tempfile.mkdtemp(prefix="sessionlake-bench-"))
     spark = build_session("bench", master="local[2]", shuffle_partitions=arguments.shards, driver_memory="6g")
     results: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count()}
-    results |= {"machine": platform.machine(), "python": platform.python_version(), "shards": arguments.shards, "scale": scale}
+    results |= {
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "shards": arguments.shards,
+        "scale": scale,
+    }
     parts: dict[str, Callable[[], Any]] = {
         "throughput": lambda: [
-            throughput(spark, work, events // scale, 1_000_000 // scale, 10, arguments.shards) for events in (1_000_000, 200_000)
+            throughput(spark, work, events // scale, 1_000_000 // scale, 10, arguments.shards)
+            for events in (1_000_000, 200_000)
         ],
         "latency": lambda: latency(spark, work, arguments.shards),
         "state": lambda: state_ratio(spark, work, scale, arguments.shards),

@@ -1,5 +1,6 @@
 """Synthetic events: bursts of about five events a session, slightly out of order, three in a hundred up to two hours late."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ def write_events(directory: Path, batches: int, events: int, users: int, files_p
     directory.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     wanted = batches * events
-    sessions = wanted // (EVENTS_PER_SESSION - 0) + 1
+    sessions = wanted // (EVENTS_PER_SESSION) + 1
     sizes = rng.poisson(EVENTS_PER_SESSION - 1, sessions) + 1
     start = rng.uniform(0, SECONDS_PER_BATCH * batches, sessions)
     gaps = rng.exponential(60, sizes.sum())
@@ -32,7 +33,7 @@ def write_events(directory: Path, batches: int, events: int, users: int, files_p
     arrival[late] += rng.uniform(600, 7200, late.sum())
     order = np.argsort(arrival)[:wanted]
     cuts = np.linspace(0, len(order), batches * files_per_batch + 1).astype(int)
-    for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for i, (a, b) in enumerate(pairwise(cuts)):
         rows = order[a:b]
         table = pa.table(
             {

@@ -121,7 +121,7 @@ def status_command(config_path: str) -> None:
 @one_line_errors
 def demo_command(directory: str) -> None:
     """Turn 62,726 real commit events into sessions and show them."""
-    from sessionlake.demo import run_demo  # noqa: PLC0415 (matplotlib takes a second to import)
+    from sessionlake.demo import run_demo
 
     run_demo(directory, console)
 
@@ -137,7 +137,7 @@ def register_tables(spark: SparkSession, config: Config) -> None:
 
 def run_sql(spark: SparkSession, query: str) -> Any:
     """Return the query's result; a query Spark can't analyse is a user's error."""
-    from pyspark.errors import AnalysisException, ParseException  # noqa: PLC0415
+    from pyspark.errors import AnalysisException, ParseException
 
     try:
         return spark.sql(query)
@@ -211,5 +211,5 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt

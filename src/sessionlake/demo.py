@@ -6,6 +6,7 @@ import os
 import shutil
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,7 @@ from rich.table import Table
 
 from sessionlake import schemas
 from sessionlake.cli import open_session, print_batch, print_status, print_summary, register_tables
-from sessionlake.config import Config, load_config
+from sessionlake.config import load_config
 from sessionlake.errors import SourceError
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.status import read_status
@@ -31,7 +32,7 @@ trigger = "10 seconds"
 kind = "files"
 path = "events"
 format = "json"
-max_files_per_batch = 2
+max_files_per_batch = 1
 
 [event]
 key = "author"
@@ -143,8 +144,8 @@ def _draw(spark: SparkSession, file: Path) -> None:
     import matplotlib.pyplot as plt  # noqa: PLC0415 (only after the backend is chosen)
 
     live = spark.table(schemas.SESSIONS_LIVE)
-    months = live.groupBy(F.trunc("session_start", "month").alias("month")).count().orderBy("month").toPandas()
-    weekdays = (
+    months: Any = live.groupBy(F.trunc("session_start", "month").alias("month")).count().orderBy("month").toPandas()
+    weekdays: Any = (
         live.groupBy(F.weekday("session_start").alias("day"), F.hour("session_start").alias("hour")).count().toPandas()
     )
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 7), layout="constrained")

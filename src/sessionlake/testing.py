@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -125,11 +125,8 @@ class SessionizerHarness:
         self._state = next_state(self._state, stats)
         self._batch_id += 1
         changes = [change for result in results.values() for change in self._change_rows(result.changes)]
-        return Output(
-            changes,
-            *(self._side(results, name, rows) for name in ("late", "dead", "stale")),
-            {n: stats[n] for n in COUNTS},
-        )
+        late, dead, stale = (self._side(results, name, rows) for name in ("late", "dead", "stale"))
+        return Output(changes, late, dead, stale, {name: stats[name] for name in COUNTS})
 
     def sessions(self) -> list[dict[str, Any]]:
         """Return the live store's warm sessions, ordered by key and start."""
@@ -160,7 +157,7 @@ class SessionizerHarness:
         self._stores.clear()
         self._directory.cleanup()
 
-    def __enter__(self) -> "SessionizerHarness":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

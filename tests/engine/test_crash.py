@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import read_sessions, schemas
-from sessionlake.views import read_batches
 from sessionlake.tables import Tables
+from sessionlake.views import read_batches
 from tests.engine.crash_support import (
     DRIVER_POINTS,
     FIRST,
@@ -20,9 +20,9 @@ from tests.engine.crash_support import (
     assert_same,
     crash_at,
     crashes,
+    half_done,
     killed_run,
     run_once,
-    half_done,
 )
 
 

@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from sessionlake.config import Config, parse_config
 
-_mtime = 1_000_000_000
+_seconds = count(1_000_000_000, 10)
 
 
 def make_config(root: Path, **sections: dict[str, Any]) -> Config:
@@ -28,11 +29,10 @@ def make_config(root: Path, **sections: dict[str, Any]) -> Config:
 
 def write_rows(root: Path, name: str, rows: Sequence[dict[str, Any] | str]) -> Path:
     """Write a file of JSON lines (texts as they are) whose modification time follows those written before."""
-    global _mtime
-    _mtime += 10
     target = root / "events" / name
     temporary = target.with_name(f".{name}")
     temporary.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    os.utime(temporary, (_mtime, _mtime))
+    moment = next(_seconds)
+    os.utime(temporary, (moment, moment))
     temporary.replace(target)
     return target

@@ -126,7 +126,12 @@ def test_bootstrap_of_unordered_history_accepts_every_event_and_hands_over(spark
         run(spark, config, bootstrap=True)
 
     newest = pd.Timestamp(summary.watermark_us, unit="us", tz="UTC")
-    after = {"author": "someone new", "authored_at": str(newest + pd.Timedelta("1 minute")), "event_id": "n", "added": 1}
+    after = {
+        "author": "someone new",
+        "authored_at": str(newest + pd.Timedelta("1 minute")),
+        "event_id": "n",
+        "added": 1,
+    }
     write_rows(tmp_path, "zz.json", [after])
     assert run(spark, config, once=True).counts["accepted"] == 1
     assert len(sessions(spark, config)) == len(expected) + 1
@@ -138,7 +143,11 @@ def stream_rows() -> list[list[dict[str, Any]]]:
     for b in range(5):
         base = 1000 + 37 * b
         rows = [{"key": f"k{i % 3}", "time_us": base + (i * 13) % 29 - (i % 4) * 17, "v": i} for i in range(14)]
-        rows += [{"key": "k0", "time_us": base - 60, "v": 1}, {"key": "", "time_us": base, "v": 1}, {"key": "k1", "v": 2}]
+        rows += [
+            {"key": "k0", "time_us": base - 60, "v": 1},
+            {"key": "", "time_us": base, "v": 1},
+            {"key": "k1", "v": 2},
+        ]
         batches.append([*rows, {"key": "k2", "time_us": base - 200, "v": 5}, {"key": "k1", "time_us": base, "v": "x"}])
     return batches
 
@@ -149,7 +158,9 @@ def corrections_for(h: SessionizerHarness, batch: int, past: list[dict[str, Any]
     rows: list[dict[str, Any]] = []
     if batch == 2:
         gone, moved = live[0], live[-1]
-        rows.append({"kind": "tombstone", "key": gone["key"], "start_us": gone["start_us"], "revision": gone["revision"]})
+        rows.append(
+            {"kind": "tombstone", "key": gone["key"], "start_us": gone["start_us"], "revision": gone["revision"]}
+        )
         rows.append({"kind": "tombstone", "key": moved["key"], "start_us": moved["start_us"], "revision": 99})
         put = {"start_us": moved["start_us"] - 3, "end_us": moved["end_us"] + 2, "event_count": 4, "v": 40}
         remove = [(moved["start_us"], moved["revision"])]
@@ -161,7 +172,9 @@ def corrections_for(h: SessionizerHarness, batch: int, past: list[dict[str, Any]
     if batch == 4:
         horizon = (h.watermark_us or 0) - 70
         cold = next(c for c in past if c["op"] == "upsert" and c["end_us"] < horizon)
-        rows.append({"kind": "tombstone", "key": cold["key"], "start_us": cold["start_us"], "revision": cold["revision"]})
+        rows.append(
+            {"kind": "tombstone", "key": cold["key"], "start_us": cold["start_us"], "revision": cold["revision"]}
+        )
     return rows
 
 
@@ -173,13 +186,27 @@ def as_corrections(rows: list[dict[str, Any]]) -> pa.Table:
 
     out = []
     for i, row in enumerate(rows):
-        one = {"correction_id": f"{i:03d}", "kind": row["kind"], "session_key": row["key"], "revision": row.get("revision")}
-        one |= {"session_start": row.get("start_us"), "session_end": row.get("end_us"), "event_count": row.get("event_count")}
+        one = {
+            "correction_id": f"{i:03d}",
+            "kind": row["kind"],
+            "session_key": row["key"],
+            "revision": row.get("revision"),
+        }
+        one |= {
+            "session_start": row.get("start_us"),
+            "session_end": row.get("end_us"),
+            "event_count": row.get("event_count"),
+        }
         one["state"] = packed(row["v"]) if row["kind"] == "restate" else None
         if row["kind"] == "replace":
             one["remove"] = [{"session_start": s, "revision": r} for s, r in row["remove"]]
             one["put"] = [
-                {"session_start": p["start_us"], "session_end": p["end_us"], "event_count": p["event_count"], "state": packed(p["v"])}
+                {
+                    "session_start": p["start_us"],
+                    "session_end": p["end_us"],
+                    "event_count": p["event_count"],
+                    "state": packed(p["v"]),
+                }
                 for p in row["put"]
             ]
         out.append(one)
@@ -213,7 +240,13 @@ def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_pat
 def changes_of(tables: Tables, batch: int) -> list[tuple[Any, ...]]:
     rows = tables.read(schemas.CHANGELOG).where(f"batch_id = {batch}")
     picked = rows.selectExpr(
-        "op", "session_key key", "unix_micros(session_start) start_us", "unix_micros(session_end) end_us", "event_count", "revision", "total"
+        "op",
+        "session_key key",
+        "unix_micros(session_start) start_us",
+        "unix_micros(session_end) end_us",
+        "event_count",
+        "revision",
+        "total",
     )
     return sorted(_change(row.asDict()) for row in picked.collect())
 
@@ -245,7 +278,9 @@ def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Pat
     if kind == "delta":
         source = {"kind": "delta", "format": None}
         rows = [tuple(row.values()) for row in ROWS]
-        spark.createDataFrame(rows, "key string, time string, v double").write.format("delta").save(str(tmp_path / "events"))
+        spark.createDataFrame(rows, "key string, time string, v double").write.format("delta").save(
+            str(tmp_path / "events")
+        )
     config = make_config(
         tmp_path,
         source=source,
@@ -254,7 +289,7 @@ def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Pat
         aggregates={"total": "sum(v)", "n": "count(v)"},
     )
     if kind == "json":
-        write_rows(tmp_path, "a.json", [{k: v for k, v in row.items() if v == v} for row in ROWS])
+        write_rows(tmp_path, "a.json", [{k: v for k, v in row.items() if v is not None} for row in ROWS])
     elif kind == "csv":
         frame.to_csv(tmp_path / "events" / "a.csv", index=False)
     elif kind == "parquet":

@@ -60,7 +60,9 @@ def merged(aggregate: Aggregate, parts: list[Part], random: Random) -> Part:
     return Part(present, out)
 
 
-def values_of(text: str, type_: pa.DataType, rows: list[Event], random: Random, *, with_id: bool = True) -> dict[int, Any]:
+def values_of(
+    text: str, type_: pa.DataType, rows: list[Event], random: Random, *, with_id: bool = True
+) -> dict[int, Any]:
     """Return each group's value after a random split and a random tree of merges."""
     (aggregate,) = build_aggregates({"a": text}, {"x": type_}, with_id=with_id)
     cuts = sorted(random.sample(range(1, len(rows)), random.randrange(min(len(rows), 5)))) if len(rows) > 1 else []

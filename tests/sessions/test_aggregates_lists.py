@@ -44,7 +44,10 @@ class Longest:
 
     def merger(self, key: str, left: Any, right: Any) -> Any:
         assert key.startswith("k")
-        return {"n": left["n"] + right["n"], "longest": max(left["longest"], right["longest"], key=lambda t: (len(t), t))}
+        return {
+            "n": left["n"] + right["n"],
+            "longest": max(left["longest"], right["longest"], key=lambda t: (len(t), t)),
+        }
 
     def result(self, aggregate: Any) -> int:
         return 100 * aggregate["n"] + len(aggregate["longest"])

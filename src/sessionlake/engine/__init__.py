@@ -1,0 +1,1 @@
+"""The engine: shards, placement, commits and restores. It knows nothing of sessions."""

@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -83,7 +83,7 @@ class Coordinator:
         self._interrupted = self._interrupted_settings(-1 if commit is None else commit.metadata["batch_id"])
         self.last: dict[str, Any] | None = None if commit is None else commit.metadata
         self.totals: dict[str, int] = {}
-        self.on_commit: Callable[[dict[str, Any]], None] = lambda metadata: None
+        self.on_commit: Callable[[dict[str, Any]], None] = lambda _: None
 
     def run_batch(self, rows: DataFrame, batch_id: int) -> None:
         """Run and commit a batch; one that is committed already is left alone.
@@ -187,7 +187,7 @@ class Coordinator:
         return tuple(self.last["shards"])
 
     def _split(self, operator: Operator, rows: DataFrame, context: BatchContext) -> DataFrame:
-        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             for batch in batches:
                 if batch.num_rows:
                     clock = batch["clock"][0].cast(pa.timestamp("us", "UTC")).value
@@ -200,7 +200,7 @@ class Coordinator:
         """Return rows with a column `key` as wire rows of a kind, for some shards or (None) all."""
         count = self._pipeline.shards
 
-        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             from sessionlake.engine.operator import by_shard, shard_of  # noqa: PLC0415
 
             for batch in batches:
@@ -235,7 +235,8 @@ class Coordinator:
     def _metadata(self, operator: Operator, context: BatchContext, outcome: Outcome, started_us: int) -> dict[str, Any]:
         p = self._pipeline
         shards = [
-            context.commit_id if shard in outcome.touched else seen for shard, seen in enumerate(self._expected(operator))
+            context.commit_id if shard in outcome.touched else seen
+            for shard, seen in enumerate(self._expected(operator))
         ]
         return {
             "pipeline": p.name,
@@ -254,7 +255,7 @@ class Coordinator:
         turn, schema = side.rows, side.schema
         mark = {name: metadata[name] for name in ("batch_id", "commit_id")}
 
-        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             for batch in batches:
                 for payload in batch[PAYLOAD]:
                     table = turn(exchange.from_payload(payload))
@@ -306,4 +307,3 @@ def _only(output: DataFrame, wanted: Column) -> DataFrame:
     lost = F.col(KIND).isin(exchange.STALE, exchange.NEEDS)
     message = F.lit("a shard's output was lost with its executor; start again, the batch is then computed anew")
     return output.where(F.when(lost, F.raise_error(message).cast("boolean")).otherwise(wanted))
-

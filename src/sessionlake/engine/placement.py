@@ -1,6 +1,6 @@
 """Where shards run: one partition a shard, kept on the executor that holds the shard's store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,9 +19,9 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
     partition lies (needs spark.shuffle.reduceLocality.enabled=false); one local process needs none.
     """
     schema = spark_schema(exchange.output_schema(task.operator.changes_schema))
-    if wire.sparkSession.sparkContext.master.startswith("local["):
+    if str(wire.sparkSession.sparkContext.master).startswith("local["):
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from task.run(batches)
 
         return wire.repartitionById(shards, "shard").mapInArrow(run, schema)

@@ -77,7 +77,9 @@ def offsets_of(array: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
 def binary_array(data: npt.NDArray[Any] | bytes, offsets: Ints, type_: pa.DataType | None = None) -> pa.Array:
     """Return the binary array that the n + 1 offsets (in bytes) cut from contiguous data."""
     if len(offsets) and offsets[-1] >= 1 << 31:
-        raise OverflowError(f"{offsets[-1]} bytes in one Arrow array; raise pipeline.shards or lower max_files_per_batch")
+        raise OverflowError(
+            f"{offsets[-1]} bytes in one Arrow array; raise pipeline.shards or lower max_files_per_batch"
+        )
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(type_ or pa.binary(), len(offsets) - 1, buffers)
 

@@ -46,17 +46,22 @@ def decide(removals: Removals, put_only: set[str], codes: Ints, start: Ints, rev
     among = np.flatnonzero(np.isin(codes, removals.codes))
     stored = {(int(codes[i]), int(start[i])): int(i) for i in among if (int(codes[i]), int(start[i])) in wanted}
     named: dict[str, list[tuple[int, int, int]]] = {}
-    for correction, code, at, seen in zip(removals.correction, removals.codes, removals.start, removals.revision, strict=True):
+    for correction, code, at, seen in zip(
+        removals.correction, removals.codes, removals.start, removals.revision, strict=True
+    ):
         named.setdefault(correction, []).append((int(code), int(at), int(seen)))
     removed = np.zeros(len(codes), bool)
     stale: set[str] = set()
     for correction in sorted(named):
         rows = [stored.get((code, at)) for code, at, _ in named[correction]]
         fits = all(
-            row is not None and not removed[row] and revision[row] == seen for row, (_, _, seen) in zip(rows, named[correction], strict=True)
+            row is not None and not removed[row] and revision[row] == seen
+            for row, (_, _, seen) in zip(rows, named[correction], strict=True)
         )
         if fits:
             removed[[row for row in rows if row is not None]] = True
         else:
             stale.add(correction)
-    return Decision(removed, frozenset(stale), frozenset((set(named) | put_only) - stale), sorted(wanted - stored.keys()))
+    return Decision(
+        removed, frozenset(stale), frozenset((set(named) | put_only) - stale), sorted(wanted - stored.keys())
+    )

@@ -12,7 +12,7 @@ from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, nullabl
 from sessionlake.sessions.scalars import BYTES
 
 STATE_LAYOUT = 2
-"""Version of the byte layout of states; part of the config hash, so that a change asks for a rebuild."""
+"""Version of the byte layout of states; with another one, stored states can't be read and ask for a rebuild."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,19 @@ class Partials:
         """Return the given rows, in that order."""
         index = pa.array(rows)
         columns = [column.take(index) for column in self.states]
-        return Partials(self.keys.take(index), self.start[rows], self.end[rows], self.count[rows], self.revision[rows], columns)
+        return Partials(
+            self.keys.take(index), self.start[rows], self.end[rows], self.count[rows], self.revision[rows], columns
+        )
 
     def to_table(self) -> pa.Table:
         """Return the columns key, start_us, end_us, event_count, revision, s0, s1, ... ."""
-        columns = {"key": self.keys, "start_us": self.start, "end_us": self.end, "event_count": self.count, "revision": self.revision}
+        columns = {
+            "key": self.keys,
+            "start_us": self.start,
+            "end_us": self.end,
+            "event_count": self.count,
+            "revision": self.revision,
+        }
         return pa.table({**columns, **{f"s{i}": column for i, column in enumerate(self.states)}})
 
     @classmethod
@@ -49,23 +57,35 @@ class Partials:
         """Invert `to_table`."""
         table = table.combine_chunks()
         columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in table.columns]
-        times = [column.to_numpy() for column in columns[1:5]]
-        return cls(columns[0], *times, states=columns[5:])
+        start, end, count, revision = (column.to_numpy() for column in columns[1:5])
+        return cls(columns[0], start, end, count, revision, columns[5:])
 
     @classmethod
     def empty(cls, aggregates: Sequence[Aggregate]) -> "Partials":
         """Return no rows, with the state columns of the given aggregates."""
         none = np.zeros(0, np.int64)
-        return cls(pa.array([], pa.string()), none, none, none, none, [pa.array([], type_) for a in aggregates for type_ in a.state])
+        return cls(
+            pa.array([], pa.string()),
+            none,
+            none,
+            none,
+            none,
+            [pa.array([], type_) for a in aggregates for type_ in a.state],
+        )
 
 
 def concat(parts: Sequence[Partials]) -> Partials:
     """Return the rows of all parts, in order; at least one part."""
     if len(parts) == 1:
         return parts[0]
-    times = (np.concatenate(arrays) for arrays in zip(*((p.start, p.end, p.count, p.revision) for p in parts), strict=True))
-    states = [pa.concat_arrays(columns) for columns in zip(*(p.states for p in parts), strict=True)]
-    return Partials(pa.concat_arrays([p.keys for p in parts]), *times, states=states)
+    return Partials(
+        keys=pa.concat_arrays([p.keys for p in parts]),
+        start=np.concatenate([p.start for p in parts]),
+        end=np.concatenate([p.end for p in parts]),
+        count=np.concatenate([p.count for p in parts]),
+        revision=np.concatenate([p.revision for p in parts]),
+        states=[pa.concat_arrays(columns) for columns in zip(*(p.states for p in parts), strict=True)],
+    )
 
 
 class StateCodec:
@@ -105,7 +125,7 @@ class StateCodec:
         """Return the state columns of byte strings that `encode` made."""
         rows = len(packed)
         offsets, data = offsets_of(packed)
-        if not rows:
+        if not rows or not self.types:
             return [pa.array([], type_) for type_ in self.types]
         fixed = offsets_of(byte_slices(data, offsets[:-1], np.full(rows, self._fixed.itemsize)))[1].view(self._fixed)
         valid = np.unpackbits(fixed["valid"], axis=1, bitorder="little").astype(bool)
@@ -117,7 +137,9 @@ class StateCodec:
                 lengths = fixed[f"f{i}"].astype(np.int64)
                 column = byte_slices(data, tail, lengths)
                 tail = tail + lengths
-                states.append(column if mask is None else pa.compute.if_else(pa.array(mask), column, pa.scalar(None, BYTES)))
+                states.append(
+                    column if mask is None else pa.compute.if_else(pa.array(mask), column, pa.scalar(None, BYTES))
+                )
             else:
                 states.append(nullable(np.ascontiguousarray(fixed[f"f{i}"]), mask, type_))
         return states

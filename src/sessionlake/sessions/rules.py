@@ -53,7 +53,12 @@ class Stored:
     def take(self, rows: Ints) -> "Stored":
         """Return the given rows, in that order."""
         return Stored(
-            self.codes[rows], self.start[rows], self.end[rows], self.count[rows], self.revision[rows], self.state.take(pa.array(rows))
+            self.codes[rows],
+            self.start[rows],
+            self.end[rows],
+            self.count[rows],
+            self.revision[rows],
+            self.state.take(pa.array(rows)),
         )
 
 
@@ -78,7 +83,13 @@ class Verdict:
 
 
 def apply_batch(
-    aggregates: Sequence[Aggregate], gap: int, bounds: Bounds, batch_id: int, arrivals: Arrivals, stored: Stored, removals: Removals
+    aggregates: Sequence[Aggregate],
+    gap: int,
+    bounds: Bounds,
+    batch_id: int,
+    arrivals: Arrivals,
+    stored: Stored,
+    removals: Removals,
 ) -> Verdict:
     """Apply a batch's arrivals and removals to the stored sessions of its keys.
 
@@ -114,7 +125,9 @@ def apply_batch(
     changed, states = _merge(aggregates, batch_id, arrivals, stored, members, members_of_new, members_of_old)
     gone = decision.removed.copy()
     gone[members_of_old[1]] = True
-    unchanged = _put_back_unchanged(_by_puts_alone(arrivals.kind, members, members_of_new), changed, stored, decision.removed, gone)
+    unchanged = _put_back_unchanged(
+        _by_puts_alone(arrivals.kind, members, members_of_new), changed, stored, decision.removed, gone
+    )
     deleted = _deleted(members, members_of_old, changed, stored, decision.removed & gone)
     if unchanged.any():
         kept = np.flatnonzero(~unchanged)
@@ -133,7 +146,13 @@ def _split(order: Ints, new: Ints, old: Ints) -> tuple[Members, Members]:
 
 
 def _merge(
-    aggregates: Sequence[Aggregate], batch_id: int, arrivals: Arrivals, stored: Stored, groups: Groups, from_new: Members, from_old: Members
+    aggregates: Sequence[Aggregate],
+    batch_id: int,
+    arrivals: Arrivals,
+    stored: Stored,
+    groups: Groups,
+    from_new: Members,
+    from_old: Members,
 ) -> tuple[Stored, States]:
     """Merge each group's arrivals and stored sessions; only stored sessions that take part are unpacked."""
     codec = StateCodec(aggregates)
@@ -186,7 +205,12 @@ def _put_back_unchanged(by_puts: Bools, changed: Stored, stored: Stored, removed
     before = {(int(stored.codes[i]), int(stored.start[i])): int(i) for i in np.flatnonzero(removed)}
     for i in np.flatnonzero(by_puts & np.isin(changed.codes, stored.codes[removed])):
         o = before.get((int(changed.codes[i]), int(changed.start[i])))
-        if o is None or changed.end[i] != stored.end[o] or changed.count[i] != stored.count[o] or changed.state[int(i)] != stored.state[o]:
+        if (
+            o is None
+            or changed.end[i] != stored.end[o]
+            or changed.count[i] != stored.count[o]
+            or changed.state[int(i)] != stored.state[o]
+        ):
             continue
         unchanged[i] = True
         gone[o] = False

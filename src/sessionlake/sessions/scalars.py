@@ -20,7 +20,9 @@ def state_type(type_: pa.DataType, what: str) -> pa.DataType:
         return LONG
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return BYTES
-    raise ConfigError(f"aggregates.{what}: a column of type {type_} can't be aggregated; cast it to a number, text or timestamp")
+    raise ConfigError(
+        f"aggregates.{what}: a column of type {type_} can't be aggregated; cast it to a number, text or timestamp"
+    )
 
 
 def to_state(values: pa.Array) -> pa.Array:

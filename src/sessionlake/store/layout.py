@@ -5,14 +5,15 @@ of its state (u32), and then the states. Little endian. `pack` and `unpack` work
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, offsets_of
 
-LAYOUT = b"1"
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
 _COUNT = np.dtype("<u4")
 
@@ -28,6 +29,13 @@ class Sessions:
     revision: Ints
     state: pa.Array
 
+    def take(self, rows: Ints) -> "Sessions":
+        """Return the given rows, in that order."""
+        state = self.state.take(pa.array(rows))
+        return Sessions(
+            self.owner[rows], self.start[rows], self.end[rows], self.count[rows], self.revision[rows], state
+        )
+
 
 def pack(sessions: Sessions, sizes: Ints) -> pa.Array:
     """Return one value for each run of sessions; run i has sizes[i] >= 1 sessions, which come in (end, start) order."""
@@ -38,26 +46,36 @@ def pack(sessions: Sessions, sizes: Ints) -> pa.Array:
     head["length"] = np.diff(offsets)
     ends = np.concatenate([[0], np.cumsum(sizes)])
     counts = binary_array(sizes.astype(_COUNT), np.arange(len(sizes) + 1) * _COUNT.itemsize)
-    return pc.binary_join_element_wise(counts, binary_array(head, ends * _HEAD.itemsize), binary_array(data, offsets[ends]), b"")
+    return pc.binary_join_element_wise(
+        counts, binary_array(head, ends * _HEAD.itemsize), binary_array(data, offsets[ends]), b""
+    )
 
 
 def unpack(values: list[bytes | None]) -> Sessions:
     """Return the sessions of all values, in order; None stands for no sessions."""
-    lengths = np.fromiter(map(len, (v or b"" for v in values)), np.int64, len(values))
+    packed = pa.array(values, pa.binary())
+    if isinstance(packed, pa.ChunkedArray):
+        raise OverflowError(
+            f"{packed.nbytes} bytes of sessions for one batch's keys in a segment; raise pipeline.shards"
+        )
+    offsets, data = offsets_of(packed)
+    lengths = np.diff(offsets)
     owner = np.flatnonzero(lengths)
-    lengths = lengths[owner]
-    data = np.frombuffer(b"".join(filter(None, values)), np.uint8)
-    at = np.cumsum(lengths) - lengths
+    at = offsets[owner]
     counts = _fields(data, at, _COUNT).astype(np.int64)
     first = np.cumsum(counts) - counts
     order = np.arange(counts.sum()) - np.repeat(first, counts)
     head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * _HEAD.itemsize, _HEAD)
     size = head["length"].astype(np.int64)
     running = np.cumsum(size) - size
-    states = np.repeat(at + _COUNT.itemsize + counts * _HEAD.itemsize, counts) + running - np.repeat(running[first] if len(size) else running, counts)
-    columns = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
-    return Sessions(np.repeat(owner, counts), *columns, state=byte_slices(data, states, size))
+    states = (
+        np.repeat(at + _COUNT.itemsize + counts * _HEAD.itemsize, counts)
+        + running
+        - np.repeat(running[first] if len(size) else running, counts)
+    )
+    start, end, count, revision = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
+    return Sessions(np.repeat(owner, counts), start, end, count, revision, byte_slices(data, states, size))
 
 
-def _fields(data: np.ndarray, at: Ints, dtype: np.dtype) -> np.ndarray:
+def _fields(data: npt.NDArray[np.uint8], at: Ints, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return offsets_of(byte_slices(data, at, np.full(len(at), dtype.itemsize)))[1].view(dtype)

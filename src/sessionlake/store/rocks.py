@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -139,7 +139,8 @@ class RocksSegments:
     def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
         """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
         found: list[tuple[bytes, bytes]] = []
-        for key, value in self._family(segment).items(from_key=low):
+        items = cast(Iterator[tuple[bytes, bytes]], self._family(segment).items(from_key=low))
+        for key, value in items:
             if high is not None and key > high:
                 break
             found.append((key, value))

@@ -1,6 +1,6 @@
 """KIP-94's session store: segments of session end time, values packed per key, expiry by dropping segments."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,9 @@ class SegmentedSessionStore:
                 some = keys if len(wanted) == len(keys) else [keys[i] for i in wanted.tolist()]
                 found = unpack(self._db.get(segment, some))
                 owner = found.owner if some is keys else wanted[found.owner]
-                parts.append((Sessions(owner, found.start, found.end, found.count, found.revision, found.state), segment))
+                parts.append(
+                    (Sessions(owner, found.start, found.end, found.count, found.revision, found.state), segment)
+                )
         return _together(parts)
 
     def writes(self, keys: pa.Array, sessions: Sessions, touched_owner: Ints, touched_segment: Ints) -> pa.Table:
@@ -64,19 +66,22 @@ class SegmentedSessionStore:
         """
         segment = sessions.end // self.interval_us
         order = np.lexsort((sessions.start, sessions.end, sessions.owner, segment))
-        segment, owner = segment[order], sessions.owner[order]
+        ordered = sessions.take(order)
+        segment, owner = segment[order], ordered.owner
         new = np.ones(len(order), bool)
         new[1:] = (segment[1:] != segment[:-1]) | (owner[1:] != owner[:-1])
         at = np.flatnonzero(new)
-        columns = (column[order] for column in (sessions.start, sessions.end, sessions.count, sessions.revision))
-        ordered = Sessions(owner, *columns, state=sessions.state.take(pa.array(order)))
         values = pack(ordered, np.diff(at, append=len(order))) if len(at) else pa.array([], pa.binary())
         emptied = _difference(touched_segment, touched_owner, segment[at], owner[at])
         all_segments = np.concatenate([segment[at], touched_segment[emptied]])
         all_owners = np.concatenate([owner[at], touched_owner[emptied]])
         values = pa.concat_arrays([values, pa.nulls(len(emptied), pa.binary())])
         place = np.lexsort((all_owners, all_segments))
-        arrays = [pa.array(all_segments[place]), keys.take(pa.array(all_owners[place])).cast(pa.binary()), values.take(pa.array(place))]
+        arrays = [
+            pa.array(all_segments[place]),
+            keys.take(pa.array(all_owners[place])).cast(pa.binary()),
+            values.take(pa.array(place)),
+        ]
         return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest_end_us: int) -> None:
@@ -88,7 +93,9 @@ class SegmentedSessionStore:
         segments = writes["segment"].to_numpy()
         numbers, starts = np.unique(segments, return_index=True)
         batch = {}
-        for number, start, stop in zip(numbers.tolist(), starts.tolist(), np.append(starts, len(segments))[1:].tolist(), strict=True):
+        for number, start, stop in zip(
+            numbers.tolist(), starts.tolist(), np.append(starts, len(segments))[1:].tolist(), strict=True
+        ):
             if number >= oldest:
                 part = writes.slice(start, stop - start)
                 batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
@@ -103,10 +110,7 @@ class SegmentedSessionStore:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
         items = [item for segment in self._db.segments for item in self._db.items(segment)]
         found = unpack([value for _, value in items])
-        keep = found.end >= oldest_end_us
-        rows = pa.array(np.flatnonzero(keep))
-        columns = (column[keep] for column in (found.owner, found.start, found.end, found.count, found.revision))
-        return [key for key, _ in items], Sessions(*columns, state=found.state.take(rows))
+        return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
 
     def size_bytes(self) -> int:
         """Return the bytes on disk."""
@@ -191,9 +195,15 @@ class SegmentedSessionStore:
 
     def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:
         segment = window.end_us // self.interval_us
-        kept = [s for s in self.fetch(window.key) if s.window.end_us // self.interval_us == segment and s.window != window]
+        kept = [
+            s for s in self.fetch(window.key) if s.window.end_us // self.interval_us == segment and s.window != window
+        ]
         sessions = _columns([*kept, *added])
-        self.apply(self.writes(pa.array([window.key]), sessions, np.zeros(1, np.int64), np.array([segment])), {}, np.iinfo(np.int64).min)
+        self.apply(
+            self.writes(pa.array([window.key]), sessions, np.zeros(1, np.int64), np.array([segment])),
+            {},
+            np.iinfo(np.int64).min,
+        )
 
 
 def _records(keys: list[str], found: Sessions, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
@@ -205,28 +215,26 @@ def _records(keys: list[str], found: Sessions, earliest_end_us: int, latest_star
 
 
 def _columns(sessions: list[StoredSession]) -> Sessions:
-    def column(values: Iterable[int]) -> Ints:
-        return np.fromiter(values, np.int64, len(sessions))
-
-    return Sessions(
-        owner=np.zeros(len(sessions), np.int64),
-        start=column(s.window.start_us for s in sessions),
-        end=column(s.window.end_us for s in sessions),
-        count=column(s.event_count for s in sessions),
-        revision=column(s.revision for s in sessions),
-        state=pa.array([s.state for s in sessions], pa.binary()),
-    )
+    rows = [(s.window.start_us, s.window.end_us, s.event_count, s.revision) for s in sessions]
+    start, end, count, revision = np.array(rows, np.int64).reshape(-1, 4).T
+    state = pa.array([s.state for s in sessions], pa.binary())
+    return Sessions(np.zeros(len(sessions), np.int64), start, end, count, revision, state)
 
 
 def _together(parts: list[tuple[Sessions, int]]) -> Found:
     if not parts:
         none = np.zeros(0, np.int64)
         return Found(Sessions(none, none, none, none, none, pa.array([], pa.binary())), none)
-    names = ("owner", "start", "end", "count", "revision")
-    columns = (np.concatenate([getattr(sessions, name) for sessions, _ in parts]) for name in names)
-    state = pa.concat_arrays([sessions.state for sessions, _ in parts])
-    segment = np.concatenate([np.full(len(sessions.start), number) for sessions, number in parts])
-    return Found(Sessions(*columns, state=state), segment)
+    found = [sessions for sessions, _ in parts]
+    together = Sessions(
+        owner=np.concatenate([s.owner for s in found]),
+        start=np.concatenate([s.start for s in found]),
+        end=np.concatenate([s.end for s in found]),
+        count=np.concatenate([s.count for s in found]),
+        revision=np.concatenate([s.revision for s in found]),
+        state=pa.concat_arrays([s.state for s in found]),
+    )
+    return Found(together, np.concatenate([np.full(len(s.start), number) for s, number in parts]))
 
 
 def _difference(a_segment: Ints, a_owner: Ints, b_segment: Ints, b_owner: Ints) -> Ints:

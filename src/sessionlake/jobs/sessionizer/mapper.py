@@ -14,7 +14,7 @@ from sessionlake.sessions.aggregates import Events
 from sessionlake.sessions.arrays import Bools, Ints, combined
 from sessionlake.sessions.kernel import lift, premerge
 from sessionlake.sessions.windows import Bounds
-from sessionlake.sources.contract import check
+from sessionlake.sources.contract import Checked, check
 
 Texts = Callable[[Ints], pa.Array]
 Split = Iterator[tuple[int, str, pa.Table]]
@@ -45,10 +45,11 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
     """Yield (shard, kind, rows) of the kinds merged, alone, emit, dead and tally."""
     checked = check(rows.table, rows.error, spec.columns)
     n = rows.table.num_rows
-    good = np.ones(n, bool) if checked.reason is None else pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
+    good = np.ones(n, bool)
     tally = {"input": n}
     refused: list[tuple[Bools, pa.Array]] = []
-    if not good.all():
+    if checked.reason is not None:
+        good = pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
         refused.append((~good, checked.reason.filter(pa.array(~good))))
     if spec.max_future_skew_us is not None:
         future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
@@ -86,7 +87,7 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
     yield 0, "tally", pa.table({"name": list(tally), "value": pa.array(tally.values(), pa.int64())})
 
 
-def _accepted(spec: SessionizerSpec, bounds: Bounds, rows: Rows, checked, at: Ints) -> Split:  # type: ignore[no-untyped-def]
+def _accepted(spec: SessionizerSpec, bounds: Bounds, rows: Rows, checked: Checked, at: Ints) -> Split:
     events = _events(spec, rows.table, checked, at)
     merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
     yield from by_shard("merged", merged.to_table(), shard_of(merged.keys, spec.shards))
@@ -113,7 +114,7 @@ def event_struct(inputs: list[pa.Array], spec: SessionizerSpec, rows: int) -> pa
     return pa.StructArray.from_arrays(inputs, names=list(spec.columns.inputs))
 
 
-def _events(spec: SessionizerSpec, table: pa.Table, checked, at: Ints) -> Events:  # type: ignore[no-untyped-def]
+def _events(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Events:
     columns = {name: combined(table[name]) for name in spec.columns.inputs}
     if len(at) == table.num_rows:
         return Events(checked.key, checked.time_us, columns, checked.event_id)

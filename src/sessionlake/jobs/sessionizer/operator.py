@@ -98,13 +98,14 @@ class Sessionizer:
         """Return writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state)."""
         table = inputs["restore"]
         encoded = combined(table["key"]).dictionary_encode()
-        columns = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
-        sessions = Sessions(encoded.indices.to_numpy().astype(np.int64), *columns, state=combined(table["state"]))
         order = pa.compute.sort_indices(encoded.dictionary)
         rank = np.empty(len(order), np.int64)
         rank[order.to_numpy()] = np.arange(len(order))
-        owner = rank[sessions.owner]
-        sessions = Sessions(owner, sessions.start, sessions.end, sessions.count, sessions.revision, sessions.state)
+        start, end, count, revision = (
+            table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision")
+        )
+        owner = rank[encoded.indices.to_numpy()]
+        sessions = Sessions(owner, start, end, count, revision, combined(table["state"]))
         none = np.zeros(0, np.int64)
         return store.writes(encoded.dictionary.take(order), sessions, none, none)
 

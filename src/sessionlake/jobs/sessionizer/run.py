@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_s
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables, locked_store, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.jobs.sessionizer.stream import read_inputs
-from sessionlake.sessions.windows import NO_WATERMARK, SessionWindows
+from sessionlake.sessions.windows import SessionWindows
 from sessionlake.tables import Tables
 from sessionlake.views import batch_row, batches_frame, merged_sessions
 
@@ -107,9 +106,7 @@ class _Session:
             store_dir=self.config.store_dir,
             changelog=schemas.CHANGELOG,
             sides=(
-                SideTable(
-                    "late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), partial(_late_rows, spec)
-                ),
+                SideTable("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), _late_rows),
                 SideTable("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, _dead_rows),
             ),
             settings={
@@ -177,7 +174,11 @@ class _Session:
             .option("checkpointLocation", self.config.checkpoint)
             .queryName(self.config.pipeline.name)
         )
-        trigger = {"availableNow": True} if once else {"processingTime": f"{parse_duration(self.config.pipeline.trigger)} microseconds"}
+        trigger = (
+            {"availableNow": True}
+            if once
+            else {"processingTime": f"{parse_duration(self.config.pipeline.trigger)} microseconds"}
+        )
         try:
             with _stopped(writer.trigger(**trigger).start()) as query:
                 query.awaitTermination()
@@ -279,7 +280,7 @@ def _changelog_columns(changes: DataFrame, commit_id: str) -> DataFrame:
     )
 
 
-def _late_rows(spec: SessionizerSpec, late: pa.Table) -> pa.Table:
+def _late_rows(late: pa.Table) -> pa.Table:
     names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
     return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
 

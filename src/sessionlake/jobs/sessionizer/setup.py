@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.config import Config, Format
 from sessionlake.errors import ConfigError, PipelineStateError, SourceError, StoreError
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
@@ -77,7 +77,7 @@ def source_types(spark: SparkSession, config: Config, needed: list[str]) -> dict
         return {name: _normal(schema.field(name).type) for name in needed}
     declared = {name: _TYPES[text] for name, text in config.source.types.items()}
     to_infer = [name for name in needed if name not in declared]
-    found = infer_types(source_files(config), str(config.source.format), to_infer) if to_infer else {}
+    found = infer_types(source_files(config), _format(config), to_infer) if to_infer else {}
     return {**dict.fromkeys(needed, pa.string()), **found, **{n: t for n, t in declared.items() if n in needed}}
 
 
@@ -85,12 +85,18 @@ def source_columns(spark: SparkSession, config: Config) -> list[str]:
     """Return all columns of the source."""
     if config.source.kind == "delta":
         return _delta_schema(spark, config).names
-    return all_columns(source_files(config), str(config.source.format))
+    return all_columns(source_files(config), _format(config))
+
+
+def _format(config: Config) -> Format:
+    if config.source.format is None:
+        raise ConfigError("source.format: is missing; write 'json', 'csv' or 'parquet'")
+    return config.source.format
 
 
 def source_files(config: Config) -> list[str]:
     """Return the files that the source directory holds now, hidden ones left out; SourceError where there are none."""
-    path, format_ = config.source.path, str(config.source.format)
+    path, format_ = config.source.path, config.source.format
     root = Path(path.removeprefix("file:"))
     if "://" in path:
         raise SourceError(

@@ -11,7 +11,7 @@ from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.schemas import TIME
 from sessionlake.sessions.aggregates import Events, States
-from sessionlake.sessions.arrays import Ints, combined
+from sessionlake.sessions.arrays import Bools, Ints, combined
 from sessionlake.sessions.corrections import REMOVE_SCHEMA, Removals
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials, StateCodec, concat
@@ -118,13 +118,13 @@ def _parts(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
     code_of[order.to_numpy()] = np.arange(len(order))
     codes = code_of[encoded.indices.to_numpy()]
     distinct = encoded.dictionary.take(order)
-    kind = np.concatenate([np.full(len(p), k) for p, k, _ in pieces]) if pieces else np.zeros(0, np.int64)
+    kinds = np.concatenate([np.full(len(p), k) for p, k, _ in pieces]) if pieces else np.zeros(0, np.int64)
     correction: list[str | None] = []
     if any(k == PUT for _, k, _ in pieces):
         correction = [c for p, k, ids in pieces for c in (ids if k == PUT else [None] * len(p))]
     n = len(partials)
     arrivals = Arrivals(
-        codes[:n], partials.start, partials.end, partials.count, partials.states, kind, correction, lambda: distinct
+        codes[:n], partials.start, partials.end, partials.count, partials.states, kinds, correction, lambda: distinct
     )
     removals = Removals(
         remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy()
@@ -149,8 +149,8 @@ def _earliest(spec: SessionizerSpec, parts: Parts) -> Ints:
 
 def _stored(
     spec: SessionizerSpec, bounds: Bounds, parts: Parts, inputs: Inputs, store: SegmentedSessionStore
-) -> tuple[Stored, Ints, Ints]:
-    """Return warm stored sessions and handed-in cold ones, each one's segment, and how many of them are in the store."""
+) -> tuple[Stored, Ints, Bools]:
+    """Return warm stored sessions and handed-in cold ones, each one's segment, and whether it is in the store."""
     # Ascending keys come as ascending bytes: Arrow sorts text by its UTF-8 bytes.
     found = store.find_many(parts.keys.cast(pa.binary()).to_pylist(), _earliest(spec, parts))
     s = found.sessions
@@ -162,21 +162,21 @@ def _stored(
     physical = len(stored)
     if "cold" in inputs:
         cold = _cold(inputs["cold"], parts.keys)
-        stored = Stored(
-            *(
-                np.concatenate([getattr(stored, n), getattr(cold, n)])
-                for n in ("codes", "start", "end", "count", "revision")
-            ),
-            state=pa.concat_arrays([stored.state, cold.state]),
-        )
+        stored = _both(stored, cold)
         segment = np.concatenate([segment, cold.end // store.interval_us])
     return stored, segment, np.arange(len(stored)) < physical
 
 
 def _cold(table: pa.Table, keys: pa.Array) -> Stored:
     codes = pc.index_in(combined(table["key"]), value_set=keys).to_numpy().astype(np.int64)
-    columns = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
-    return Stored(codes, *columns, state=combined(table["state"]))
+    start, end, count, revision = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
+    return Stored(codes, start, end, count, revision, combined(table["state"]))
+
+
+def _both(a: Stored, b: Stored) -> Stored:
+    names = ("codes", "start", "end", "count", "revision")
+    codes, start, end, count, revision = (np.concatenate([getattr(a, name), getattr(b, name)]) for name in names)
+    return Stored(codes, start, end, count, revision, pa.concat_arrays([a.state, b.state]))
 
 
 def _cold_needs(spec: SessionizerSpec, bounds: Bounds, parts: Parts) -> pa.Table:
@@ -271,7 +271,7 @@ def _writes(
     bounds: Bounds,
     stored: Stored,
     segment: Ints,
-    physical: Ints,
+    physical: Bools,
     verdict: Verdict,
     store: SegmentedSessionStore,
 ) -> pa.Table:
@@ -284,15 +284,12 @@ def _writes(
     touched_segment = np.concatenate([segment[gone], changed.end // store.interval_us])
     if len(kept):
         kept = kept[_among(segment[kept], stored.codes[kept], touched_segment, touched_owner)]
-    columns = (
-        np.concatenate([getattr(stored, n)[kept], getattr(changed, n)])
-        for n in ("codes", "start", "end", "count", "revision")
-    )
-    sessions = Sessions(*columns, state=pa.concat_arrays([stored.state.take(pa.array(kept)), changed.state]))
+    both = _both(stored.take(kept), changed)
+    sessions = Sessions(both.codes, both.start, both.end, both.count, both.revision, both.state)
     return store.writes(parts.keys, sessions, touched_owner, touched_segment)
 
 
-def _among(segment: Ints, owner: Ints, touched_segment: Ints, touched_owner: Ints) -> Ints:
+def _among(segment: Ints, owner: Ints, touched_segment: Ints, touched_owner: Ints) -> Bools:
     """Say which (segment, owner) pairs are among the touched ones."""
     low = int(min(segment.min(), touched_segment.min(initial=segment.min())))
     owners = int(max(owner.max(), touched_owner.max(initial=0))) + 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake import schemas
+from sessionlake.config import Format
 from sessionlake.sessions.aggregates import Aggregate
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
@@ -22,7 +23,7 @@ class SessionizerSpec:
     shards: int
     beyond_retention: str = DEAD_LETTER
     max_future_skew_us: int | None = None
-    format: str | None = None
+    format: Format | None = None
     """Format of the files that rows of (path, content) name; None where rows are events."""
     place: str | None = None
     """Where rows that are events come from, as dead letters name it."""

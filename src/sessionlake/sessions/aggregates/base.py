@@ -47,6 +47,7 @@ class Aggregate(ABC):
 
     def from_value(self, values: pa.Array, time_us: Ints) -> States | None:
         """Return states that have these values, or None where a value does not determine a state."""
+        del values, time_us
         return None
 
 

@@ -92,7 +92,9 @@ class Custom(Aggregate):
     def lift(self, events: Events) -> States:
         """Aggregate each event into an empty aggregate."""
         names = list(self.inputs or events.columns)
-        rows = pa.table({name: events.columns[name] for name in names}).to_pylist() if names else [{}] * len(events.keys)
+        rows = (
+            pa.table({name: events.columns[name] for name in names}).to_pylist() if names else [{}] * len(events.keys)
+        )
         user = self.user
         keyed = zip(events.keys.to_pylist(), rows, strict=True)
         return [pa.array([self._dump(user.aggregator(key, row, user.initializer())) for key, row in keyed], BYTES)]
@@ -104,7 +106,9 @@ class Custom(Aggregate):
     def _merge_groups(self, states: States, groups: Groups) -> States:
         parts = states[0].to_pylist()
         merged = []
-        for key, start, size in zip(groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True):
+        for key, start, size in zip(
+            groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True
+        ):
             # Sorted, so that an aggregate that is order-free only up to rounding still comes out the same on a rerun.
             aggregates = [self._load(part) for part in sorted(parts[start : start + size])]
             total = aggregates[0]
@@ -126,5 +130,3 @@ class Custom(Aggregate):
                 f"aggregates.{self.name}: {self.path}.result does not fit its value_type {self.declared} ({error}); "
                 "return that type or None, or declare another"
             ) from error
-
-

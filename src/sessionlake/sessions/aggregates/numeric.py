@@ -47,7 +47,7 @@ class Count(Aggregate):
         """Return the count."""
         return states[0]
 
-    def from_value(self, values: pa.Array, time_us: Ints) -> States:
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - it has no time
         """Return the value itself."""
         return [values.cast(LONG)]
 
@@ -91,7 +91,7 @@ class Sum(Aggregate):
         """Return the sum."""
         return states[0]
 
-    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002, a sum has no time
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a sum has no time
         """Return the value itself."""
         return [values.cast(self.state[0])]
 
@@ -125,7 +125,7 @@ class DecimalSum(Aggregate):
         (high, valid), (low, _) = numbers(states[0]), numbers(states[1])
         return decimals_of_words((high << _HALF) | low, high >> _HALF, valid, self.value_type)
 
-    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002, a sum has no time
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a sum has no time
         """Return the value itself."""
         words = decimal_words(values)
         valid = validity(values)
@@ -186,7 +186,7 @@ class Extreme(Aggregate):
         """Return the extreme value in the column's own type."""
         return from_state(states[0], self.value_type)
 
-    def from_value(self, values: pa.Array, time_us: Ints) -> States:
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - it has no time
         """Return the value itself."""
         return [to_state(values.cast(self.value_type))]
 
@@ -200,7 +200,7 @@ class Average(Aggregate):
     def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
         self.name, self.inputs = name, (column,)
         number_type(name, "avg", column, type_)
-        self._scale = 10.0 ** -type_.scale if pa.types.is_decimal(type_) else 1.0
+        self._scale = 10.0**-type_.scale if pa.types.is_decimal(type_) else 1.0
 
     def lift(self, events: Events) -> States:
         """Return each event's number and whether it counts."""

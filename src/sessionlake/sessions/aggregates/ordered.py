@@ -5,7 +5,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.sessions.aggregates.base import Aggregate, Events, States, merge_shared
-from sessionlake.sessions.arrays import Groups, Ints, binary_array, exploded, numbers, offsets_of, packed, ranks, within_group
+from sessionlake.sessions.arrays import (
+    Groups,
+    Ints,
+    binary_array,
+    exploded,
+    numbers,
+    offsets_of,
+    packed,
+    ranks,
+    within_group,
+)
 from sessionlake.sessions.scalars import BYTES, LONG, from_state, state_type, to_state
 
 

@@ -81,7 +81,7 @@ class Percentile(Aggregate):
 
     def __init__(self, name: str, column: str, type_: pa.DataType, fraction: float) -> None:
         self.name, self.inputs, self.fraction = name, (column,), fraction
-        self._scale = 10.0 ** -type_.scale if pa.types.is_decimal(type_) else 1.0
+        self._scale = 10.0**-type_.scale if pa.types.is_decimal(type_) else 1.0
         number_type(name, "percentile", column, type_)
         self._mapping = LogarithmicMapping(RELATIVE_ACCURACY)
 

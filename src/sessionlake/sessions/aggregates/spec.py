@@ -1,7 +1,7 @@
 """The text form of aggregates: "sum(added)", "percentile(ms, 0.99)", "package.module:Class"."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from sessionlake.sessions.aggregates.sketches import APPROX_DISTINCT, EXACT_DIST
 _CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s*")
 _CLASS = re.compile(r"[\w.]+:\w+")
 _ONE_COLUMN = ("sum", "min", "max", "avg", "first", "last", "approx_count_distinct")
+_TIMED = ("first", "last", "collect")
 FUNCTIONS = ("count", *_ONE_COLUMN, "count_distinct", "percentile", "collect")
 
 
@@ -63,17 +64,24 @@ def _argument(name: str, function: str, text: str | None) -> float | None:
     except ValueError:
         number = -1.0
     if not low <= number <= high or (function != "percentile" and number != int(number)):
-        raise ConfigError(f"aggregates.{name}: {text!r} must be a number from {low} to {high}; write '{function}(column, {example})'")
+        raise ConfigError(
+            f"aggregates.{name}: {text!r} must be a number from {low} to {high}; write '{function}(column, {example})'"
+        )
     return number
 
 
-def build_aggregates(specs: Mapping[str, str], types: Mapping[str, pa.DataType], *, with_id: bool = False, directory: str | None = None) -> tuple[Aggregate, ...]:
+def build_aggregates(
+    specs: Mapping[str, str], types: Mapping[str, pa.DataType], *, with_id: bool = False, directory: str | None = None
+) -> tuple[Aggregate, ...]:
     """Return the aggregates of a config, in its order.
 
     `types` gives the Arrow type of every column; `with_id` says that events carry an id (ties of first, last, collect);
     a user's class is looked for in `directory` too.
     """
-    return tuple(_build(AggregateSpec.parse(name, text), types, with_id=with_id, directory=directory) for name, text in specs.items())
+    return tuple(
+        _build(AggregateSpec.parse(name, text), types, with_id=with_id, directory=directory)
+        for name, text in specs.items()
+    )
 
 
 def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bool, directory: str | None) -> Aggregate:
@@ -82,25 +90,30 @@ def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bo
     if spec.column is None:
         return Count(spec.name, None)
     if spec.column not in types:
-        raise ConfigError(f"aggregates.{spec.name}: no column {spec.column!r} in the events; pick one of {', '.join(sorted(types))}")
-    name, column, type_ = spec.name, spec.column, types[spec.column]
-    bound = int(spec.argument or 0)
-    match spec.function:
-        case "count":
-            return Count(name, column)
-        case "sum":
-            return (DecimalSum if pa.types.is_decimal(type_) else Sum)(name, column, type_)
-        case "min" | "max":
-            return Extreme(name, column, type_, largest=spec.function == "max")
-        case "avg":
-            return Average(name, column, type_)
-        case "first" | "last":
-            return Edge(name, column, type_, latest=spec.function == "last", with_id=with_id)
-        case "count_distinct":
-            return CountDistinct(name, column, type_, bound or EXACT_DISTINCT)
-        case "approx_count_distinct":
-            return CountDistinct(name, column, type_, APPROX_DISTINCT)
-        case "percentile":
-            return Percentile(name, column, type_, float(spec.argument or 0.0))
-        case _:
-            return Collect(name, column, type_, bound)
+        raise ConfigError(
+            f"aggregates.{spec.name}: no column {spec.column!r} in the events; pick one of {', '.join(sorted(types))}"
+        )
+    if spec.function in _TIMED:
+        return _build_timed(spec, spec.column, types[spec.column], with_id=with_id)
+    return _build_untimed(spec, spec.column, types[spec.column])
+
+
+def _build_timed(spec: AggregateSpec, column: str, type_: pa.DataType, *, with_id: bool) -> Aggregate:
+    if spec.function == "collect":
+        return Collect(spec.name, column, type_, int(spec.argument or 0))
+    return Edge(spec.name, column, type_, latest=spec.function == "last", with_id=with_id)
+
+
+def _build_untimed(spec: AggregateSpec, column: str, type_: pa.DataType) -> Aggregate:
+    name = spec.name
+    make: dict[str, Callable[[], Aggregate]] = {
+        "count": lambda: Count(name, column),
+        "sum": lambda: (DecimalSum if pa.types.is_decimal(type_) else Sum)(name, column, type_),
+        "min": lambda: Extreme(name, column, type_, largest=False),
+        "max": lambda: Extreme(name, column, type_, largest=True),
+        "avg": lambda: Average(name, column, type_),
+        "count_distinct": lambda: CountDistinct(name, column, type_, int(spec.argument or EXACT_DISTINCT)),
+        "approx_count_distinct": lambda: CountDistinct(name, column, type_, APPROX_DISTINCT),
+        "percentile": lambda: Percentile(name, column, type_, spec.argument or 0.0),
+    }
+    return make[spec.function]()

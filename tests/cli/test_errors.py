@@ -1,0 +1,218 @@
+"""What a user gets wrong ends as one line on standard error that names the value and the remedy, with exit code 2."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from sessionlake import schemas
+from sessionlake.cli import main
+from sessionlake.config import load_config
+from sessionlake.jobs.sessionizer.setup import locked_store
+
+CONFIG = """\
+[pipeline]
+name = "clicks"
+warehouse = "warehouse"
+shards = 2
+
+[source]
+kind = "files"
+path = "events"
+format = "json"
+
+[event]
+key = "user"
+time = "time"
+time_unit = "s"
+
+[session]
+gap = "30 minutes"
+grace = "10 minutes"
+retention = "2 hours"
+
+[aggregates]
+total = "sum(v)"
+"""
+
+
+class Project:
+    """A directory with a config and one file of events."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.path = root, root / "clicks.toml"
+        (root / "events").mkdir(parents=True)
+        self.add_events(0)
+        self.path.write_text(CONFIG)
+
+    def add_events(self, number: int) -> None:
+        rows = [{"user": "u", "time": 1_700_000_000 + number, "v": 1}]
+        (self.root / "events" / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def edit(self, old: str, new: str) -> None:
+        text = self.path.read_text()
+        assert text.count(old) == 1
+        self.path.write_text(text.replace(old, new))
+
+    def call(self, *arguments: str) -> Any:
+        return CliRunner().invoke(main, [arguments[0], str(self.path), *arguments[1:]])
+
+    def assert_error(self, line: str, *arguments: str) -> None:
+        """Check that the command ends with exactly this line, {root} being the project's directory."""
+        result = self.call(*(arguments or ("run", "--once")))
+        assert (result.exit_code, result.stderr) == (2, f"sessionlake: {line.format(root=self.root)}\n")
+
+
+@pytest.fixture
+def project(spark: SparkSession, tmp_path: Path) -> Project:
+    del spark  # the commands find it active
+    return Project(tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    del spark
+    project = Project(tmp_path_factory.mktemp("ran") / "project")
+    result = project.call("run", "--once")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return project
+
+
+@pytest.fixture
+def used(ran: Project) -> Project:
+    """A pipeline with a committed batch and its own config again; a test that changes its files copies it."""
+    ran.path.write_text(CONFIG)
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (
+            "2 hours",
+            "35 minutes",
+            "session.retention: '35 minutes' is shorter than gap + grace = 40min; write '40min' or longer",
+        ),
+        ("30 minutes", "30", "session.gap: '30' is not a duration; write a number and a unit, as in '30 minutes'"),
+        ("30 minutes", "soon", "session.gap: 'soon' is not a duration; write a number and a unit, as in '30 minutes'"),
+        ("30 minutes", "0 s", "session.gap: '0 s' must be longer than zero; write for example '30 minutes'"),
+        ("grace =", "grase =", "session.grase: is unknown (did you mean 'grace'?); remove it or correct its name"),
+        ('key = "user"\n', "", "event.key: is missing; add it to the config"),
+    ],
+)
+def test_setting(project: Project, old: str, new: str, line: str) -> None:
+    project.edit(old, new)
+    project.assert_error(line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("sum(v)", "summ(v)", ["aggregates.total", "'summ", "sum"]),
+        ("sum(v)", "sum(v", ["aggregates.total", "'sum(v'"]),
+        ('"json"', '"jsn"', ["source.format", "'jsn'", "'json'"]),
+        ("shards = 2", "shards = 0", ["pipeline.shards", "0", "correct it"]),
+        ("[event]", "[event", ["config", "clicks.toml", "no valid TOML", "mend"]),
+        ("sum(v)", "sum(w)", ["source.path", "'w'"]),
+        ('key = "user"', 'key = "usr"', ["source.path", "'usr'"]),
+        ('path = "events"', 'path = "evts"', ["source.path", "evts", "create it or correct the path"]),
+        ('kind = "files"\npath = "events"\nformat = "json"', 'kind = "delta"\npath = "events"', ["source.path", "no readable Delta table"]),
+        ('warehouse = "warehouse"', 'warehouse = "clicks.toml/w"', ["pipeline.warehouse", "clicks.toml/w", "can't be"]),
+        ("shards = 2", 'shards = 2\nstore = "clicks.toml/s"', ["pipeline.store", "clicks.toml/s", "can't be", "choose"]),
+    ],
+)
+def test_value(project: Project, old: str, new: str, words: list[str]) -> None:
+    project.edit(old, new)
+    assert_words(project.call("run", "--once"), words)
+
+
+def assert_words(result: Any, words: list[str]) -> None:
+    assert result.exit_code == 2, result.exception
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("sessionlake: ")
+    assert [word for word in words if word not in result.stderr] == []
+
+
+def test_no_config(project: Project) -> None:
+    project.path.unlink()
+    project.assert_error("config: '{root}/clicks.toml' can't be read (No such file or directory); pass the path of a TOML file")
+
+
+def test_empty_source(project: Project) -> None:
+    shutil.rmtree(project.root / "events")
+    (project.root / "events").mkdir()
+    project.assert_error(
+        "source.path: '{root}/events' holds no json files to learn the columns from; add one or declare [source.types]"
+    )
+
+
+@pytest.mark.parametrize("command", ["status", "sql"])
+def test_before_the_first_run(project: Project, command: str) -> None:
+    arguments = (command, "select 1") if command == "sql" else (command,)
+    assert_words(project.call(*arguments), ["pipeline.warehouse", str(project.root), "run `sessionlake run` first"])
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("selct 1", ["sql: ", "'selct'", "correct the query"]),
+        ("select nothing from sessions_live", ["sql: ", "`nothing`", "correct the query"]),
+        ("select * from sesions", ["sql: ", "`sesions`", "correct the query"]),
+        ("select raise_error('of its own')", ["sql: ", "of its own"]),
+    ],
+)
+def test_sql(used: Project, query: str, words: list[str]) -> None:
+    assert_words(used.call("sql", query), words)
+
+
+def test_bootstrap_of_a_used_pipeline(used: Project) -> None:
+    used.assert_error(
+        "bootstrap: pipeline 'clicks' has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`",
+        "bootstrap",
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("30 minutes", "20 minutes", ["session.gap", "1800000000", "1200000000", "rebuild", "`sessionlake bootstrap`"]),
+        ("sum(v)", "max(v)", ["aggregates", "'sum(v)'", "'max(v)'", "rebuild"]),
+        ('key = "user"', 'key = "v"', ["event.key", "'user'", "'v'", "rebuild"]),
+        ('"clicks"', '"views"', ["pipeline.name", "'clicks'", "'views'", "one warehouse a pipeline"]),
+    ],
+)
+def test_changed_on_existing_sessions(used: Project, old: str, new: str, words: list[str]) -> None:
+    used.edit(old, new)
+    assert_words(used.call("run", "--once"), words)
+
+
+def test_locked_store(used: Project) -> None:
+    with locked_store(load_config(used.path)):
+        assert_words(used.call("run", "--once"), ["pipeline.store", "locked by process", "stop that one first"])
+
+
+@pytest.mark.parametrize(
+    ("lose", "words"),
+    [
+        (lambda root: shutil.rmtree(root / "warehouse" / "_checkpoints"), ["checkpoint: ", "is missing", "put the old"]),
+        (lambda root: shutil.rmtree(root / "warehouse" / schemas.CHANGELOG), ["checkpoint: ", "has none", "restore"]),
+    ],
+    ids=["checkpoint", "changelog"],
+)
+def test_lost(used: Project, tmp_path: Path, lose: Callable[[Path], None], words: list[str]) -> None:
+    lost = Project.__new__(Project)
+    lost.root, lost.path = tmp_path / "lost", tmp_path / "lost" / "clicks.toml"
+    shutil.copytree(used.root, lost.root)
+    lose(lost.root)
+    assert_words(lost.call("run", "--once"), words)
+
+
+def test_drain_without_once(used: Project) -> None:
+    result = used.call("run", "--drain")
+    assert result.exit_code == 2
+    assert "--drain goes with --once" in result.stderr

@@ -1,0 +1,58 @@
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlake.store.layout import Sessions, pack, unpack
+
+longs = st.integers(-(2**63), 2**63 - 1)
+rows = st.tuples(longs, longs, longs, longs, st.binary(max_size=20))
+values = st.lists(st.lists(rows, min_size=1, max_size=4), max_size=8)
+
+
+def columns(sessions: list[tuple[Any, ...]], owner: list[int]) -> Sessions:
+    numbers = [np.array([s[i] for s in sessions], np.int64) for i in range(4)]
+    padded = pa.array([b"before", *(s[4] for s in sessions), b"after"], pa.binary())
+    return Sessions(np.array(owner, np.int64), *numbers, padded.slice(1, len(sessions)))
+
+
+def plain(sessions: Sessions) -> list[tuple[Any, ...]]:
+    numbers = (sessions.owner, sessions.start, sessions.end, sessions.count, sessions.revision)
+    return list(zip(*(n.tolist() for n in numbers), sessions.state.to_pylist(), strict=True))
+
+
+@given(values=values, holes=st.lists(st.booleans(), max_size=20))
+def test_unpack_inverts_pack_among_missing_values(values: list[list[Any]], holes: list[bool]) -> None:
+    flat = [s for value in values for s in value]
+    packed = pack(columns(flat, [0] * len(flat)), np.array([len(v) for v in values], np.int64)).to_pylist()
+    rest, given_, expected = iter(zip(packed, values, strict=True)), [], []
+    for hole in [*holes, *[False] * len(values)]:
+        item = None if hole else next(rest, None)
+        given_.append(item and item[0])
+        expected += [(len(given_) - 1, *s) for s in (item[1] if item else [])]
+    assert plain(unpack(given_)) == expected
+
+
+@given(values=values.filter(bool))
+def test_layout_is_count_then_heads_then_states(values: list[list[Any]]) -> None:
+    flat = [s for value in values for s in value]
+    packed = pack(columns(flat, [0] * len(flat)), np.array([len(v) for v in values], np.int64)).to_pylist()
+    for data, sessions in zip(packed, values, strict=True):
+        heads = b"".join(struct.pack("<qqqqI", *s[:4], len(s[4])) for s in sessions)
+        assert data == struct.pack("<I", len(sessions)) + heads + b"".join(s[4] for s in sessions)
+
+
+@pytest.mark.parametrize("values", [[], [None], [None, None]])
+def test_unpack_of_nothing(values: list[bytes | None]) -> None:
+    found = unpack(values)
+    assert plain(found) == []
+    assert found.state.type == pa.binary()
+
+
+def test_order_of_owners_is_that_of_the_values() -> None:
+    packed = pack(columns([(1, 2, 3, 4, b""), (5, 6, 7, 8, b"x")], [0, 0]), np.array([1, 1])).to_pylist()
+    assert plain(unpack([None, packed[1], None, packed[0]])) == [(1, 5, 6, 7, 8, b"x"), (3, 1, 2, 3, 4, b"")]
