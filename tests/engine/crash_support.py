@@ -85,7 +85,7 @@ class Lake:
         return Lake(root, self.events, self.settings)
 
     def configure(self, **settings: Any) -> Config:
-        defaults = {"events": self.events, "shards": 3, "store": "store", "grace": "15 minutes", "retention": "60 minutes"}
+        defaults = {"events": self.events, "shards": 3, "store": "store", "grace": "15 minutes", "retention": "40 minutes"}
         self.settings = {**defaults, **self.settings, **settings}
         self.path.write_text(CONFIG.format(**self.settings))
         return self.config

@@ -50,6 +50,9 @@ def test_input_has_every_kind_of_row(spark: SparkSession, expected: Lake) -> Non
     kinds = ("accepted", "late", "dead", "applied", "stale", "upserts", "deletes")
     assert {name for name in kinds if not totals.get(name)} == set()
     assert_reconciles(expected)
+    horizon = expected.commits()[len(FIRST) - 1]["state"]["watermark_us"] - 50 * 60_000_000
+    deleted = [r for r in expected.rows(schemas.CHANGELOG) if (r["op"], r["batch_id"]) == ("delete", len(FIRST))]
+    assert any(r["session_end"].timestamp() * 1e6 < horizon for r in deleted), "no cold session was removed"
     batches = read_batches(Tables(spark, str(expected.warehouse))).orderBy("batch_id").collect()
     assert [b.commit_id for b in batches] == [c["commit_id"] for c in expected.commits()]
 

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import KIND, PAYLOAD, WIRE_DDL
-from sessionlake.engine.operator import BatchContext, Operator
+from sessionlake.engine.operator import BatchContext, Operator, by_shard, shard_of
 from sessionlake.engine.placement import on_shards
 from sessionlake.engine.shard import ShardTask
 from sessionlake.errors import FencedError, PipelineStateError
@@ -201,8 +201,6 @@ class Coordinator:
         count = self._pipeline.shards
 
         def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-            from sessionlake.engine.operator import by_shard, shard_of  # noqa: PLC0415
-
             for batch in batches:
                 table = pa.Table.from_batches([batch])
                 pieces = by_shard(kind, table, shard_of(batch["key"], count))

@@ -1,6 +1,7 @@
 """The one place where a Spark session is made: jars, settings, quiet logs, the Python that the workers run."""
 
 import atexit
+import logging
 import os
 import shutil
 import socket
@@ -76,6 +77,8 @@ def build_session(
     for key, value in {**DEFAULTS, **(_on_this_machine() if local_mode else {})}.items():
         conf.setIfMissing(key, value)
 
+    # PySpark would log the text of an error that it also raises.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     _use_this_python(local_mode=local_mode)
     if submitted:
         _require_delta()

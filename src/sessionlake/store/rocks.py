@@ -23,7 +23,6 @@ from sessionlake.errors import StoreError
 _META = "default"
 _SEGMENT = "s"
 _WRITE_BUFFER = 64 << 20
-_RUNS = 8
 _FLUSH_EARLY = 10_000
 _POLL_SECONDS = 0.001
 _BLOOM_BITS = 10
@@ -40,7 +39,6 @@ def _options() -> Options:
     options.set_write_buffer_size(_WRITE_BUFFER)
     # Merges runs of like size, short ones nearly always; a task waits for them when it closes the database.
     options.set_compaction_style(DBCompactionStyle.universal())
-    options.set_level_zero_file_num_compaction_trigger(_RUNS)
     # What a database does once in its long life is done once a task here: no threads, no statistics at opening.
     options.set_max_file_opening_threads(1)
     options.set_skip_stats_update_on_db_open(skip=True)

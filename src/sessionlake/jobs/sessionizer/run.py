@@ -1,12 +1,10 @@
 """Run the sessionizer: until stopped, or over all available input."""
 
-import json
 import re
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
@@ -17,16 +15,15 @@ from pyspark.sql.streaming import StreamingQuery
 from sessionlake import errors, schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
-from sessionlake.engine.coordinator import Coordinator, Pipeline, SideTable
-from sessionlake.engine.operator import Operator
+from sessionlake.engine.coordinator import Coordinator
 from sessionlake.errors import PipelineStateError, SessionlakeError
-from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state, watermark_of
-from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables, locked_store, type_names
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
+from sessionlake.jobs.sessionizer.pipeline import make_pipeline
+from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
+from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_store
 from sessionlake.jobs.sessionizer.stream import read_inputs
-from sessionlake.sessions.windows import SessionWindows
 from sessionlake.tables import Tables
-from sessionlake.views import batch_row, batches_frame, merged_sessions
+from sessionlake.views import batch_row, batches_frame
 
 _BATCHES_EVERY = 50
 _SECOND_DRIVER = (
@@ -91,71 +88,9 @@ class _Session:
         check_settings(config, last.metadata if last else None)
         self.spec = build_spec(spark, config, last.metadata["settings"]["types"] if last else None)
         create_tables(self.tables, config, self.spec)
-        pipeline = self._pipeline(self._checkpoint_id(last.metadata if last else None))
-        self.coordinator = Coordinator(spark, self.tables, pipeline)
+        checkpoint = checkpoint_id(self.tables, config, last.metadata if last else None)
+        self.coordinator = Coordinator(spark, self.tables, make_pipeline(self.tables, config, self.spec, checkpoint))
         self.batches = 0
-
-    def _pipeline(self, checkpoint_id: str) -> Pipeline:
-        spec = self.spec
-        return Pipeline(
-            name=self.config.pipeline.name,
-            checkpoint_id=checkpoint_id,
-            operator=Sessionizer(spec),
-            operator_with=lambda settings: Sessionizer(with_live_settings(spec, settings["live"])),
-            shards=spec.shards,
-            store_dir=self.config.store_dir,
-            changelog=schemas.CHANGELOG,
-            sides=(
-                SideTable("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), _late_rows),
-                SideTable("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, _dead_rows),
-            ),
-            settings={
-                "rebuild": self.config.rebuild_settings(),
-                "live": self.config.live_settings(),
-                "types": type_names(dict(spec.columns.types)),
-            },
-            next_state=next_state,
-            changelog_columns=_changelog_columns,
-            stored_state=lambda operator, state: _engine_rows(self._sessions(operator, state, cold=False)),
-            asked_for=self._asked_for,
-            # Retention decides how sessions are cut into segments and which of them are kept.
-            store_layout=lambda operator: str(_windows(operator).kept_us),
-        )
-
-    def _sessions(self, operator: Operator, state: dict[str, Any], *, cold: bool) -> DataFrame:
-        horizon = _windows(operator).bounds(watermark_of(state)).horizon_us
-        ends = F.unix_micros("session_end")
-        return merged_sessions(self.tables).where(ends < horizon if cold else ends >= horizon)
-
-    def _asked_for(self, operator: Operator, state: dict[str, Any], needs: DataFrame) -> DataFrame:
-        cold = self._sessions(operator, state, cold=True)
-        n = needs.alias("n")
-        near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (
-            F.unix_micros("session_start") <= F.col("n.to_us")
-        )
-        return _engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
-
-    def _checkpoint_id(self, last: dict[str, Any] | None) -> str:
-        """Return the checkpoint's id, making the checkpoint where both it and the changelog are new."""
-        uri = f"{self.config.checkpoint}/metadata"
-        text = self.tables.read_text(uri)
-        found = json.loads(text)["id"] if text else None
-        name, checkpoint = self.config.pipeline.name, self.config.checkpoint
-        if last is not None and found != last["checkpoint_id"]:
-            what = "is missing" if found is None else "is another pipeline's or a new one"
-            raise PipelineStateError(
-                f"checkpoint: {checkpoint!r} {what}, but the changelog has batches of {name!r} up to {last['batch_id']}; "
-                "put the old checkpoint back, or start a new warehouse with `sessionlake bootstrap`"
-            )
-        if last is None and any(batch.isdigit() for batch in self.tables.names(f"{checkpoint}/commits")):
-            raise PipelineStateError(
-                f"checkpoint: {checkpoint!r} has batches of {name!r} but the changelog has none; "
-                "restore the tables, or remove the whole warehouse to start anew"
-            )
-        if found is None:
-            self.tables.write_text_once(uri, json.dumps({"id": str(uuid.uuid4())}))
-            found = json.loads(self.tables.read_text(uri) or "{}")["id"]
-        return str(found)
 
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
         """Run the streaming query to its end."""
@@ -245,48 +180,6 @@ def _stopped(query: StreamingQuery) -> Iterator[StreamingQuery]:
         yield query
     finally:
         query.stop()
-
-
-def _windows(operator: Operator) -> SessionWindows:
-    return cast("Sessionizer", operator).spec.windows
-
-
-def _engine_rows(sessions: DataFrame) -> DataFrame:
-    return sessions.select(
-        F.col("session_key").alias("key"),
-        F.unix_micros("session_start").alias("start_us"),
-        F.unix_micros("session_end").alias("end_us"),
-        "event_count",
-        "revision",
-        "state",
-    )
-
-
-def with_live_settings(spec: SessionizerSpec, live: dict[str, Any]) -> SessionizerSpec:
-    """Return the spec under other settings of classification (`Config.live_settings`)."""
-    windows = replace(spec.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
-    return replace(
-        spec, windows=windows, beyond_retention=live["beyond_retention"], max_future_skew_us=live["max_future_skew_us"]
-    )
-
-
-def _changelog_columns(changes: DataFrame, commit_id: str) -> DataFrame:
-    # A literal batch_id would be part of the generated code, and so have it compiled anew for every batch.
-    return changes.select(
-        "*",
-        F.xxhash64("session_key", "session_start").alias("session_id"),
-        F.col("revision").alias("batch_id"),
-        F.lit(commit_id).alias("commit_id"),
-    )
-
-
-def _late_rows(late: pa.Table) -> pa.Table:
-    names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
-    return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
-
-
-def _dead_rows(dead: pa.Table) -> pa.Table:
-    return dead
 
 
 def _explained(text: str) -> SessionlakeError | None:

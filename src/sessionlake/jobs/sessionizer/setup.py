@@ -1,10 +1,7 @@
 """From a config to a runnable pipeline: column types, tables, checkpoint, and whether they belong together."""
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake import schemas
 from sessionlake.config import Config, Format
-from sessionlake.errors import ConfigError, PipelineStateError, SourceError, StoreError
+from sessionlake.errors import ConfigError, PipelineStateError, SourceError
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
 from sessionlake.sessions.aggregates.custom import Custom
@@ -197,29 +194,3 @@ def check_settings(config: Config, last: dict[str, Any] | None) -> None:
                 f"{name}: changed from {before.get(name)!r} to {now[name]!r} on existing sessions; "
                 "restore the old value, or rebuild: point pipeline.warehouse to a new path, run `sessionlake bootstrap`, then switch readers"
             )
-
-
-@contextmanager
-def locked_store(config: Config) -> Iterator[None]:
-    """Hold the store directory's lock while the driver lives; StoreError where that can't be."""
-    directory = Path(config.store_dir)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / "LOCK").open("a+")
-    except OSError as error:
-        raise StoreError(
-            f"pipeline.store: {str(directory)!r} can't be written ({error.strerror}); choose a directory this user may write"
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read().strip() or "?"
-            raise StoreError(
-                f"pipeline.store: {str(directory)!r} is locked by process {holder}; a pipeline has one driver, stop that one first"
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield

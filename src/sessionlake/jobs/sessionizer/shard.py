@@ -1,39 +1,25 @@
 """After the shuffle: one shard's rows against its store (rules 2 to 6), as the engine's function of rows and store."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
+from sessionlake.jobs.sessionizer.arrivals import Parts, bring_together, earliest_ends
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.schemas import TIME
-from sessionlake.sessions.aggregates import Events, States
+from sessionlake.sessions.aggregates import States
 from sessionlake.sessions.arrays import Bools, Ints, combined
-from sessionlake.sessions.corrections import REMOVE_SCHEMA, Removals
-from sessionlake.sessions.kernel import lift
-from sessionlake.sessions.partials import Partials, StateCodec, concat
-from sessionlake.sessions.rules import EVENT, PUT, RESTATED, Arrivals, Stored, Verdict, apply_batch
+from sessionlake.sessions.partials import Partials, StateCodec
+from sessionlake.sessions.rules import EVENT, PUT, RESTATED, Stored, Verdict, apply_batch
 from sessionlake.sessions.windows import NO_WATERMARK, Bounds
 from sessionlake.store.layout import Sessions
 from sessionlake.store.segmented import SegmentedSessionStore
 
 COLD_SCHEMA = pa.schema([("key", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64())])
 """Which cold sessions a shard needs: of a key, those with end >= from_us and start <= to_us."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The batch's rows of a shard, with codes of ascending distinct keys."""
-
-    keys: pa.Array
-    arrivals: Arrivals
-    removals: Removals
-    alone: pa.Table | None
-    alone_from: int
-    """Where among the arrivals the events that travel alone begin."""
 
 
 def apply_shard(
@@ -44,7 +30,7 @@ def apply_shard(
     side = {"dead": inputs["dead"]} if "dead" in inputs else {}
     emitted = _emitted(spec, inputs, context.batch_id)
     stats["emitted"] = emitted.num_rows
-    parts = _parts(spec, inputs)
+    parts = bring_together(spec, inputs)
     if parts is None:
         return ShardResult(emitted, None, side, {**stats, "dead": _rows(side, "dead")})
 
@@ -93,66 +79,12 @@ def _tally(inputs: Inputs) -> dict[str, int]:
     return stats
 
 
-def _parts(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
-    """Bring all arrivals together; None where the shard has neither arrivals nor removals."""
-    pieces: list[tuple[Partials, int, list[str | None]]] = []
-    if "merged" in inputs:
-        pieces.append((Partials.from_table(inputs["merged"]), EVENT, []))
-    for kind, name in ((RESTATED, "restate"), (PUT, "put")):
-        if name in inputs:
-            table = inputs[name]
-            ids = table["correction_id"].to_pylist() if kind == PUT else []
-            pieces.append((Partials.from_table(table.drop_columns(["correction_id"])), kind, ids))
-    alone = inputs.get("alone")
-    alone_from = sum(len(p) for p, _, _ in pieces)
-    if alone is not None:
-        pieces.append((lift(spec.aggregates, _alone_events(spec, alone)), EVENT, []))
-    remove = inputs.get("remove", REMOVE_SCHEMA.empty_table())
-    if not pieces and not remove.num_rows:
-        return None
-    partials = concat([p for p, _, _ in pieces]) if pieces else Partials.empty(spec.aggregates)
-    keys = pa.chunked_array([partials.keys, *remove["key"].chunks]).combine_chunks()
-    encoded = combined(keys).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    code_of = np.empty(len(order), np.int64)
-    code_of[order.to_numpy()] = np.arange(len(order))
-    codes = code_of[encoded.indices.to_numpy()]
-    distinct = encoded.dictionary.take(order)
-    kinds = np.concatenate([np.full(len(p), k) for p, k, _ in pieces]) if pieces else np.zeros(0, np.int64)
-    correction: list[str | None] = []
-    if any(k == PUT for _, k, _ in pieces):
-        correction = [c for p, k, ids in pieces for c in (ids if k == PUT else [None] * len(p))]
-    n = len(partials)
-    arrivals = Arrivals(
-        codes[:n], partials.start, partials.end, partials.count, partials.states, kinds, correction, lambda: distinct
-    )
-    removals = Removals(
-        remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy()
-    )
-    return Parts(distinct, arrivals, removals, alone, alone_from)
-
-
-def _alone_events(spec: SessionizerSpec, alone: pa.Table) -> Events:
-    event = combined(alone["event"])
-    columns = {name: pc.struct_field(event, name) for name in spec.columns.inputs}
-    event_id = None if spec.columns.id is None else combined(alone["event_id"])
-    return Events(combined(alone["key"]), alone["time_us"].to_numpy(), columns, event_id)
-
-
-def _earliest(spec: SessionizerSpec, parts: Parts) -> Ints:
-    """Return for each key the earliest end that a session to be found may have."""
-    earliest = np.full(len(parts.keys), np.iinfo(np.int64).max)
-    np.minimum.at(earliest, parts.arrivals.codes, parts.arrivals.start)
-    np.minimum.at(earliest, parts.removals.codes, parts.removals.start)
-    return earliest - spec.windows.gap_us
-
-
 def _stored(
     spec: SessionizerSpec, bounds: Bounds, parts: Parts, inputs: Inputs, store: SegmentedSessionStore
 ) -> tuple[Stored, Ints, Bools]:
     """Return warm stored sessions and handed-in cold ones, each one's segment, and whether it is in the store."""
     # Ascending keys come as ascending bytes: Arrow sorts text by its UTF-8 bytes.
-    found = store.find_many(parts.keys.cast(pa.binary()).to_pylist(), _earliest(spec, parts))
+    found = store.find_many(parts.keys.cast(pa.binary()).to_pylist(), earliest_ends(spec, parts))
     s = found.sessions
     stored = Stored(s.owner, s.start, s.end, s.count, s.revision, s.state)
     segment = found.segment

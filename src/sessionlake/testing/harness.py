@@ -10,25 +10,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 
 from sessionlake.durations import parse_duration
-from sessionlake.engine.operator import BatchContext, ShardResult
+from sessionlake.engine.operator import BatchContext, ShardResult, by_shard, shard_of
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.sessionizer.control import split_corrections
-from sessionlake.jobs.sessionizer.mapper import Rows, split_events
+from sessionlake.jobs.sessionizer.mapper import split_events
 from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
 from sessionlake.jobs.sessionizer.shard import COLD_SCHEMA
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, EMIT, SessionizerSpec
-from sessionlake.schemas import CORRECTIONS_SCHEMA, COUNTS, TIME
-from sessionlake.sessions.aggregates import Aggregate, AggregateSpec, Events, build_aggregates
+from sessionlake.schemas import COUNTS, TIME
+from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
 from sessionlake.sessions.partials import StateCodec
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.store.segmented import SegmentedSessionStore
+from sessionlake.testing.rows import Row, correction_table, event_rows, type_of
 
-Row = Mapping[str, Any]
 _NAMED_TYPES = {
     "long": pa.int64(),
     "double": pa.float64(),
@@ -107,9 +106,9 @@ class SessionizerHarness:
         corrections = [(i, row) for i, row in enumerate(rows) if "kind" in row]
         pieces: list[tuple[int, str, pa.Table]] = []
         if events:
-            pieces += split_events(operator.spec, bounds, context.clock_us, self._event_rows(operator.spec, events))
+            pieces += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec, events))
         if corrections:
-            pieces += split_corrections(operator.spec, bounds, self._correction_table(operator.spec, corrections))
+            pieces += split_corrections(operator.spec, bounds, correction_table(operator.spec, corrections))
         results = self._apply(operator, pieces, context)
         stats = dict.fromkeys(COUNTS, 0)
         for result in results.values():
@@ -166,14 +165,14 @@ class SessionizerHarness:
         self.close()
 
     def _make_operator(self, rows: Sequence[Row]) -> Sessionizer:
-        types = {name: self._schema.get(name) or _type_of(name, rows) for name in self._inputs}
+        types = {name: self._schema.get(name) or type_of(name, rows) for name in self._inputs}
         types |= {"key": pa.string(), "time_us": pa.int64()}
         if self._event_id:
             types.setdefault(self._event_id, pa.string())
         aggregates = build_aggregates(self._specs, types, with_id=self._event_id is not None)
         # A user's class names the columns it reads only once it is loaded.
         inputs = tuple(dict.fromkeys((*self._inputs, *(c for a in aggregates for c in a.inputs))))
-        types |= {name: self._schema.get(name) or _type_of(name, rows) for name in inputs if name not in types}
+        types |= {name: self._schema.get(name) or type_of(name, rows) for name in inputs if name not in types}
         columns = EventColumns("key", "time_us", "us", self._event_id, inputs, types)
         self._operator = Sessionizer(
             SessionizerSpec(self.windows, aggregates, columns, self._shards, self._policy, self._skew)
@@ -210,8 +209,6 @@ class SessionizerHarness:
 
     def _cold(self, operator: Sessionizer, needs: pa.Table, context: BatchContext) -> list[tuple[int, str, pa.Table]]:
         """Look up cold sessions among all that were ever forwarded, as the driver does in sessions_live."""
-        from sessionlake.engine.operator import by_shard, shard_of  # noqa: PLC0415
-
         horizon = operator.bounds(context).horizon_us
         wanted = needs.select(COLD_SCHEMA.names).to_pylist()
         rows = [
@@ -252,94 +249,6 @@ class SessionizerHarness:
                     reason = {"reason": item["reason"]} if name == "dead" else {}
                     found.append((index, {**rows[index], **reason}))
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
-
-    def _event_rows(self, spec: SessionizerSpec, events: list[tuple[int, Row]]) -> Rows:
-        errors: list[str | None] = [None] * len(events)
-        columns = {}
-        for name in spec.columns.needed:
-            type_, values = spec.columns.types[name], []
-            for at, (_, row) in enumerate(events):
-                value, error = _cast(name, row.get(name), type_)
-                values.append(value)
-                errors[at] = errors[at] or error
-            columns[name] = pa.array(values, type_)
-        index = np.array([str(i) for i, _ in events], dtype=object)
-        error = pa.array(errors, pa.string())
-        return Rows(
-            pa.table(columns),
-            None if error.null_count == len(errors) else error,
-            raw=lambda at: pa.nulls(len(at), pa.string()),
-            source=lambda at: pa.array(index[at], pa.string()),
-        )
-
-    def _correction_table(self, spec: SessionizerSpec, corrections: list[tuple[int, Row]]) -> pa.Table:
-        rows = []
-        for index, row in corrections:
-            one: dict[str, Any] = {
-                "correction_id": f"{index:012d}",
-                "kind": row["kind"],
-                "session_key": row.get("key"),
-                "session_start": row.get("start_us", row.get("time_us")),
-                "session_end": row.get("end_us", row.get("time_us")),
-                "revision": row.get("revision"),
-                "event_count": row.get("event_count", 1),
-                "state": _packed(spec, row) if row["kind"] == "restate" else None,
-            }
-            if row["kind"] == "replace":
-                one["remove"] = [
-                    {"session_start": start, "revision": revision} for start, revision in row.get("remove", ())
-                ]
-                one["put"] = [
-                    {
-                        "session_start": p["start_us"],
-                        "session_end": p["end_us"],
-                        "event_count": p.get("event_count", 1),
-                        "state": _packed(spec, {**p, "key": row.get("key")}),
-                    }
-                    for p in row.get("put", ())
-                ]
-            rows.append(one)
-        return pa.Table.from_pylist(rows, schema=CORRECTIONS_SCHEMA)
-
-
-def _type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
-    parts = [part for row in rows for part in (row, *row.get("put", ()))]
-    values = [part[name] for part in parts if part.get(name) is not None]
-    if values and all(type(value) in (int, float) for value in values):
-        return pa.array(values).type
-    inferred = pa.array(values[:1]).type if values else pa.int64()
-    return TIME if pa.types.is_timestamp(inferred) else inferred
-
-
-def _cast(name: str, value: Any, type_: pa.DataType) -> tuple[Any, str | None]:
-    try:
-        if isinstance(value, str) != pa.types.is_string(type_) and value is not None:
-            raise TypeError
-        return pa.scalar(value, type_).as_py(), None
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
-        return None, f"wrong type: {name} = {value!r} is not {type_}"
-
-
-def _packed(spec: SessionizerSpec, row: Row) -> bytes:
-    """Return the packed state of a partial given by its columns, as of one event at its start, or by aggregates' values."""
-    start = np.array([row.get("start_us", row.get("time_us", 0))], np.int64)
-    states: list[pa.Array] = []
-    columns = {name: pa.array([row.get(name)], spec.columns.types[name]) for name in spec.columns.inputs}
-    event_id = None if spec.columns.id is None else pa.array([row.get(spec.columns.id)], pa.string())
-    events = Events(pa.array([row.get("key")], pa.string()), start, columns, event_id)
-    for aggregate in spec.aggregates:
-        states += _state(aggregate, row, events, start)
-    return StateCodec(spec.aggregates).encode(states, 1)[0].as_py()
-
-
-def _state(aggregate: Aggregate, row: Row, events: Events, start: Any) -> list[pa.Array]:
-    if aggregate.name in row and not any(name in row for name in aggregate.inputs):
-        states = aggregate.from_value(pa.array([row[aggregate.name]], aggregate.value_type), start)
-        if states is not None:
-            return states
-    if not aggregate.inputs and aggregate.value_type == pa.int64() and "event_count" in row:
-        return [pa.array([row["event_count"]])]  # count(): as many as the partial has events
-    return aggregate.lift(events)
 
 
 def _micros(time: Any) -> int:

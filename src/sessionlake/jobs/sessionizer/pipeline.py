@@ -1,0 +1,103 @@
+"""The sessionizer as the coordinator sees it: its operator, its tables, and how its state is read back from them."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.engine.coordinator import Pipeline, SideTable
+from sessionlake.engine.operator import Operator
+from sessionlake.jobs.sessionizer.operator import Sessionizer, next_state, watermark_of
+from sessionlake.jobs.sessionizer.setup import type_names
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.sessions.windows import SessionWindows
+from sessionlake.tables import Tables
+from sessionlake.views import merged_sessions
+
+
+def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpoint_id: str) -> Pipeline:
+    """Return what the coordinator must know to run the sessionizer."""
+    return Pipeline(
+        name=config.pipeline.name,
+        checkpoint_id=checkpoint_id,
+        operator=Sessionizer(spec),
+        operator_with=lambda settings: Sessionizer(with_live_settings(spec, settings["live"])),
+        shards=spec.shards,
+        store_dir=config.store_dir,
+        changelog=schemas.CHANGELOG,
+        sides=(
+            SideTable("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), _late_rows),
+            SideTable("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, _dead_rows),
+        ),
+        settings={
+            "rebuild": config.rebuild_settings(),
+            "live": config.live_settings(),
+            "types": type_names(dict(spec.columns.types)),
+        },
+        next_state=next_state,
+        changelog_columns=_changelog_columns,
+        stored_state=lambda operator, state: _engine_rows(_sessions(tables, operator, state, cold=False)),
+        asked_for=partial(_asked_for, tables),
+        # Retention decides how sessions are cut into segments and which of them are kept.
+        store_layout=lambda operator: str(_windows(operator).kept_us),
+    )
+
+
+def _sessions(tables: Tables, operator: Operator, state: dict[str, Any], *, cold: bool) -> DataFrame:
+    horizon = _windows(operator).bounds(watermark_of(state)).horizon_us
+    ends = F.unix_micros("session_end")
+    return merged_sessions(tables).where(ends < horizon if cold else ends >= horizon)
+
+
+def _asked_for(tables: Tables, operator: Operator, state: dict[str, Any], needs: DataFrame) -> DataFrame:
+    cold = _sessions(tables, operator, state, cold=True)
+    n = needs.alias("n")
+    near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (F.unix_micros("session_start") <= F.col("n.to_us"))
+    return _engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
+
+
+def _windows(operator: Operator) -> SessionWindows:
+    return cast("Sessionizer", operator).spec.windows
+
+
+def _engine_rows(sessions: DataFrame) -> DataFrame:
+    return sessions.select(
+        F.col("session_key").alias("key"),
+        F.unix_micros("session_start").alias("start_us"),
+        F.unix_micros("session_end").alias("end_us"),
+        "event_count",
+        "revision",
+        "state",
+    )
+
+
+def with_live_settings(spec: SessionizerSpec, live: dict[str, Any]) -> SessionizerSpec:
+    """Return the spec under other settings of classification (`Config.live_settings`)."""
+    windows = replace(spec.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
+    return replace(
+        spec, windows=windows, beyond_retention=live["beyond_retention"], max_future_skew_us=live["max_future_skew_us"]
+    )
+
+
+def _changelog_columns(changes: DataFrame, commit_id: str) -> DataFrame:
+    # A literal batch_id would be part of the generated code, and so have it compiled anew for every batch.
+    return changes.select(
+        "*",
+        F.xxhash64("session_key", "session_start").alias("session_id"),
+        F.col("revision").alias("batch_id"),
+        F.lit(commit_id).alias("commit_id"),
+    )
+
+
+def _late_rows(late: pa.Table) -> pa.Table:
+    names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
+    return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
+
+
+def _dead_rows(dead: pa.Table) -> pa.Table:
+    return dead

@@ -1,0 +1,108 @@
+"""Plain rows (dicts) as the sessionizer's inputs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.jobs.sessionizer.mapper import Rows
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.schemas import CORRECTIONS_SCHEMA, TIME
+from sessionlake.sessions.aggregates import Aggregate, Events
+from sessionlake.sessions.partials import StateCodec
+
+Row = Mapping[str, Any]
+
+
+def event_rows(spec: SessionizerSpec, events: list[tuple[int, Row]]) -> Rows:
+    """Return plain event rows as a source would; their place is their index among the batch's rows."""
+    errors: list[str | None] = [None] * len(events)
+    columns = {}
+    for name in spec.columns.needed:
+        type_, values = spec.columns.types[name], []
+        for at, (_, row) in enumerate(events):
+            value, error = _cast(name, row.get(name), type_)
+            values.append(value)
+            errors[at] = errors[at] or error
+        columns[name] = pa.array(values, type_)
+    index = np.array([str(i) for i, _ in events], dtype=object)
+    error = pa.array(errors, pa.string())
+    return Rows(
+        pa.table(columns),
+        None if error.null_count == len(errors) else error,
+        raw=lambda at: pa.nulls(len(at), pa.string()),
+        source=lambda at: pa.array(index[at], pa.string()),
+    )
+
+
+def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) -> pa.Table:
+    """Return plain corrections as rows of the table corrections; their id is their index among the batch's rows."""
+    rows = []
+    for index, row in corrections:
+        one: dict[str, Any] = {
+            "correction_id": f"{index:012d}",
+            "kind": row["kind"],
+            "session_key": row.get("key"),
+            "session_start": row.get("start_us", row.get("time_us")),
+            "session_end": row.get("end_us", row.get("time_us")),
+            "revision": row.get("revision"),
+            "event_count": row.get("event_count", 1),
+            "state": _packed(spec, row) if row["kind"] == "restate" else None,
+        }
+        if row["kind"] == "replace":
+            one["remove"] = [
+                {"session_start": start, "revision": revision} for start, revision in row.get("remove", ())
+            ]
+            one["put"] = [
+                {
+                    "session_start": p["start_us"],
+                    "session_end": p["end_us"],
+                    "event_count": p.get("event_count", 1),
+                    "state": _packed(spec, {**p, "key": row.get("key")}),
+                }
+                for p in row.get("put", ())
+            ]
+        rows.append(one)
+    return pa.Table.from_pylist(rows, schema=CORRECTIONS_SCHEMA)
+
+
+def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
+    """Return the type of a column's first values; whole numbers where there are none."""
+    parts = [part for row in rows for part in (row, *row.get("put", ()))]
+    values = [part[name] for part in parts if part.get(name) is not None]
+    if values and all(type(value) in (int, float) for value in values):
+        return pa.array(values).type
+    inferred = pa.array(values[:1]).type if values else pa.int64()
+    return TIME if pa.types.is_timestamp(inferred) else inferred
+
+
+def _cast(name: str, value: Any, type_: pa.DataType) -> tuple[Any, str | None]:
+    try:
+        if isinstance(value, str) != pa.types.is_string(type_) and value is not None:
+            raise TypeError
+        return pa.scalar(value, type_).as_py(), None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+        return None, f"wrong type: {name} = {value!r} is not {type_}"
+
+
+def _packed(spec: SessionizerSpec, row: Row) -> bytes:
+    """Return the packed state of a partial given by its columns, as of one event at its start, or by aggregates' values."""
+    start = np.array([row.get("start_us", row.get("time_us", 0))], np.int64)
+    states: list[pa.Array] = []
+    columns = {name: pa.array([row.get(name)], spec.columns.types[name]) for name in spec.columns.inputs}
+    event_id = None if spec.columns.id is None else pa.array([row.get(spec.columns.id)], pa.string())
+    events = Events(pa.array([row.get("key")], pa.string()), start, columns, event_id)
+    for aggregate in spec.aggregates:
+        states += _state(aggregate, row, events, start)
+    return StateCodec(spec.aggregates).encode(states, 1)[0].as_py()
+
+
+def _state(aggregate: Aggregate, row: Row, events: Events, start: Any) -> list[pa.Array]:
+    if aggregate.name in row and not any(name in row for name in aggregate.inputs):
+        states = aggregate.from_value(pa.array([row[aggregate.name]], aggregate.value_type), start)
+        if states is not None:
+            return states
+    if not aggregate.inputs and aggregate.value_type == pa.int64() and "event_count" in row:
+        return [pa.array([row["event_count"]])]  # count(): as many as the partial has events
+    return aggregate.lift(events)
