@@ -3,7 +3,7 @@
 import functools
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
@@ -23,7 +23,8 @@ from sessionlake.jobs.status import Status, read_status
 from sessionlake.tables import Tables
 from sessionlake.views import read_batches, read_sessions
 
-console = Console(highlight=False)
+# A pipe has no width of its own; 80 columns would break the tables.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,13 +41,14 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def open_session(config: Config, *, driver_memory: str = "4g") -> SparkSession:
+def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark with as many shuffle partitions as there are shards."""
     with console.status("starting Spark"):
         return build_session(
             f"sessionlake-{config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
+            extra_conf=conf,
         )
 
 

@@ -1,8 +1,6 @@
 """A pipeline's TOML config: validated once, here; every error names the key, the value and what to write instead."""
 
 import difflib
-import hashlib
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -133,10 +131,6 @@ class Config(_Section):
         """Return the settings of classification that may change from batch to batch."""
         names = ("grace_us", "retention_us", "max_future_skew_us")
         return {**{name: getattr(self, name) for name in names}, "beyond_retention": self.session.beyond_retention}
-
-    def config_hash(self) -> str:
-        """Return a hash of the rebuild settings."""
-        return hashlib.sha256(json.dumps(self.rebuild_settings(), sort_keys=True).encode()).hexdigest()[:16]
 
     def warnings(self) -> list[str]:
         """Return what is allowed but probably not meant."""

@@ -17,6 +17,7 @@ from rich.table import Table
 from sessionlake import schemas
 from sessionlake.cli import open_session, print_batch, print_status, print_summary, register_tables
 from sessionlake.config import load_config
+from sessionlake.engine.spark import SHORT_LIVED
 from sessionlake.errors import SourceError
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.status import read_status
@@ -63,7 +64,7 @@ def run_demo(directory: str, console: Console) -> None:
     root = Path(directory).resolve()
     _prepare(root, console)
     config = load_config(root / "commits.toml")
-    spark = open_session(config, driver_memory="2g")
+    spark = open_session(config, driver_memory="2g", conf=SHORT_LIVED)
     console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
     print_summary(run(spark, config, once=True, on_commit=print_batch))
     register_tables(spark, config)

@@ -57,6 +57,7 @@ def test_input_has_every_kind_of_row(spark: SparkSession, expected: Lake) -> Non
     assert [b.commit_id for b in batches] == [c["commit_id"] for c in expected.commits()]
 
 
+@pytest.mark.timeout(600)
 def test_sigkill_chain(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", tmp_path / "events")
     lake.write_files(FIRST)

@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 
 from sessionlake.errors import ConfigError
 
+SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For runs of a few minutes on little data: such a JVM would spend most of its time on compiling for throughput."""
 JARS_VARIABLE = "SESSIONLAKE_JARS"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 

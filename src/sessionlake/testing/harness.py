@@ -22,6 +22,7 @@ from sessionlake.jobs.sessionizer.shard import COLD_SCHEMA
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, EMIT, SessionizerSpec
 from sessionlake.schemas import COUNTS, TIME
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
+from sessionlake.sessions.aggregates.custom import Custom
 from sessionlake.sessions.partials import StateCodec
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
@@ -170,8 +171,11 @@ class SessionizerHarness:
         if self._event_id:
             types.setdefault(self._event_id, pa.string())
         aggregates = build_aggregates(self._specs, types, with_id=self._event_id is not None)
-        # A user's class names the columns it reads only once it is loaded.
-        inputs = tuple(dict.fromkeys((*self._inputs, *(c for a in aggregates for c in a.inputs))))
+        # A user's class names the columns it reads only once it is loaded; one that names none reads all.
+        named = [column for aggregate in aggregates for column in aggregate.inputs]
+        if any(isinstance(aggregate, Custom) and not aggregate.inputs for aggregate in aggregates):
+            named += [name for row in rows for name in row if name not in ("key", "time_us", "kind", self._event_id)]
+        inputs = tuple(dict.fromkeys((*self._inputs, *named)))
         types |= {name: self._schema.get(name) or type_of(name, rows) for name in inputs if name not in types}
         columns = EventColumns("key", "time_us", "us", self._event_id, inputs, types)
         self._operator = Sessionizer(

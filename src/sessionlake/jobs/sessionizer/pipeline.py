@@ -13,7 +13,7 @@ from sessionlake.config import Config
 from sessionlake.engine.coordinator import Pipeline, SideTable
 from sessionlake.engine.operator import Operator
 from sessionlake.jobs.sessionizer.operator import Sessionizer, next_state, watermark_of
-from sessionlake.jobs.sessionizer.setup import type_names
+from sessionlake.jobs.sessionizer.setup import rebuild_settings, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.tables import Tables
@@ -35,7 +35,7 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
             SideTable("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, _dead_rows),
         ),
         settings={
-            "rebuild": config.rebuild_settings(),
+            "rebuild": rebuild_settings(config),
             "live": config.live_settings(),
             "types": type_names(dict(spec.columns.types)),
         },

@@ -16,6 +16,7 @@ from sessionlake.errors import ConfigError, PipelineStateError, SourceError
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
 from sessionlake.sessions.aggregates.custom import Custom
+from sessionlake.sessions.partials import STATE_LAYOUT
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.infer import all_columns, infer_types
@@ -171,11 +172,16 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
             dataSkippingNumIndexedCols=STATS_COLUMNS,
         )
     except Exception as error:
-        if "Permission denied" in str(error) or "mkdirs failed" in str(error).lower():
+        if any(sign in str(error) for sign in ("DELTA_CANNOT_CREATE_LOG_PATH", "Permission denied", "Mkdirs failed")):
             raise ConfigError(
                 f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path"
             ) from error
         raise
+
+
+def rebuild_settings(config: Config) -> dict[str, Any]:
+    """Return all that a pipeline's tables are bound to: settings, and the layout of states."""
+    return {**config.rebuild_settings(), "state layout": STATE_LAYOUT}
 
 
 def check_settings(config: Config, last: dict[str, Any] | None) -> None:
@@ -187,7 +193,7 @@ def check_settings(config: Config, last: dict[str, Any] | None) -> None:
             f"pipeline.name: warehouse {config.pipeline.warehouse!r} belongs to pipeline {last['pipeline']!r}, not {config.pipeline.name!r}; "
             "use one warehouse a pipeline"
         )
-    before, now = last["settings"]["rebuild"], json.loads(json.dumps(config.rebuild_settings()))
+    before, now = last["settings"]["rebuild"], json.loads(json.dumps(rebuild_settings(config)))
     for name in now:
         if before.get(name) != now[name]:
             raise PipelineStateError(
