@@ -121,9 +121,17 @@ def test_setting(project: Project, old: str, new: str, line: str) -> None:
         ("sum(v)", "sum(w)", ["'w'", "events"]),
         ('key = "user"', 'key = "usr"', ["'usr'", "events"]),
         ('path = "events"', 'path = "evts"', ["source.path", "evts", "create it or correct the path"]),
-        ('kind = "files"\npath = "events"\nformat = "json"', 'kind = "delta"\npath = "events"', ["source.path", "no readable Delta table"]),
+        (
+            'kind = "files"\npath = "events"\nformat = "json"',
+            'kind = "delta"\npath = "events"',
+            ["source.path", "no readable Delta table"],
+        ),
         ('warehouse = "warehouse"', 'warehouse = "clicks.toml/w"', ["pipeline.warehouse", "clicks.toml/w", "can't be"]),
-        ("shards = 2", 'shards = 2\nstore = "clicks.toml/s"', ["pipeline.store", "clicks.toml/s", "can't be", "choose"]),
+        (
+            "shards = 2",
+            'shards = 2\nstore = "clicks.toml/s"',
+            ["pipeline.store", "clicks.toml/s", "can't be", "choose"],
+        ),
     ],
 )
 def test_value(project: Project, old: str, new: str, words: list[str]) -> None:
@@ -140,7 +148,9 @@ def assert_words(result: Any, words: list[str]) -> None:
 
 def test_no_config(project: Project) -> None:
     project.path.unlink()
-    project.assert_error("config: '{root}/clicks.toml' can't be read (No such file or directory); pass the path of a TOML file")
+    project.assert_error(
+        "config: '{root}/clicks.toml' can't be read (No such file or directory); pass the path of a TOML file"
+    )
 
 
 def test_empty_source(project: Project) -> None:
@@ -203,7 +213,10 @@ def test_locked_store(used: Project) -> None:
 @pytest.mark.parametrize(
     ("lose", "words"),
     [
-        (lambda root: shutil.rmtree(root / "warehouse" / "_checkpoints"), ["checkpoint: ", "is missing", "put the old"]),
+        (
+            lambda root: shutil.rmtree(root / "warehouse" / "_checkpoints"),
+            ["checkpoint: ", "is missing", "put the old"],
+        ),
         (lambda root: shutil.rmtree(root / "warehouse" / schemas.CHANGELOG), ["checkpoint: ", "has none", "restore"]),
     ],
     ids=["checkpoint", "changelog"],

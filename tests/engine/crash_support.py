@@ -25,7 +25,15 @@ from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
 
 Row = dict[str, Any]
-DRIVER_POINTS = ("computed", "before_late", "after_late", "before_dead", "after_dead", "before_changelog", "after_changelog")
+DRIVER_POINTS = (
+    "computed",
+    "before_late",
+    "after_late",
+    "before_dead",
+    "after_dead",
+    "before_changelog",
+    "after_changelog",
+)
 TABLES = (schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
 MINUTE = 60
 T0 = 1_700_000_000
@@ -85,7 +93,13 @@ class Lake:
         return Lake(root, self.events, self.settings)
 
     def configure(self, **settings: Any) -> Config:
-        defaults = {"events": self.events, "shards": 3, "store": "store", "grace": "15 minutes", "retention": "40 minutes"}
+        defaults = {
+            "events": self.events,
+            "shards": 3,
+            "store": "store",
+            "grace": "15 minutes",
+            "retention": "40 minutes",
+        }
         self.settings = {**defaults, **self.settings, **settings}
         self.path.write_text(CONFIG.format(**self.settings))
         return self.config
@@ -120,7 +134,12 @@ class Lake:
 
     def commits(self) -> list[Row]:
         """Return the metadata of the changelog's commits of batches."""
-        infos = [action["commitInfo"] for commit in self.log(schemas.CHANGELOG) for action in commit if "commitInfo" in action]
+        infos = [
+            action["commitInfo"]
+            for commit in self.log(schemas.CHANGELOG)
+            for action in commit
+            if "commitInfo" in action
+        ]
         return [json.loads(info["userMetadata"])["sessionlake"] for info in infos if "userMetadata" in info]
 
     def rows(self, table: str) -> list[Row]:
@@ -174,14 +193,23 @@ def write_events(path: Path, number: int, lines: list[str]) -> None:
 def corrections(changes: list[Row]) -> pa.Table:
     """Return one correction of each kind for sessions that are there, among them cold ones, in several shards."""
     live = {(r["session_key"], r["session_start"]): r for r in sorted(changes, key=lambda r: r["batch_id"])}
-    there = sorted((r for r in live.values() if r["op"] == "upsert"), key=lambda r: (r["session_end"], r["session_key"]))
+    there = sorted(
+        (r for r in live.values() if r["op"] == "upsert"), key=lambda r: (r["session_end"], r["session_key"])
+    )
     oldest, newest, middle = there[:4], there[-3:], there[len(there) // 2]
     rows: list[Row] = []
-    rows += [{"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"]} | _key(r) for r in oldest]
-    rows += [{"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"] + 7} | _key(r) for r in newest[:1]]
+    rows += [
+        {"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"]} | _key(r) for r in oldest
+    ]
+    rows += [
+        {"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"] + 7} | _key(r)
+        for r in newest[:1]
+    ]
     put = {name: newest[1][name] for name in ("session_start", "session_end", "event_count", "state")}
     remove = {name: newest[1][name] for name in ("session_start", "revision")}
-    rows += [{"kind": "replace", "remove": [remove], "put": [{**put, "session_start": put["session_end"]}]} | _key(newest[1])]
+    rows += [
+        {"kind": "replace", "remove": [remove], "put": [{**put, "session_start": put["session_end"]}]} | _key(newest[1])
+    ]
     restated = {name: middle[name] for name in ("session_start", "session_end", "event_count", "state")}
     rows += [{"kind": "restate", **restated} | _key(middle), {"kind": "no such kind"} | _key(middle)]
     rows = [{"correction_id": f"c{i}", "job": "test", "created_at": 0, **row} for i, row in enumerate(rows)]
@@ -207,7 +235,9 @@ def half_done(spark: SparkSession, root: Path) -> Lake:
 
 
 @contextmanager
-def crash_at(monkeypatch: pytest.MonkeyPatch, point: str, nth: int = 1, action: Callable[[], None] | None = None) -> Iterator[list[str]]:
+def crash_at(
+    monkeypatch: pytest.MonkeyPatch, point: str, nth: int = 1, action: Callable[[], None] | None = None
+) -> Iterator[list[str]]:
     """Raise CrashError in the driver the n-th time it comes to a point, or do something else there; yield the points it came to."""
     seen: list[str] = []
 

@@ -79,7 +79,9 @@ def test_a_stream_without_new_input_makes_no_batch(spark: SparkSession, tmp_path
         for _ in range(2):
             stream = spark.readStream.format("delta").load(str(source))
             writer = stream.writeStream.foreachBatch(lambda _, batch_id: seen.append(batch_id))
-            writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
+            writer.option("checkpointLocation", str(tmp_path / "c")).trigger(
+                availableNow=True
+            ).start().awaitTermination()
     assert seen == [0, 1]
 
 

@@ -58,7 +58,7 @@ def test_input_has_every_kind_of_row(spark: SparkSession, expected: Lake) -> Non
 
 
 @pytest.mark.timeout(600)
-def test_sigkill_chain(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+def test_sigkill_chain(spark: SparkSession, expected: Lake, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", tmp_path / "events")
     lake.write_files(FIRST)
     assert_killed(killed_run(lake, "after_dead"))
@@ -124,7 +124,10 @@ def test_output_lost_with_its_store_fails_the_batch(
         spark.catalog.clearCache()
         shutil.rmtree(lake.stores)
 
-    with crash_at(monkeypatch, "before_changelog", 2, lose_executor), pytest.raises(Exception, match="lost with its executor"):
+    with (
+        crash_at(monkeypatch, "before_changelog", 2, lose_executor),
+        pytest.raises(Exception, match="lost with its executor"),
+    ):
         run_once(spark, lake)
     run_once(spark, lake)
     assert_same(lake, expected)

@@ -167,7 +167,11 @@ def test_copied_metadata_stands_where_the_batch_has_no_log_file_any_more(spark: 
 
 def test_store_is_locked_while_a_driver_lives(half: Lake, tmp_path: Path) -> None:
     lake = half.copy(tmp_path / "lake")
-    with locked_store(lake.config), pytest.raises(StoreError, match=r"locked by process \d+"), locked_store(lake.config):
+    with (
+        locked_store(lake.config),
+        pytest.raises(StoreError, match=r"locked by process \d+"),
+        locked_store(lake.config),
+    ):
         pass
     with locked_store(lake.config):
         pass

@@ -81,7 +81,7 @@ def test_damaged_store(
 
 def test_store_deleted_during_a_run(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     lake = half.copy(tmp_path / "lake")
-    run_once(spark, lake, lambda commit: shutil.rmtree(lake.stores))
+    run_once(spark, lake, lambda _: shutil.rmtree(lake.stores))
     assert_same(lake, expected)
 
 
@@ -99,7 +99,9 @@ def crash_after_first_batch(spark: SparkSession, lake: Lake) -> None:
         crashes(spark, lake, patch, "after_changelog")
 
 
-def test_shards_without_any_session_are_restored_too(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+def test_shards_without_any_session_are_restored_too(
+    spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path
+) -> None:
     lake = half.copy(tmp_path / "lake")
     lake.configure(shards=40)
     run_once(spark, lake)
@@ -119,9 +121,7 @@ def test_retention_changed_keeps_the_stores_right(
     assert_same(kept, restored)
 
 
-def test_grace_changed_keeps_the_stores_right(
-    spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path
-) -> None:
+def test_grace_changed_keeps_the_stores_right(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     kept, restored = half.copy(tmp_path / "kept"), half.copy(tmp_path / "restored")
     for lake in (kept, restored):
         lake.configure(grace="28 minutes")
