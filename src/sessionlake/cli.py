@@ -97,9 +97,8 @@ def sql_command(config_path: str, query: str, limit: int) -> None:
     config = load_config(config_path)
     spark = open_session(config)
     register_tables(spark, config)
-    result = run_sql(spark, query)
-    rows = result.limit(limit + 1).collect()
-    table = Table(*result.columns)
+    columns, rows = run_sql(spark, query, limit + 1)
+    table = Table(*columns)
     for row in rows[:limit]:
         table.add_row(*(_cell(value) for value in row))
     console.print(table)
@@ -137,13 +136,14 @@ def register_tables(spark: SparkSession, config: Config) -> None:
     read_batches(tables).createOrReplaceTempView(schemas.BATCHES)
 
 
-def run_sql(spark: SparkSession, query: str) -> Any:
-    """Return the query's result; a query Spark can't analyse is a user's error."""
-    from pyspark.errors import AnalysisException, ParseException
+def run_sql(spark: SparkSession, query: str, limit: int) -> tuple[list[str], list[Any]]:
+    """Return the columns and the first rows of a query; what Spark refuses or fails on is a user's error."""
+    from pyspark.errors import PySparkException
 
     try:
-        return spark.sql(query)
-    except (AnalysisException, ParseException) as error:
+        result = spark.sql(query)
+        return result.columns, result.limit(limit).collect()
+    except PySparkException as error:
         first = str(error).strip().splitlines()[0]
         raise SessionlakeError(f"sql: {first}; correct the query") from error
 

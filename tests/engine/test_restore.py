@@ -4,10 +4,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
+from sessionlake.engine.shard import Pending
 from tests.engine.crash_support import FIRST, SECOND, Lake, assert_same, crashes, half_done, run_once
 
 
@@ -27,10 +29,11 @@ def delete_all(stores: Path) -> None:
     shutil.rmtree(stores)
 
 
-def delete_one_store(stores: Path) -> None:
-    """Delete a store whose last batch still waits beside it to be applied."""
-    assert list((stores / "1.pending").iterdir())
-    shutil.rmtree(stores / "1")
+def delete_stores_but_pending(stores: Path) -> None:
+    """Delete stores whose last batch still waits beside them to be applied."""
+    assert len(list(stores.glob("*.pending/*.arrow"))) == 3
+    for number in range(3):
+        shutil.rmtree(stores / str(number))
 
 
 def delete_pending(stores: Path) -> None:
@@ -65,7 +68,18 @@ def delete_tables_of_a_store(stores: Path) -> None:
         file.unlink()
 
 
-QUICK = (delete_one_store, delete_manifest, truncate_pending)
+def test_pending_writes_are_for_the_store_they_were_computed_on(tmp_path: Path) -> None:
+    pending, writes = Pending(tmp_path), pa.table({"x": [1]})
+    pending.write("second", "first", writes)
+    found = pending.read("second", "first")
+    assert found is not None
+    assert found.equals(writes)
+    assert [pending.read("second", None), pending.read("second", "zeroth"), pending.read("third", "first")] == [
+        None
+    ] * 3
+
+
+QUICK = (delete_stores_but_pending, delete_manifest, truncate_pending)
 SLOW = (delete_all, delete_pending, empty_pending, delete_current, delete_tables_of_a_store)
 
 

@@ -75,7 +75,11 @@ def source_types(spark: SparkSession, config: Config, needed: list[str]) -> dict
         return {name: _normal(schema.field(name).type) for name in needed}
     declared = {name: _TYPES[text] for name, text in config.source.types.items()}
     to_infer = [name for name in needed if name not in declared]
-    found = infer_types(source_files(config), _format(config), to_infer) if to_infer else {}
+    try:
+        found = infer_types(source_files(config), _format(config), to_infer) if to_infer else {}
+    except SourceError as error:
+        where = "" if "source." in str(error) else f"source.path: {config.source.path!r}: "
+        raise SourceError(f"{where}{error}") from error
     return {**dict.fromkeys(needed, pa.string()), **found, **{n: t for n, t in declared.items() if n in needed}}
 
 
