@@ -9,7 +9,7 @@ from sessionlake.engine import exchange
 from sessionlake.engine.shard import ShardTask
 from sessionlake.tables import spark_schema
 
-_anchors: dict[tuple[int, int], DataFrame] = {}
+_anchors: dict[tuple[str, int], DataFrame] = {}
 
 
 def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
@@ -38,7 +38,7 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
 
 
 def _anchor(spark: SparkSession, shards: int) -> DataFrame:
-    key = (id(spark.sparkContext), shards)
+    key = (str(spark.sparkContext.applicationId), shards)
     if key not in _anchors:
         anchor = spark.range(shards).selectExpr("int(id) shard").repartition(shards, "shard").persist()
         anchor.count()
