@@ -8,7 +8,7 @@ import psutil
 
 
 @contextmanager
-def peak_memory(every_seconds: float = 0.25) -> Iterator[dict[str, float]]:
+def peak_memory(every_seconds: float = 2.0) -> Iterator[dict[str, float]]:
     """Sample while the block runs; afterwards the dict holds the peak, in MB: total, jvm, python (driver and workers)."""
     peak = {"total": 0.0, "jvm": 0.0, "python": 0.0}
     stop = threading.Event()

@@ -22,7 +22,7 @@ from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.tables import Tables, spark_schema
 
 _ATTEMPTS = 5
-_ROWS_PER_FILE = 250_000
+_ROWS_PER_FILE = 50_000
 
 
 @dataclass(frozen=True)
