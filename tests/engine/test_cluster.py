@@ -52,7 +52,9 @@ def test_local_cluster_equals_local_mode(spark: SparkSession, tmp_path: Path) ->
     config = make_config(roots[1], pipeline={"shards": 4})
     summary = run(spark, config, once=True)
     rows = Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG)
-    rows = rows.selectExpr("op", "session_key", "string(session_start)", "string(session_end)", "event_count", "revision")
+    rows = rows.selectExpr(
+        "op", "session_key", "string(session_start)", "string(session_end)", "event_count", "revision"
+    )
     assert counts == summary.counts
     assert changes == sorted(map(list, rows.collect()))
     assert anchors == 1
