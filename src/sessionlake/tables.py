@@ -175,11 +175,6 @@ class Tables:
         if fs.exists(path) or not fs.rename(temporary, path):
             fs.delete(temporary, False)
 
-    def file_exists(self, uri: str) -> bool:
-        """Say whether a file is there."""
-        fs, path = self._file_system(uri)
-        return bool(fs.exists(path))
-
     def _file_system(self, uri: str) -> tuple[Any, Any]:
         path = self._jvm.org.apache.hadoop.fs.Path(uri)
         return path.getFileSystem(self.spark._jsc.hadoopConfiguration()), path

@@ -42,19 +42,6 @@ class ShardResult:
     """Rows to be handed in before the batch can be computed; the rest of the result is then ignored."""
 
 
-class Store(Protocol):
-    """What the engine needs of a shard's store."""
-
-    def meta(self, name: str) -> bytes | None:
-        """Return a metadata entry."""
-
-    def clear(self) -> None:
-        """Remove everything."""
-
-    def close(self) -> None:
-        """Release the store."""
-
-
 class Operator(Protocol):
     """A stateful operator on shards; instances are pickled to the workers."""
 

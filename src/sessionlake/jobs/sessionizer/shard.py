@@ -59,7 +59,6 @@ def apply_shard(
         "upserts": len(verdict.changed),
         "deletes": len(verdict.deleted),
         "max_time": int(parts.arrivals.end[accepted].max(initial=NO_WATERMARK)),
-        "max_end": int(verdict.changed.end.max(initial=NO_WATERMARK)),
     }
     changes = _changes(spec, parts.keys, verdict, stored, context.batch_id)
     writes = _writes(parts, bounds, stored, found_segment, physical, verdict, store)
