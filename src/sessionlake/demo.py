@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sessionlake import schemas
-from sessionlake.cli import open_session, print_batch, print_status, print_summary, register_tables
+from sessionlake.cli.sessionizer import print_batch, print_summary
+from sessionlake.cli.shared import open_session
+from sessionlake.cli.tables import print_status, register_tables
 from sessionlake.config import load_config
 from sessionlake.engine.spark import SHORT_LIVED
 from sessionlake.errors import SourceError

@@ -25,3 +25,7 @@ class PipelineStateError(SessionlakeError):
 
 class FencedError(SessionlakeError):
     """Another driver committed under our batch id; this one must stop."""
+
+
+class JobError(SessionlakeError):
+    """A scheduled job was asked for what it can't do."""

@@ -12,6 +12,7 @@ LATE_EVENTS = "late_events"
 DEAD_LETTERS = "dead_letters"
 CORRECTIONS = "corrections"
 BATCHES = "batches"
+JOB_RUNS = "job_runs"
 SESSIONS_LIVE = "sessions_live"
 
 COUNTS = (
@@ -163,5 +164,19 @@ BATCHES_SCHEMA = pa.schema(
         _field("watermark", TIME, "Watermark after the batch; null before the first accepted event"),
         *(_field(name, pa.int64(), f"Rows: {name}") for name in COUNTS),
         _field("changelog_version", pa.int64(), "Version of session_changelog that the batch's commit made"),
+    ]
+)
+
+JOB_RUNS_SCHEMA = pa.schema(
+    [
+        _field("job", pa.string(), "reprocess_late, expire, forget, compact, backfill or quality"),
+        _field("run_id", pa.string(), "Name of the run; attempts of one run share it"),
+        _field("event", pa.string(), "started (by the first attempt) or finished"),
+        _field("at", TIME, "When the run started or finished"),
+        _field("arguments", pa.string(), "JSON: what the run was asked"),
+        _field("pinned", pa.string(), "JSON: versions of the inputs, which later attempts of the run use too"),
+        _field(
+            "counts", pa.string(), "JSON: rows read, written, skipped, and what else the job counts; null in started"
+        ),
     ]
 )

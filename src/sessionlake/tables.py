@@ -76,18 +76,16 @@ class Tables:
         reader = self.spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
 
-    def append(self, name: str, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any]) -> None:
+    def append(
+        self, name: str, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
         """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently.
 
         Raises FencedError where another process does the same at this moment.
         """
-        writer = (
-            rows.write.format("delta")
-            .mode("append")
-            .option("txnAppId", app_id)
-            .option("txnVersion", app_version)
-            .option("userMetadata", json.dumps({_KEY: metadata}))
-        )
+        writer = rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", app_version)
+        if metadata is not None:
+            writer = writer.option("userMetadata", json.dumps({_KEY: metadata}))
         try:
             writer.save(self.path(name))
         except Exception as error:
@@ -97,6 +95,13 @@ class Tables:
                 f"table {self.path(name)!r}: another driver writes batch {app_version} too; "
                 "this one stops, keep only one running on this warehouse"
             ) from error
+
+    def app_version(self, name: str, app_id: str) -> int | None:
+        """Return the latest version that an application has appended under its id; None where it has not."""
+        none = self._jvm.scala.Option.empty()
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name))
+        found = log.update(False, none, none).transactions().get(app_id)
+        return int(found.get()) if found.isDefined() else None
 
     def append_rows(self, name: str, rows: pa.Table) -> None:
         """Append a few rows that the driver holds."""

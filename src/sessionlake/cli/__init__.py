@@ -1,0 +1,29 @@
+"""The command line: the jobs, with progress, and every user error in one line with exit code 2."""
+
+import click
+
+from sessionlake.cli.sessionizer import bootstrap_command, run_command
+from sessionlake.cli.shared import console, one_line_errors
+from sessionlake.cli.tables import sql_command, status_command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sessionlake")
+def main() -> None:
+    """Session windows for the lakehouse: early and exact sessions on Spark and Delta Lake."""
+
+
+@click.command("demo")
+@click.option(
+    "--directory", default="demo", show_default=True, help="Where the demo's pipeline is made; an old one is replaced."
+)
+@one_line_errors
+def demo_command(directory: str) -> None:
+    """Turn 62,726 real commit events into sessions and show them."""
+    from sessionlake.demo import run_demo
+
+    run_demo(directory, console)
+
+
+for command in (run_command, bootstrap_command, sql_command, status_command, demo_command):
+    main.add_command(command)

@@ -1,0 +1,65 @@
+"""The commands that run the sessionizer."""
+
+import signal
+from types import FrameType
+from typing import Any
+
+import click
+
+from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
+from sessionlake.config import load_config
+from sessionlake.jobs.sessionizer.run import RunSummary, run
+
+
+@click.command("run")
+@click.argument("config_path", metavar="CONFIG")
+@click.option("--once", is_flag=True, help="Process all input that is available now, then exit.")
+@click.option("--drain", is_flag=True, help="With --once: then close what is open, as at the end of a finite input.")
+@one_line_errors
+def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+    """Run the sessionizer until stopped (ctrl-C), or once."""
+    if drain and not once:
+        raise click.UsageError("--drain goes with --once")
+    config = load_config(config_path)
+    show_warnings(config.warnings())
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        summary = run(open_session(config), config, once=once, drain=drain, on_commit=print_batch)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is lost, `sessionlake run` goes on from here")
+        return
+    print_summary(summary)
+
+
+@click.command("bootstrap")
+@click.argument("config_path", metavar="CONFIG")
+@one_line_errors
+def bootstrap_command(config_path: str) -> None:
+    """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
+    config = load_config(config_path)
+    print_summary(run(open_session(config), config, bootstrap=True, on_commit=print_batch))
+
+
+def print_batch(metadata: dict[str, Any]) -> None:
+    """Print a line a batch."""
+    counts = metadata["counts"]
+    took = (metadata["committed_us"] - metadata["started_us"]) / 1e6
+    refused = "".join(f", {counts[n]:,} {n}" for n in ("late", "dead", "dropped", "emitted", "stale") if counts.get(n))
+    console.print(
+        f"batch {metadata['batch_id']:>4}  {counts.get('input', 0):>10,} events{refused}  "
+        f"{counts.get('upserts', 0):>9,} sessions changed  watermark {format_time(metadata['state'].get('watermark_us'))}  {took:.1f} s"
+    )
+
+
+def print_summary(summary: RunSummary) -> None:
+    """Print what a run did and its warnings."""
+    c = summary.counts
+    console.print(
+        f"{summary.batches} batches: {c['input']:,} events = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead"
+        f" + {c['dropped']:,} dropped + {c['emitted']:,} emitted; watermark {format_time(summary.watermark_us)}"
+    )
+    show_warnings(summary.warnings)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
