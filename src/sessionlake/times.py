@@ -1,0 +1,16 @@
+"""Points in time as users write them."""
+
+from datetime import UTC, datetime
+
+from sessionlake.errors import ConfigError
+
+
+def parse_time(text: str, name: str = "time") -> int:
+    """Return an ISO date (its midnight) or time as microseconds since the epoch; naive ones are UTC."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"{name}: {text!r} is no ISO date or time; write for example '2026-01-31'") from error
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
