@@ -14,11 +14,11 @@ from sessionlake.times import parse_time
         ("9999-12-31", 253_402_214_400_000_000),
     ],
 )
-def test_iso_dates_and_times_are_utc_microseconds(text, micros):
+def test_iso_dates_and_times_are_utc_microseconds(text: str, micros: int) -> None:
     assert parse_time(text) == micros
 
 
-def test_what_is_no_time_is_refused_in_one_line():
+def test_what_is_no_time_is_refused_in_one_line() -> None:
     with pytest.raises(
         ConfigError, match=r"^--from: 'yesterday' is no ISO date or time; write for example '2026-01-31'$"
     ):
