@@ -2,21 +2,24 @@
 
 import json
 import re
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from sessionlake.errors import FencedError
+from sessionlake.errors import FencedError, PipelineStateError
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _KEY = "sessionlake"
+_CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,29 @@ class Commit:
 
     version: int
     metadata: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file under a table's folder that no commit names yet."""
+
+    table: str
+    path: str
+    """Relative to the table's folder."""
+    size: int
+    stats: str
+    """Delta's statistics as JSON: the number of rows, and bounds of the time columns."""
+
+
+def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "partitionValues": {},
+        "size": file.size,
+        "modificationTime": now_ms,
+        "dataChange": True,
+        "stats": file.stats,
+    }
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -89,12 +115,69 @@ class Tables:
         try:
             writer.save(self.path(name))
         except Exception as error:
-            if "DELTA_CONCURRENT_TRANSACTION" not in str(error):
+            if _CONCURRENT not in str(error):
                 raise
             raise FencedError(
                 f"table {self.path(name)!r}: another driver writes batch {app_version} too; "
                 "this one stops, keep only one running on this warehouse"
             ) from error
+
+    def commit_files(
+        self,
+        name: str,
+        files: Iterable[DataFile],
+        app_id: str,
+        app_version: int,
+        metadata: Mapping[str, Any],
+        *,
+        after_version: int,
+    ) -> int:
+        """Commit Parquet files that lie under an unpartitioned table's folder; return the version this makes.
+
+        Raises FencedError where another process has committed this app_version, or a later one, since `after_version`,
+        or does so at this moment. Delta's own writer asks the table's state for the application's last version, a Spark
+        job of 0.3 s and more; who is the only writer, and looks at the commits since, need not.
+        """
+        delta = self._jvm.org.apache.spark.sql.delta
+        transaction = delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name)).startTransaction()
+        fenced = FencedError(
+            f"table {self.path(name)!r}: another driver committed batch {app_version}; "
+            "this one stops, keep only one running on this warehouse"
+        )
+        if any(
+            action["appId"] == app_id and action["version"] >= app_version
+            for version in range(after_version + 1, transaction.readVersion() + 1)
+            for action in self._actions(name, version, "txn")
+        ):
+            raise fenced
+        table = transaction.metadata()
+        if table.partitionColumns().nonEmpty() or table.columnMappingMode().name() != "none":
+            raise PipelineStateError(
+                f"table {self.path(name)!r}: is partitioned or maps its columns, which the stream can't write; "
+                "restore the table as the sessionizer made it"
+            )
+        transaction.readTxn().addOne(app_id)
+        now = time.time_ns() // 1_000_000
+        actions = self._jvm.java.util.ArrayList()
+        for action in (
+            {"txn": {"appId": app_id, "version": app_version, "lastUpdated": now}},
+            *({"add": _added(file, now)} for file in files),
+        ):
+            actions.add(delta.actions.Action.fromJson(json.dumps(action)))
+        none = self._jvm.scala.Option.empty()
+        user_metadata = self._jvm.scala.Option.apply(json.dumps({_KEY: metadata}))
+        append = self._jvm.org.apache.spark.sql.SaveMode.Append
+        operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
+            append, none, none, user_metadata, none, none, none, none, none
+        )
+        try:
+            return int(
+                transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
+            )
+        except Py4JJavaError as error:
+            if _CONCURRENT not in str(error):
+                raise
+            raise fenced from error
 
     def app_version(self, name: str, app_id: str) -> int | None:
         """Return the latest version that an application has appended under its id; None where it has not."""
@@ -137,16 +220,21 @@ class Tables:
 
     def commit(self, name: str, version: int) -> Commit | None:
         """Return our metadata of one commit; None where the commit does not exist or carries none."""
+        for info in self._actions(name, version, "commitInfo"):
+            written = info.get("userMetadata")
+            try:
+                metadata = json.loads(written)[_KEY] if written else None
+            except (ValueError, KeyError, TypeError):
+                metadata = None
+            return Commit(version, metadata) if metadata else None
+        return None
+
+    def _actions(self, name: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
+        """Yield the actions of one kind of a commit; none where its file is gone."""
         text = self.read_text(f"{self.path(name)}/_delta_log/{version:020d}.json")
         for line in (text or "").splitlines():
-            if '"commitInfo"' in line:
-                written = json.loads(line)["commitInfo"].get("userMetadata")
-                try:
-                    metadata = json.loads(written)[_KEY] if written else None
-                except (ValueError, KeyError, TypeError):
-                    metadata = None
-                return Commit(version, metadata) if metadata else None
-        return None
+            if line.startswith(f'{{"{kind}":'):
+                yield json.loads(line)[kind]
 
     def _log_files(self, name: str) -> set[int]:
         names = self.names(f"{self.path(name)}/_delta_log")

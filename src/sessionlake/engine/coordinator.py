@@ -1,4 +1,4 @@
-"""The driver's part of a batch: run the shards, append what they made, and let the changelog's append be the commit."""
+"""The driver's part of a batch: run the shards, commit the files they wrote, the changelog's last: that is the commit."""
 
 import json
 import time
@@ -9,31 +9,19 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.engine import exchange, failpoints
-from sessionlake.engine.exchange import KIND, PAYLOAD, WIRE_DDL
+from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import BatchContext, Operator, by_shard, shard_of
+from sessionlake.engine.outputs import Output
 from sessionlake.engine.placement import on_shards
 from sessionlake.engine.shard import ShardTask
-from sessionlake.errors import FencedError, PipelineStateError
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.errors import PipelineStateError
+from sessionlake.tables import Commit, DataFile, Tables, spark_schema
 
 _ATTEMPTS = 5
-_ROWS_PER_FILE = 50_000
-
-
-@dataclass(frozen=True)
-class SideTable:
-    """A table that takes one kind of a shard's side output."""
-
-    kind: str
-    name: str
-    schema: pa.Schema
-    rows: Callable[[pa.Table], pa.Table]
-    """Turn what the operator put out into the table's rows; batch_id and commit_id are added to them."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +33,13 @@ class Pipeline:
     operator: Operator
     shards: int
     store_dir: str
-    changelog: str
-    sides: tuple[SideTable, ...]
+    outputs: tuple[Output, ...]
+    """In the order in which they are committed; the last one's commit, the changelog's, is the batch's."""
     settings: Mapping[str, Any]
     """What later runs compare their own settings with; kept in every commit."""
     operator_with: Callable[[Mapping[str, Any]], Operator]
     """The operator under other settings: those an interrupted attempt of a batch has already appended side rows with."""
     next_state: Callable[[dict[str, Any], dict[str, int]], dict[str, Any]]
-    changelog_columns: Callable[[DataFrame, str], DataFrame]
-    """Add the changelog's derived columns to a batch's changes, given its commit_id."""
     stored_state: Callable[[Operator, dict[str, Any]], DataFrame]
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
     asked_for: Callable[[Operator, dict[str, Any], DataFrame], DataFrame]
@@ -70,7 +56,16 @@ class Outcome:
     touched: frozenset[int]
     stale: frozenset[int]
     needs: tuple[pa.Table, ...]
-    kinds: frozenset[str]
+    files: tuple[DataFile, ...]
+
+
+@dataclass
+class Seen:
+    """How far this driver knows a table."""
+
+    version: int
+    batch_id: int
+    """Last batch that was committed to the table under this pipeline's checkpoint; -1 where none was."""
 
 
 class Coordinator:
@@ -78,10 +73,14 @@ class Coordinator:
 
     def __init__(self, spark: SparkSession, tables: Tables, pipeline: Pipeline) -> None:
         self._spark, self._tables, self._pipeline = spark, tables, pipeline
-        commit = tables.last_commit(pipeline.changelog)
-        self._version = -1 if commit is None else commit.version
-        self._interrupted = self._interrupted_settings(-1 if commit is None else commit.metadata["batch_id"])
-        self.last: dict[str, Any] | None = None if commit is None else commit.metadata
+        commits = {output.table: tables.last_commit(output.table) for output in pipeline.outputs}
+        self._seen = {
+            table: Seen(-1, -1) if commit is None else Seen(commit.version, self._batch_of(commit.metadata))
+            for table, commit in commits.items()
+        }
+        last = commits[pipeline.outputs[-1].table]
+        self.last: dict[str, Any] | None = None if last is None else last.metadata
+        self._interrupted = self._interrupted_settings(commits)
         self.totals: dict[str, int] = {}
         self.on_commit: Callable[[dict[str, Any]], None] = lambda _: None
 
@@ -99,21 +98,22 @@ class Coordinator:
         settings = self._interrupted.get(batch_id, self._pipeline.settings)
         same = settings == self._pipeline.settings
         operator = self._pipeline.operator if same else self._pipeline.operator_with(settings)
-        output, outcome = self._compute(operator, rows, context)
-        try:
-            failpoints.hit("computed")
-            metadata = {**self._metadata(operator, context, outcome, started), "settings": dict(settings)}
-            for side in self._pipeline.sides:
-                if side.kind in outcome.kinds:
-                    failpoints.hit(f"before_{side.kind}")
-                    self._append_side(side, output, metadata)
-                    failpoints.hit(f"after_{side.kind}")
-            failpoints.hit("before_changelog")
-            self._append_changes(output, metadata)
-            failpoints.hit("after_changelog")
-        finally:
-            output.unpersist()
-        self._confirm(metadata)
+        outcome = self._compute(operator, rows, context)
+        failpoints.hit("computed")
+        metadata = {**self._metadata(operator, context, outcome, started), "settings": dict(settings)}
+        *sides, changelog = self._pipeline.outputs
+        for side in sides:
+            if any(file.table == side.table for file in outcome.files):
+                failpoints.hit(f"before_{side.kind}")
+                self._commit(side, outcome, metadata)
+                failpoints.hit(f"after_{side.kind}")
+        failpoints.hit("before_changelog")
+        self._commit(changelog, outcome, metadata)
+        failpoints.hit("after_changelog")
+        self.last = metadata
+        for name, value in metadata["counts"].items():
+            self.totals[name] = self.totals.get(name, 0) + value
+        self.on_commit(metadata)
 
     def _is_committed(self, batch_id: int) -> bool:
         """Say whether the batch is the last committed one; PipelineStateError where it is neither that nor the next."""
@@ -127,42 +127,43 @@ class Coordinator:
             )
         return batch_id == last
 
-    def _interrupted_settings(self, committed: int) -> dict[int, Mapping[str, Any]]:
-        """Return the settings of a batch whose side rows were appended but which was not committed.
+    def _batch_of(self, metadata: Mapping[str, Any]) -> int:
+        return metadata["batch_id"] if metadata["checkpoint_id"] == self._pipeline.checkpoint_id else -1
 
-        Its rerun skips those appends, and so must judge late and dead by the same settings, whatever the config says now.
+    def _interrupted_settings(self, commits: Mapping[str, Commit | None]) -> dict[int, Mapping[str, Any]]:
+        """Return the settings of a batch whose side rows were committed but which was not itself.
+
+        Its rerun skips those commits, and so must judge late and dead by the same settings, whatever the config says now.
         """
-        found = {}
-        for side in self._pipeline.sides:
-            commit = self._tables.last_commit(side.name)
-            if (
-                commit is not None
-                and commit.metadata["batch_id"] > committed
-                and commit.metadata["checkpoint_id"] == self._pipeline.checkpoint_id
-            ):
-                found[commit.metadata["batch_id"]] = commit.metadata["settings"]
-        return found
+        committed = -1 if self.last is None else self.last["batch_id"]
+        return {
+            batch_id: commit.metadata["settings"]
+            for commit in commits.values()
+            if commit is not None and (batch_id := self._batch_of(commit.metadata)) > committed
+        }
 
-    def _compute(self, operator: Operator, rows: DataFrame, context: BatchContext) -> tuple[DataFrame, Outcome]:
-        """Run the shards until none is stale and none needs more rows; return their output, persisted."""
-        task = ShardTask(operator, context, self._pipeline.store_dir, self._expected(operator))
+    def _compute(self, operator: Operator, rows: DataFrame, context: BatchContext) -> Outcome:
+        """Run the shards until none is stale and none needs more rows.
+
+        Files that a round wrote in vain are named by no commit; VACUUM removes them.
+        """
+        p = self._pipeline
+        task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(operator))
         wire = self._split(operator, rows, context)
         handed: dict[str, DataFrame] = {}
         for _ in range(_ATTEMPTS):
-            output = on_shards(reduce(DataFrame.unionAll, handed.values(), wire), task, self._pipeline.shards).persist()
-            outcome = self._outcome(output)
+            outcome = _outcome(on_shards(reduce(DataFrame.unionAll, handed.values(), wire), task, p.shards))
             if not outcome.stale and not outcome.needs:
-                return output, outcome
-            output.unpersist()
+                return outcome
             if outcome.stale:
                 restoring = task.restoring | outcome.stale
-                stored = self._pipeline.stored_state(operator, dict(context.state))
+                stored = p.stored_state(operator, dict(context.state))
                 task = replace(task, restoring=restoring, restore_schema=to_arrow_schema(stored.schema))
                 handed["restore"] = self._wired(stored, "restore", restoring)
             # A stale shard has not said yet what it needs, so that the others must ask again beside it.
             elif outcome.needs:
                 needs = pa.concat_tables(outcome.needs)
-                asked = self._pipeline.asked_for(
+                asked = p.asked_for(
                     operator,
                     dict(context.state),
                     self._spark.createDataFrame(needs.to_pandas(), spark_schema(needs.schema)),
@@ -171,7 +172,7 @@ class Coordinator:
                 task = replace(task, context=replace(context, handed_in=True))
         raise PipelineStateError(
             f"batch {context.batch_id}: shards {sorted(outcome.stale)} stayed stale after {_ATTEMPTS} attempts; "
-            f"delete {self._pipeline.store_dir!r} and start again"
+            f"delete {p.store_dir!r} and start again"
         )
 
     def _layout(self, operator: Operator) -> str:
@@ -208,28 +209,6 @@ class Coordinator:
 
         return rows.mapInArrow(split, WIRE_DDL)
 
-    def _outcome(self, output: DataFrame) -> Outcome:
-        small = F.col(KIND).isin(exchange.STATS, exchange.STALE, exchange.NEEDS)
-        control = output.where(F.col(KIND).isNotNull()).select(KIND, F.when(small, F.col(PAYLOAD)).alias(PAYLOAD))
-        stats: dict[str, int] = {}
-        touched, stale, needs, kinds = set(), set(), [], set()
-        for kind, payload in control.collect():
-            if kind == exchange.STATS:
-                report = json.loads(payload)
-                if report["touched"]:
-                    touched.add(report["shard"])
-                for name, value in report["stats"].items():
-                    stats[name] = (
-                        max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
-                    )
-            elif kind == exchange.STALE:
-                stale.add(int(payload))
-            elif kind == exchange.NEEDS:
-                needs.append(pa.ipc.open_stream(payload).read_all())
-            else:
-                kinds.add(kind)
-        return Outcome(stats, frozenset(touched), frozenset(stale), tuple(needs), frozenset(kinds))
-
     def _metadata(self, operator: Operator, context: BatchContext, outcome: Outcome, started_us: int) -> dict[str, Any]:
         p = self._pipeline
         shards = [
@@ -249,59 +228,33 @@ class Coordinator:
             "committed_us": time.time_ns() // 1000,
         }
 
-    def _append_side(self, side: SideTable, output: DataFrame, metadata: dict[str, Any]) -> None:
-        turn, schema = side.rows, side.schema
-        mark = {name: metadata[name] for name in ("batch_id", "commit_id")}
-
-        def rows(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-            for batch in batches:
-                for payload in batch[PAYLOAD]:
-                    table = turn(exchange.from_payload(payload))
-                    for name, value in mark.items():
-                        table = table.append_column(name, pa.repeat(value, table.num_rows))
-                    yield from table.select(schema.names).cast(schema).combine_chunks().to_batches()
-
-        decoded = _only(output, F.col(KIND) == side.kind).select(PAYLOAD).mapInArrow(rows, spark_schema(schema))
-        self._tables.append(side.name, decoded.coalesce(1), metadata["checkpoint_id"], metadata["batch_id"], metadata)
-
-    def _append_changes(self, output: DataFrame, metadata: dict[str, Any]) -> None:
-        names = [f.name for f in self._pipeline.operator.changes_schema]
-        changes = _only(output, F.col(KIND).isNull()).select(*names)
-        counts = metadata["counts"]
-        rows = sum(counts.get(name, 0) for name in ("upserts", "deletes", "emitted"))
-        files = min(self._pipeline.shards, 1 + rows // _ROWS_PER_FILE)
-        self._tables.append(
-            self._pipeline.changelog,
-            self._pipeline.changelog_columns(changes, metadata["commit_id"]).coalesce(files),
-            metadata["checkpoint_id"],
-            metadata["batch_id"],
-            metadata,
+    def _commit(self, output: Output, outcome: Outcome, metadata: dict[str, Any]) -> None:
+        """Commit a table's files, unless an interrupted attempt of the batch has done so with its own."""
+        seen, batch_id = self._seen[output.table], metadata["batch_id"]
+        if seen.batch_id >= batch_id:
+            return
+        files = [file for file in outcome.files if file.table == output.table]
+        seen.version = self._tables.commit_files(
+            output.table, files, metadata["checkpoint_id"], batch_id, metadata, after_version=seen.version
         )
-
-    def _confirm(self, metadata: dict[str, Any]) -> None:
-        """Read the commit back: an append under a known (checkpoint, batch_id) is skipped without an error."""
-        ours = [
-            c
-            for c in self._tables.commits(self._pipeline.changelog, self._version)
-            if c.metadata["batch_id"] == metadata["batch_id"]
-        ]
-        if not ours or ours[0].metadata["commit_id"] != metadata["commit_id"]:
-            raise FencedError(
-                f"pipeline {self._pipeline.name!r}: another driver committed batch {metadata['batch_id']}; "
-                "this one stops, keep only one running on this warehouse"
-            )
-        self._version, self.last = ours[0].version, metadata
-        for name, value in metadata["counts"].items():
-            self.totals[name] = self.totals.get(name, 0) + value
-        self.on_commit(metadata)
+        seen.batch_id = batch_id
 
 
-def _only(output: DataFrame, wanted: Column) -> DataFrame:
-    """Return some rows of a computed batch, failing where a part of it was lost since and, computed again, is stale.
-
-    That happens when the executor is lost that held the part and the store: its rows would be missing without a word.
-    One condition, because two would let Spark skip cached blocks that the second one rules out, unread.
-    """
-    lost = F.col(KIND).isin(exchange.STALE, exchange.NEEDS)
-    message = F.lit("a shard's output was lost with its executor; start again, the batch is then computed anew")
-    return output.where(F.when(lost, F.raise_error(message).cast("boolean")).otherwise(wanted))
+def _outcome(reports: DataFrame) -> Outcome:
+    stats: dict[str, int] = {}
+    touched, stale, needs, files = set(), set(), [], []
+    for kind, payload in reports.collect():
+        if kind == exchange.DONE:
+            report = json.loads(payload)
+            if report["touched"]:
+                touched.add(report["shard"])
+            files += [DataFile(**file) for file in report["files"]]
+            for name, value in report["stats"].items():
+                stats[name] = (
+                    max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
+                )
+        elif kind == exchange.STALE:
+            stale.add(int(payload))
+        else:
+            needs.append(pa.ipc.open_stream(payload).read_all())
+    return Outcome(stats, frozenset(touched), frozenset(stale), tuple(needs), tuple(files))

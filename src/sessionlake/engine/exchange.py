@@ -6,8 +6,10 @@ import pyarrow as pa
 
 WIRE_SCHEMA = pa.schema([("shard", pa.int32()), ("kind", pa.string()), ("payload", pa.binary())])
 WIRE_DDL = "shard int, kind string, payload binary"
-KIND, PAYLOAD = "_kind", "_payload"
-STATS, STALE, NEEDS = "_stats", "_stale", "_needs"
+REPORT_SCHEMA = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
+REPORT_DDL = "kind string, payload binary"
+DONE, STALE, NEEDS = "done", "stale", "needs"
+"""What a shard task reports: its numbers and files; that its store is stale; which rows it needs."""
 
 
 def to_payload(table: pa.Table) -> bytes:
@@ -43,24 +45,8 @@ def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table
     return {shard: {kind: pa.concat_tables(tables) for kind, tables in kinds.items()} for shard, kinds in parts.items()}
 
 
-def output_schema(changes: pa.Schema) -> pa.Schema:
-    """Return the schema of a shard task's rows: a change, or a kind with a payload."""
-    return changes.append(pa.field(KIND, pa.string())).append(pa.field(PAYLOAD, pa.binary()))
-
-
-def change_batches(changes: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield changes as rows of the output schema."""
-    schema = output_schema(changes.schema)
-    for batch in changes.combine_chunks().to_batches():
-        nulls = [pa.nulls(batch.num_rows, pa.string()), pa.nulls(batch.num_rows, pa.binary())]
-        yield pa.RecordBatch.from_arrays([*batch.columns, *nulls], schema=schema)
-
-
-def control_batch(changes: pa.Schema, payloads: Mapping[str, bytes]) -> pa.RecordBatch:
-    """Return rows of the output schema that carry payloads instead of changes."""
-    n = len(payloads)
-    arrays = [pa.nulls(n, f.type) for f in changes]
+def report_batch(reports: Mapping[str, bytes]) -> pa.RecordBatch:
+    """Return what a shard task tells the driver, a row a kind."""
     return pa.RecordBatch.from_arrays(
-        [*arrays, pa.array(payloads.keys(), pa.string()), pa.array(payloads.values(), pa.binary())],
-        schema=output_schema(changes),
+        [pa.array(reports.keys(), pa.string()), pa.array(reports.values(), pa.binary())], schema=REPORT_SCHEMA
     )

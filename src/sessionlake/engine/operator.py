@@ -45,10 +45,6 @@ class ShardResult:
 class Operator(Protocol):
     """A stateful operator on shards; instances are pickled to the workers."""
 
-    @property
-    def changes_schema(self) -> pa.Schema:
-        """Schema of the changes."""
-
     def split(self, batches: Iterator[pa.RecordBatch], context: BatchContext) -> Iterable[tuple[int, str, pa.Table]]:
         """Turn source rows into (shard, kind, rows); runs before the shuffle."""
 

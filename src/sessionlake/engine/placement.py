@@ -7,7 +7,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.engine import exchange
 from sessionlake.engine.shard import ShardTask
-from sessionlake.tables import spark_schema
 
 _anchors: dict[tuple[str, int], DataFrame] = {}
 
@@ -18,23 +17,21 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
     On a cluster a persisted anchor, partitioned as the shards are, makes Spark schedule a shard where its anchor
     partition lies (needs spark.shuffle.reduceLocality.enabled=false); one local process needs none.
     """
-    schema = spark_schema(exchange.output_schema(task.operator.changes_schema))
     if str(wire.sparkSession.sparkContext.master).startswith("local["):
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from task.run(batches)
 
-        return wire.repartitionById(shards, "shard").mapInArrow(run, schema)
+        return wire.repartitionById(shards, "shard").mapInArrow(run, exchange.REPORT_DDL)
 
     def run_group(rows: pa.Table, anchor: pa.Table) -> pa.Table:
         del anchor
-        batches = list(task.run(rows.to_batches()))
-        return pa.Table.from_batches(batches, schema=exchange.output_schema(task.operator.changes_schema))
+        return pa.Table.from_batches(list(task.run(rows.to_batches())), schema=exchange.REPORT_SCHEMA)
 
     grouped = (
         wire.repartition(shards, "shard").groupBy("shard").cogroup(_anchor(wire.sparkSession, shards).groupBy("shard"))
     )
-    return grouped.applyInArrow(run_group, schema)
+    return grouped.applyInArrow(run_group, exchange.REPORT_DDL)
 
 
 def _anchor(spark: SparkSession, shards: int) -> DataFrame:

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
+from sessionlake.engine.outputs import CHANGES, Output, write_output
 from sessionlake.errors import StoreError
 
 COMMIT = "commit_id"
@@ -24,6 +25,7 @@ class ShardTask:
 
     operator: Operator
     context: BatchContext
+    outputs: tuple[Output, ...]
     store_dir: str
     expected: tuple[str | None, ...]
     """Per shard: the commit_id that its store must be at; None where no batch has touched it."""
@@ -33,17 +35,16 @@ class ShardTask:
     """Schema of the handed-in state: a shard that has none gets no rows of kind `restore`."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `exchange.output_schema` for the shards among the wire rows (one in a Spark partition)."""
+        """Yield the reports of the shards among the wire rows (one in a Spark partition)."""
         for shard, inputs in sorted(exchange.read_wire(batches).items()):
             yield from self._run_shard(shard, inputs)
 
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
-        schema = self.operator.changes_schema
         pending = Pending(Path(self.store_dir) / f"{shard}.pending")
         store = self._open(Path(self.store_dir) / str(shard))
         try:
             if not self._prepare(shard, inputs, store, pending):
-                yield exchange.control_batch(schema, {exchange.STALE: str(shard).encode()})
+                yield exchange.report_batch({exchange.STALE: str(shard).encode()})
                 return
             result = self.operator.apply(inputs, store, self.context)
             if result.needs is None and result.writes is not None:
@@ -52,10 +53,9 @@ class ShardTask:
             store.close()
         failpoints.hit("worker_computed")
         if result.needs is not None:
-            yield exchange.control_batch(schema, {exchange.NEEDS: exchange.to_payload(result.needs)})
-            return
-        yield from exchange.change_batches(result.changes)
-        yield self._control(shard, result)
+            yield exchange.report_batch({exchange.NEEDS: exchange.to_payload(result.needs)})
+        else:
+            yield exchange.report_batch({exchange.DONE: self._written(shard, result)})
 
     def _open(self, path: Path) -> Any:
         """Open a shard's store; one that is damaged is removed, and so will be found stale and restored."""
@@ -67,12 +67,17 @@ class ShardTask:
             shutil.rmtree(path, ignore_errors=True)
             return self.operator.open_store(path)
 
-    def _control(self, shard: int, result: ShardResult) -> pa.RecordBatch:
-        stats = {"shard": shard, "touched": result.writes is not None, "stats": dict(result.stats)}
-        payloads = {name: exchange.to_payload(table) for name, table in result.side.items() if table.num_rows}
-        return exchange.control_batch(
-            self.operator.changes_schema, {exchange.STATS: json.dumps(stats).encode(), **payloads}
-        )
+    def _written(self, shard: int, result: ShardResult) -> bytes:
+        """Write what the shard puts out; return its report."""
+        marks = {"batch_id": self.context.batch_id, "commit_id": self.context.commit_id}
+        tables = {CHANGES: result.changes, **result.side}
+        files = [
+            asdict(write_output(output, tables[output.kind], marks, shard))
+            for output in self.outputs
+            if output.kind in tables and tables[output.kind].num_rows
+        ]
+        report = {"shard": shard, "touched": result.writes is not None, "stats": dict(result.stats), "files": files}
+        return json.dumps(report).encode()
 
     def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: "Pending") -> bool:
         """Bring the store to the expected commit; False where it can't be: then its state must be handed in."""

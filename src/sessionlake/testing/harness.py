@@ -18,7 +18,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.jobs.sessionizer.control import split_corrections
 from sessionlake.jobs.sessionizer.mapper import split_events
 from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
-from sessionlake.jobs.sessionizer.shard import COLD_SCHEMA
+from sessionlake.jobs.sessionizer.shard import COLD_SCHEMA, STALE
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, EMIT, SessionizerSpec
 from sessionlake.schemas import COUNTS, TIME
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
@@ -125,7 +125,9 @@ class SessionizerHarness:
         self._state = next_state(self._state, stats)
         self._batch_id += 1
         changes = [change for result in results.values() for change in self._change_rows(result.changes)]
-        late, dead, stale = (self._side(results, name, rows) for name in ("late", "dead", "stale"))
+        late, refused = (self._side(results, name, rows) for name in ("late", "dead"))
+        dead = [row for row in refused if row["reason"] != STALE]
+        stale = [{k: v for k, v in row.items() if k != "reason"} for row in refused if row["reason"] == STALE]
         return Output(changes, late, dead, stale, {name: stats[name] for name in COUNTS})
 
     def sessions(self) -> list[dict[str, Any]]:
@@ -247,11 +249,9 @@ class SessionizerHarness:
     def _side(self, results: dict[int, ShardResult], name: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
         found: list[tuple[int, dict[str, Any]]] = []
         for result in results.values():
-            if name in result.side:
-                for item in result.side[name].to_pylist():
-                    index = int(item.get("source") or item["correction_id"])
-                    reason = {"reason": item["reason"]} if name == "dead" else {}
-                    found.append((index, {**rows[index], **reason}))
+            for item in result.side[name].to_pylist() if name in result.side else ():
+                index = int(item["source"])
+                found.append((index, {**rows[index], **({"reason": item["reason"]} if name == "dead" else {})}))
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 

@@ -46,11 +46,6 @@ class Sessionizer:
 
     spec: SessionizerSpec
 
-    @property
-    def changes_schema(self) -> pa.Schema:
-        """Schema of the changes."""
-        return self.spec.changes_schema
-
     def bounds(self, context: BatchContext) -> Bounds:
         """Return the times that decide about the batch."""
         return self.spec.windows.bounds(watermark_of(context.state))

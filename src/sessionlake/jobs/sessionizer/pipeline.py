@@ -10,11 +10,14 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.config import Config
-from sessionlake.engine.coordinator import Pipeline, SideTable
+from sessionlake.engine.coordinator import Pipeline
 from sessionlake.engine.operator import Operator
+from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.jobs.sessionizer.operator import Sessionizer, next_state, watermark_of
 from sessionlake.jobs.sessionizer.setup import rebuild_settings, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.sessions.arrays import combined
+from sessionlake.sessions.identity import session_ids
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.tables import Tables
 from sessionlake.views import merged_sessions
@@ -29,10 +32,13 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
         operator_with=lambda settings: Sessionizer(with_live_settings(spec, settings["live"])),
         shards=spec.shards,
         store_dir=config.store_dir,
-        changelog=schemas.CHANGELOG,
-        sides=(
-            SideTable("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), _late_rows),
-            SideTable("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, _dead_rows),
+        outputs=tuple(
+            Output(kind, table, tables.path(table), schema, rows)
+            for kind, table, schema, rows in (
+                ("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), late_rows),
+                ("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, dead_rows),
+                (CHANGES, schemas.CHANGELOG, schemas.changelog(spec.value_types, {}), change_rows),
+            )
         ),
         settings={
             "rebuild": rebuild_settings(config),
@@ -40,7 +46,6 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
             "types": type_names(dict(spec.columns.types)),
         },
         next_state=next_state,
-        changelog_columns=_changelog_columns,
         stored_state=lambda operator, state: _engine_rows(_sessions(tables, operator, state, cold=False)),
         asked_for=partial(_asked_for, tables),
         # Retention decides how sessions are cut into segments and which of them are kept.
@@ -84,20 +89,18 @@ def with_live_settings(spec: SessionizerSpec, live: dict[str, Any]) -> Sessioniz
     )
 
 
-def _changelog_columns(changes: DataFrame, commit_id: str) -> DataFrame:
-    # A literal batch_id would be part of the generated code, and so have it compiled anew for every batch.
-    return changes.select(
-        "*",
-        F.xxhash64("session_key", "session_start").alias("session_id"),
-        F.col("revision").alias("batch_id"),
-        F.lit(commit_id).alias("commit_id"),
-    )
+def change_rows(changes: pa.Table) -> pa.Table:
+    """Return changes with their session_id."""
+    ids = session_ids(combined(changes["session_key"]), changes["session_start"].cast(pa.int64()).to_numpy())
+    return changes.append_column("session_id", pa.array(ids))
 
 
-def _late_rows(late: pa.Table) -> pa.Table:
+def late_rows(late: pa.Table) -> pa.Table:
+    """Return late events as their table has them."""
     names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
     return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
 
 
-def _dead_rows(dead: pa.Table) -> pa.Table:
+def dead_rows(dead: pa.Table) -> pa.Table:
+    """Return dead letters as their table has them."""
     return dead

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.jobs.sessionizer.arrivals import Parts, bring_together, earliest_ends
+from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.schemas import TIME
 from sessionlake.sessions.aggregates import States
@@ -18,6 +19,8 @@ from sessionlake.sessions.windows import NO_WATERMARK, Bounds
 from sessionlake.store.layout import Sessions
 from sessionlake.store.segmented import SegmentedSessionStore
 
+STALE = "stale"
+"""Reason of a replacement that named a session which is gone or at another revision."""
 COLD_SCHEMA = pa.schema([("key", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64())])
 """Which cold sessions a shard needs: of a key, those with end >= from_us and start <= to_us."""
 
@@ -47,7 +50,9 @@ def apply_shard(
         too_late = parts.alone.filter(pa.array(late))
         side["late"] = too_late.append_column("close_us", pa.array(np.full(too_late.num_rows, bounds.close_us)))
     if verdict.stale:
-        side["stale"] = pa.table({"correction_id": pa.array(sorted(verdict.stale), pa.string())})
+        side["dead"] = pa.concat_tables(
+            [*([side["dead"]] if "dead" in side else []), _stale(inputs["remove"], verdict.stale)]
+        )
     is_event = parts.arrivals.kind == EVENT
     accepted = is_event & ~verdict.late
     stats |= {
@@ -63,6 +68,22 @@ def apply_shard(
     changes = _changes(spec, parts.keys, verdict, stored, context.batch_id)
     writes = _writes(parts, bounds, stored, found_segment, physical, verdict, store)
     return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats)
+
+
+def _stale(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
+    """Return dead letters of stale corrections, one each, so that jobs can tell which of theirs took effect."""
+    named = removals.group_by("correction_id").aggregate([("key", "min"), ("start_us", "min")])
+    named = named.filter(pc.is_in(named["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
+    n = named.num_rows
+    arrays = [
+        pa.repeat(STALE, n),
+        pa.repeat("replace", n),
+        named["key_min"],
+        named["start_us_min"].cast(TIME),
+        pa.nulls(n, pa.string()),
+        named["correction_id"],
+    ]
+    return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
 
 
 def _rows(side: dict[str, pa.Table], name: str) -> int:
