@@ -6,10 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.tables import Tables
 
 
@@ -91,3 +93,28 @@ def test_maintenance_commits_carry_no_metadata_of_ours(spark: SparkSession, tabl
     spark.sql(f"optimize delta.`{tables.path('t')}`")
     last: Any = tables.last_commit("t")
     assert (last.version, last.metadata["batch_id"], tables.latest_version("t")) == (2, 1, 3)
+
+
+def test_two_transactions_of_one_application_exclude_each_other(spark: SparkSession, tables: Tables) -> None:
+    """`commit_files` names its application as read without asking for its state: that alone must make Delta refuse."""
+    delta: Any = spark._jvm.org.apache.spark.sql.delta
+    transaction = delta.DeltaLog.forTable(spark._jsparkSession, tables.path("t")).startTransaction()
+    transaction.readTxn().addOne("app")
+    tables.commit_files("t", [], "app", 0, {"batch_id": 0}, after_version=-1)
+    tables.commit_files("t", [], "other app", 0, {"batch_id": 0}, after_version=-1)
+    actions = spark._jvm.scala.jdk.javaapi.CollectionConverters.asScala(spark._jvm.java.util.ArrayList()).toSeq()
+    with pytest.raises(Py4JJavaError, match="DELTA_CONCURRENT_TRANSACTION"):
+        transaction.commit(actions, getattr(delta, "DeltaOperations$ManualUpdate$").__getattr__("MODULE$"))
+
+
+def test_batch_committed_since_is_fenced(tables: Tables) -> None:
+    first = tables.commit_files("t", [], "app", 4, {"batch_id": 4}, after_version=-1)
+    with pytest.raises(FencedError, match="another driver committed batch 4"):
+        tables.commit_files("t", [], "app", 4, {"batch_id": 4}, after_version=first - 1)
+    assert tables.commit_files("t", [], "app", 5, {"batch_id": 5}, after_version=first) == first + 1
+
+
+def test_partitioned_table_is_refused(tables: Tables) -> None:
+    tables.create("p", pa.schema([("id", pa.int64()), ("day", pa.date32())]), "", ("day",))
+    with pytest.raises(PipelineStateError, match="is partitioned or maps its columns"):
+        tables.commit_files("p", [], "app", 0, {"batch_id": 0}, after_version=-1)

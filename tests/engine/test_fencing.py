@@ -135,6 +135,17 @@ def test_older_checkpoint_is_refused(spark: SparkSession, half: Lake, expected: 
         run_once(spark, lake)
 
 
+def test_checkpoint_older_by_one_batch_is_refused(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
+    """Its next batch has the number of the last committed one, but other input: that must not be skipped."""
+    lake = half.copy(tmp_path / "lake")
+    for file in (*Path(lake.config.checkpoint).rglob("1"), *Path(lake.config.checkpoint).rglob(".1.crc")):
+        if file.is_file():
+            file.unlink()
+    lake.correct(spark)
+    with pytest.raises(PipelineStateError, match=r"goes on with batch 1, .* ends with 1: the checkpoint is an older"):
+        run_once(spark, lake)
+
+
 def test_older_changelog_is_refused(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     lake = expected.copy(tmp_path / "lake")
     shutil.rmtree(lake.warehouse / schemas.CHANGELOG)

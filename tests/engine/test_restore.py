@@ -68,6 +68,12 @@ def delete_tables_of_a_store(stores: Path) -> None:
         file.unlink()
 
 
+def mark_to_forget(stores: Path) -> None:
+    """Ask each shard, as the job `forget` does, to remove its store and be restored."""
+    for number in range(3):
+        (stores / f"{number}.forget").touch()
+
+
 def test_pending_writes_are_for_the_store_they_were_computed_on(tmp_path: Path) -> None:
     pending, writes = Pending(tmp_path), pa.table({"x": [1]})
     pending.write("second", "first", writes)
@@ -79,7 +85,7 @@ def test_pending_writes_are_for_the_store_they_were_computed_on(tmp_path: Path) 
     ] * 3
 
 
-QUICK = (delete_stores_but_pending, delete_manifest, truncate_pending)
+QUICK = (delete_stores_but_pending, delete_manifest, truncate_pending, mark_to_forget)
 SLOW = (delete_all, delete_pending, empty_pending, delete_current, delete_tables_of_a_store)
 
 

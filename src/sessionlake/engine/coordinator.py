@@ -44,6 +44,8 @@ class Pipeline:
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
     asked_for: Callable[[Operator, dict[str, Any], DataFrame], DataFrame]
     """Rows (key, ...) that answer shards' needs."""
+    input_of: Callable[[int], str | None]
+    """A fingerprint of the input that the stream's offset log has for a batch."""
     store_layout: Callable[[Operator], str]
     """What stores depend on besides their keys: under another layout every store is restored."""
 
@@ -118,8 +120,11 @@ class Coordinator:
     def _is_committed(self, batch_id: int) -> bool:
         """Say whether the batch is the last committed one; PipelineStateError where it is neither that nor the next."""
         last = -1 if self.last is None else self.last["batch_id"]
-        if batch_id not in (last, last + 1):
-            older, newer = ("checkpoint", "changelog") if batch_id < last else ("changelog", "checkpoint")
+        other_input = False
+        if batch_id == last and self.last is not None:
+            other_input = self.last["input"] not in (None, self._pipeline.input_of(batch_id))
+        if batch_id not in (last, last + 1) or other_input:
+            older, newer = ("checkpoint", "changelog") if batch_id <= last else ("changelog", "checkpoint")
             raise PipelineStateError(
                 f"checkpoint: {self._pipeline.name!r} goes on with batch {batch_id}, but the changelog ends with {last}: "
                 f"the {older} is an older copy than the {newer}, and input would be lost; "
@@ -224,6 +229,7 @@ class Coordinator:
             "counts": {name: value for name, value in outcome.stats.items() if not name.startswith("max_")},
             "shards": shards,
             "layout": self._layout(operator),
+            "input": p.input_of(context.batch_id),
             "started_us": started_us,
             "committed_us": time.time_ns() // 1000,
         }

@@ -40,8 +40,10 @@ class ShardTask:
             yield from self._run_shard(shard, inputs)
 
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
-        pending = Pending(Path(self.store_dir) / f"{shard}.pending")
-        store = self._open(Path(self.store_dir) / str(shard))
+        path = Path(self.store_dir) / str(shard)
+        pending = Pending(path.with_suffix(".pending"))
+        _forget(path, pending)
+        store = self._open(path)
         try:
             if not self._prepare(shard, inputs, store, pending):
                 yield exchange.report_batch({exchange.STALE: str(shard).encode()})
@@ -103,6 +105,15 @@ class ShardTask:
         failpoints.hit("worker_applied")
         pending.keep_only(None)
         return True
+
+
+def _forget(path: Path, pending: "Pending") -> None:
+    """Remove a store beside which a job has left a marker: it holds bytes of what must be erased, and is restored."""
+    marker = path.with_suffix(".forget")
+    if marker.exists():
+        shutil.rmtree(path, ignore_errors=True)
+        pending.keep_only(None)
+        marker.unlink(missing_ok=True)
 
 
 def _commit_of(store: Any) -> str | None:

@@ -1,5 +1,6 @@
 """The sessionizer as the coordinator sees it: its operator, its tables, and how its state is read back from them."""
 
+import hashlib
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -48,6 +49,7 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
         next_state=next_state,
         stored_state=lambda operator, state: _engine_rows(_sessions(tables, operator, state, cold=False)),
         asked_for=partial(_asked_for, tables),
+        input_of=lambda batch_id: _fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         # Retention decides how sessions are cut into segments and which of them are kept.
         store_layout=lambda operator: str(_windows(operator).kept_us),
     )
@@ -64,6 +66,10 @@ def _asked_for(tables: Tables, operator: Operator, state: dict[str, Any], needs:
     n = needs.alias("n")
     near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (F.unix_micros("session_start") <= F.col("n.to_us"))
     return _engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
+
+
+def _fingerprint(offsets: str | None) -> str | None:
+    return None if offsets is None else hashlib.sha256(offsets.encode()).hexdigest()[:16]
 
 
 def _windows(operator: Operator) -> SessionWindows:

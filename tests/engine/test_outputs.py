@@ -1,0 +1,79 @@
+"""Files that shard tasks write: Spark and Delta read them as their own, and skip none that holds a wanted row."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.engine.outputs import Output, write_output
+from sessionlake.schemas import TIME
+from sessionlake.tables import Tables
+
+SCHEMA = pa.schema(
+    [
+        ("at", TIME),
+        ("text", pa.string()),
+        ("nested", pa.struct([("a", pa.list_(pa.float64())), ("t", TIME)])),
+        ("bytes", pa.binary()),
+        ("batch_id", pa.int64()),
+        ("commit_id", pa.string()),
+    ]
+)
+MICROS = [-62_135_596_800_000_000, -1, 0, 1_700_000_000_000_001, 1_700_000_000_999_999, 253_402_300_799_999_999]
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    found = Tables(spark, str(tmp_path))
+    found.create("t", SCHEMA, "")
+    return found
+
+
+def output(tables: Tables) -> Output:
+    return Output("kind", "t", tables.path("t"), SCHEMA, lambda rows: rows)
+
+
+def rows(micros: list[int | None]) -> pa.Table:
+    n = len(micros)
+    return pa.table(
+        {
+            "at": pa.array(micros, TIME),
+            "text": ["ключ", None, *["x"] * n][:n],
+            "nested": pa.array(
+                [{"a": [0.5, None], "t": 1}, None, *[{"a": [], "t": None}] * n][:n], SCHEMA.field("nested").type
+            ),
+            "bytes": pa.array([b"\0\xff", None, *[b""] * n][:n], pa.binary()),
+        }
+    )
+
+
+def test_each_row_is_found_by_its_time_though_files_are_skipped_by_bounds(tables: Tables) -> None:
+    marks = {"batch_id": 3, "commit_id": "c"}
+    files = [write_output(output(tables), rows([micros]), marks, 0) for micros in MICROS]
+    tables.commit_files("t", files, "app", 0, {"batch_id": 0}, after_version=-1)
+    for micros in MICROS:
+        found = tables.read("t").where(f"at = timestamp_micros({micros})")
+        assert [r.us for r in found.selectExpr("unix_micros(at) us").collect()] == [micros]
+    assert tables.read("t").where("batch_id = 3 and commit_id = 'c'").count() == len(MICROS)
+
+
+def test_values_come_back_as_they_went(tables: Tables) -> None:
+    written = rows([5, None, 7])
+    tables.commit_files(
+        "t",
+        [write_output(output(tables), written, {"batch_id": 1, "commit_id": "c"}, 2)],
+        "a",
+        0,
+        {"batch_id": 0},
+        after_version=-1,
+    )
+    read = tables.read("t").toArrow().select(written.column_names).cast(written.schema)
+    assert read.sort_by("at").to_pylist() == written.sort_by("at").to_pylist()
+    assert tables.read("t").count() == 3
+
+
+def test_times_that_no_calendar_has_make_no_bounds(tables: Tables) -> None:
+    file = write_output(output(tables), rows([np.iinfo(np.int64).max, 0]), {"batch_id": 1, "commit_id": "c"}, 0)
+    assert file.stats == '{"numRecords": 2, "minValues": {}, "maxValues": {}}'
