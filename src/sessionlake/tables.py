@@ -20,6 +20,8 @@ from sessionlake.errors import FencedError, PipelineStateError
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _KEY = "sessionlake"
 _CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
+FENCED = 1 << 62
+"""The version of an application that has been kept from appending."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Tables:
         job of 0.3 s and more; who is the only writer, and looks at the commits since, need not.
         """
         delta = self._jvm.org.apache.spark.sql.delta
-        transaction = delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name)).startTransaction()
+        transaction = self._delta_log(name).startTransaction()
         fenced = FencedError(
             f"table {self.path(name)!r}: another driver committed batch {app_version}; "
             "this one stops, keep only one running on this warehouse"
@@ -181,10 +183,41 @@ class Tables:
 
     def app_version(self, name: str, app_id: str) -> int | None:
         """Return the latest version that an application has appended under its id; None where it has not."""
+        return self.app_versions(name, [app_id]).get(app_id)
+
+    def app_versions(self, name: str, app_ids: Iterable[str]) -> dict[str, int]:
+        """Return the latest version of each application that has appended."""
         none = self._jvm.scala.Option.empty()
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name))
-        found = log.update(False, none, none).transactions().get(app_id)
-        return int(found.get()) if found.isDefined() else None
+        transactions = self._delta_log(name).update(False, none, none).transactions()
+        found = {app_id: transactions.get(app_id) for app_id in app_ids}
+        return {app_id: int(version.get()) for app_id, version in found.items() if version.isDefined()}
+
+    def fence(self, name: str, app_id: str) -> int:
+        """Keep an application that has appended nothing from ever doing so; return FENCED, or the version it came to.
+
+        Of a first append and a fence at the same moment one takes effect, never both.
+        """
+        none, delta = self._jvm.scala.Option.empty(), self._jvm.org.apache.spark.sql.delta
+        log = self._delta_log(name)
+        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        while True:
+            log.update(False, none, none)
+            transaction = log.startTransaction(none, none)
+            # Asked of the transaction, not of the log: so the commit fails where the application appends meanwhile.
+            if (version := int(transaction.txnVersion(app_id))) >= 0:
+                return version
+            actions = self._jvm.java.util.ArrayList()
+            actions.add(delta.actions.SetTransaction(app_id, FENCED, none))
+            try:
+                transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
+            except Py4JJavaError as error:
+                if _CONCURRENT not in str(error):
+                    raise
+                continue
+            return FENCED
+
+    def _delta_log(self, name: str) -> Any:
+        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name))
 
     def append_rows(self, name: str, rows: pa.Table) -> None:
         """Append a few rows that the driver holds."""

@@ -78,6 +78,10 @@ def print_status(config: Config, status: Status) -> None:
     console.print(
         f"events       {c['input']:,} = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead + {c['dropped']:,} dropped + {c['emitted']:,} emitted"
     )
+    late = status.late
+    console.print(
+        f"late events  {late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting"
+    )
     console.print(
         f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired"
     )
