@@ -154,14 +154,13 @@ def mark_covered(tables: Tables, late: DataFrame, runs: Iterable[LateRun], as_of
     stale = _stale_puts(tables, runs, as_of)
     if not stale:
         return late.withColumn(COVERED, plain)
-    columns = late.columns
+    columns, time = late.columns, F.unix_micros("event_time")
     for i, puts in enumerate(stale.values()):
-        time = F.unix_micros("event_time")
+        # Names of their own: the frames share one origin, so that Spark could not tell their columns apart.
+        names = [f"{name}_{i}" for name in ("_key", "_from", "_to", "_stale_at")]
         # A backfill's puts of a key never overlap, so that no row comes twice.
-        near = (late["session_key"] == puts["_key"]) & time.between(puts["_from"], puts["_to"])
-        late = late.join(puts.withColumnRenamed("_stale_at", f"_stale_at_{i}"), near, "left").drop(
-            "_key", "_from", "_to"
-        )
+        near = (F.col("session_key") == F.col(names[0])) & time.between(F.col(names[1]), F.col(names[2]))
+        late = late.join(puts.toDF(*names), near, "left")
     marks = {run: F.col(f"_stale_at_{i}") for i, run in enumerate(stale)}
     touched = _any(mark.isNotNull() for mark in marks.values())
     exact = _any(_knowing(runs, marks))
