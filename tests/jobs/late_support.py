@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sessionlake import read_sessions, schemas
 from sessionlake.config import Config
 from sessionlake.jobs.apply import apply_corrections
-from sessionlake.jobs.late_status import LateStatus
+from sessionlake.jobs.late_status import LateStatus, read_late_status
 from sessionlake.jobs.reprocess_late import reprocess_late
 from sessionlake.jobs.runs import JobReport
 from sessionlake.jobs.sessionizer.run import run
@@ -22,8 +22,8 @@ from tests.jobs.support import make_config, write_rows
 from tests.oracle.sql import SqlOracle
 
 Row = dict[str, Any]
-GAP, GRACE, RETENTION = 10, 10, 100
-KEYS = ["a", "b", "ü", "d"]
+GAP, GRACE, RETENTION = 4, 10, 120
+KEYS = ["a", "b", "ü", "d", "e", "f"]
 SESSION = {"gap": f"{GAP} us", "grace": f"{GRACE} us", "retention": f"{RETENTION} us"}
 AGGREGATES = {
     "total": "sum(v)",
@@ -67,8 +67,17 @@ class Late:
     def apply(self) -> None:
         assert apply_corrections(self.spark, self.config)
 
+    def late_status(self) -> LateStatus:
+        """Return the late events' status, checked, without all else that `status` reads."""
+        last = self.tables.last_commit(schemas.CHANGELOG)
+        assert last is not None
+        late = read_late_status(self.tables, last.metadata["batch_id"], with_ids=self.config.event.id is not None)
+        assert late.reconciles
+        assert late.events == late.reprocessed + late.expired + late.waiting
+        return late
+
     def status(self) -> LateStatus:
-        """Return the late events' status, checked."""
+        """Return the late events' status out of the pipeline's, checked."""
         status = read_status(self.spark, self.config)
         late = status.late
         assert status.reconciles
@@ -97,11 +106,11 @@ class Late:
 
 
 def events(seed: int, files: int = 4, rows: int = 40) -> list[list[Row]]:
-    """Return files of events, a third of them far behind the others, and some of those twice."""
+    """Return files of events, a third of them far behind the others, and some of those in two files."""
     rng = random.Random(seed)
     found: list[list[Row]] = []
     for number in range(files):
-        base = 1_000 + number * 40
+        base = 1_000 + number * 25
         times = [base + rng.randrange(40) for _ in range(rows)]
         times += [base + rng.randrange(-90, -10) for _ in range(rows // 2)] if number else []
         found.append(
@@ -110,8 +119,8 @@ def events(seed: int, files: int = 4, rows: int = 40) -> list[list[Row]]:
                 for i, time in enumerate(times)
             ]
         )
-        if number:
-            found[-1] += rng.sample([e for file in found for e in file[rows:]], 5)
+        if number > 1:
+            found[-1] += rng.sample(found[-2][rows : rows + rows // 2], 6)
     for number, file in enumerate(found):
         for i, event in enumerate(file):
             file[i] = {**event, "n": number * 1000 + i}
@@ -137,7 +146,8 @@ def dead_numbers(late: Late, *, of_jobs: bool) -> set[int]:
     return {json.loads(row["raw"])["n"] for row in rows}
 
 
-def sessionized(counted: list[Row]) -> list[Row]:
-    """Return the sessions of events as DuckDB finds them."""
-    found = SqlOracle().sessionize_events([{**e, "v": float(e["v"])} for e in counted], GAP)
+def sessionized(counted: list[Row], *, with_ids: bool = False) -> list[Row]:
+    """Return the sessions of events as DuckDB finds them; ids break ties of time where the config names them."""
+    rows = [{**e, "v": float(e["v"]), "id": e["id"] if with_ids else ""} for e in counted]
+    found = SqlOracle().sessionize_events(rows, GAP)
     return [{"session_key": row["key"], **{name: row[name] for name in NAMES[1:]}} for row in found]

@@ -169,18 +169,18 @@ def mark_covered(tables: Tables, late: DataFrame, runs: Iterable[LateRun], as_of
 
 def _knowing(runs: list[LateRun], stale_at: dict[tuple[str, str], Column]) -> Iterator[Column]:
     """Yield what covers an event that lies in stale puts: not the backfill itself, nor who thought that it would hold."""
-    before: tuple[Column, ...] = ()
-    spans: dict[tuple[Column, ...], list[Span]] = {}
+    before: list[Column] = []
+    spans: list[list[Span]] = [[] for _ in range(len(stale_at) + 1)]
     for run in runs:
         mark = stale_at.get((run.job, run.run_id))
         if mark is None:
-            spans.setdefault(before, []).extend(run.covers())
+            spans[len(before)] += run.covers()
         else:
             yield _any(span.holds() for span in run.covers()) & mark.isNull()
-            before = (*before, mark)
-    for marks, covered in spans.items():
+            before.append(mark)
+    for stale, covered in enumerate(spans):
         for span in _widest(covered):
-            yield reduce(and_, (mark.isNull() | (mark <= span.batch_id) for mark in marks), span.holds())
+            yield reduce(and_, (mark.isNull() | (mark <= span.batch_id) for mark in before[:stale]), span.holds())
 
 
 def _widest(spans: Iterable[Span]) -> list[Span]:
