@@ -131,7 +131,7 @@ def test_another_range_under_the_same_run_id_is_refused(reprocessed: Late) -> No
         reprocessed.reprocess(run_id="one", to_us=5)
 
 
-@pytest.mark.parametrize("point", [*map(slow, POINTS[:2]), *POINTS[2:]])
+@pytest.mark.parametrize("point", [*map(slow, POINTS[:2]), POINTS[2], slow(POINTS[3]), POINTS[4]])
 def test_killed_and_retried_is_once(late: Late, outcome: Outcome, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     with crash_at(monkeypatch, point), pytest.raises(CrashError):
         late.reprocess(run_id="one")

@@ -93,6 +93,7 @@ def dead_numbers_of_events(late: Late) -> set[int]:
     return {json.loads(r["raw"])["n"] for r in rows}
 
 
+@pytest.mark.slow
 def test_a_backfill_that_has_not_appended_is_fenced(late: Late) -> None:
     backfill = start_backfill(late)
     late.reprocess(run_id="next")
