@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import FencedError, JobError, PipelineStateError
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.tables import FENCED, Tables, spark_schema
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class JobRun:
             self.tables.append(table, rows, self.app_id, step)
 
     def steps_done(self, table: str) -> int:
-        """Return how many steps of this run a table has."""
+        """Return how many steps of this run a table has; none where another run has kept it from appending."""
         version = self.tables.app_version(table, self.app_id)
-        return 0 if version is None else version + 1
+        return 0 if version is None or version == FENCED else version + 1
 
     def finish(self, counts: dict[str, int], notes: list[str] | None = None) -> JobReport:
         """Record the end of the run and return its report."""
