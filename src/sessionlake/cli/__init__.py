@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.compact import compact_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.cli.tables import sql_command, status_command
@@ -25,5 +26,5 @@ def demo_command(directory: str) -> None:
     run_demo(directory, console)
 
 
-for command in (run_command, bootstrap_command, sql_command, status_command, demo_command):
+for command in (run_command, bootstrap_command, sql_command, status_command, compact_command, demo_command):
     main.add_command(command)
