@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from sessionlake import schemas
+from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.layout import partitions
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.tables import user_metadata
@@ -105,6 +106,7 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
         if reached is not None and reached >= until:
             return
         tail = read_tail(upkeep, until)
+        failpoints.hit("compact_tail_read")
         try:
             method = tail.method(asked)
             if method == MERGE:

@@ -18,6 +18,9 @@ _CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL
 _ATTEMPTS = 8
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _MB = 1 << 20
+_SHUFFLE_BYTES = 8 * _MB
+"""Bytes of files to one partition of a shuffle: compressed ones, which grow several times in memory."""
+_MAX_PARTITIONS = 200
 T = TypeVar("T")
 
 
@@ -31,11 +34,14 @@ class Upkeep:
     def __init__(self, spark: SparkSession, config: Config, run: JobRun) -> None:
         self.run = run
         session = spark.newSession()
+        cores = session.sparkContext.defaultParallelism
         size = config.compact.file_mb * _MB
+        # A fold's joins and sorts grow with the tables, not with the number of shards.
+        shuffled = (run.pinned["sessions_bytes"] + run.pinned["session_changelog_bytes"]) // _SHUFFLE_BYTES
         settings = {
-            # A fold's joins and sorts grow with the snapshot, not with the number of shards.
-            "spark.sql.adaptive.enabled": "true",
-            "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
+            "spark.sql.shuffle.partitions": str(max(cores, min(shuffled, _MAX_PARTITIONS))),
+            # On little data its many small jobs cost more than they save.
+            "spark.sql.adaptive.enabled": str(shuffled > cores).lower(),
             "spark.databricks.delta.optimize.maxFileSize": str(size),
             "spark.databricks.delta.optimize.minFileSize": str(size // 2),
             "spark.databricks.delta.vacuum.logging.enabled": "true",
