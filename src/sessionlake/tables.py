@@ -192,9 +192,9 @@ class Tables:
         found = self._snapshot(name, version).transactions().get(app_id)
         return int(found.get()) if found.isDefined() else None
 
-    def files(self, name: str) -> DataFrame:
-        """Return the live files: path, partitionValues, size, stats (JSON), deletionVector; from the log, not from disk."""
-        return DataFrame(self._snapshot(name).allFiles().toDF(), self.spark)
+    def files(self, name: str, version: int | None = None) -> DataFrame:
+        """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
+        return DataFrame(self._snapshot(name, version).allFiles().toDF(), self.spark)
 
     def vacuum_retention_us(self, name: str) -> int:
         """Return how long a table keeps files that no longer belong to it."""

@@ -52,10 +52,10 @@ def merged_sessions(
     snapshot = tables.read(schemas.SESSIONS, snapshot_version)
     tail = changes(tables.read(schemas.CHANGELOG, changelog_version), after=-1 if fold is None else fold)
     upserts = latest_changes(tail).where("op = 'upsert'").select(*snapshot.columns)
-    if fold is None:
+    if fold is None and tables.files(schemas.SESSIONS, snapshot_version).isEmpty():
         return upserts
-    # A change at or before the fold point is in the snapshot: were it to count again, a delete would remove the
-    # session that a later batch made anew. The snapshot is only filtered: it may be far larger than the tail.
+    # Changes up to the fold point would do no harm, since the last one of each session counts: they need not be read.
+    # The snapshot is only filtered, not sorted with them: it may be far larger than the tail.
     return snapshot.join(tail.select(*_IDENTITY), _IDENTITY, "left_anti").select(*snapshot.columns).unionAll(upserts)
 
 
