@@ -269,6 +269,14 @@ def show(results: dict[str, Any]) -> None:
     console.print(table)
 
 
+def save(results: dict[str, Any]) -> None:
+    """Write what there is so far, so that a run that is cut off leaves it."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"compact-{results['at'].replace(':', '')[:17]}.json"
+    file.write_text(json.dumps(results, indent=1) + "\n")
+    console.print(f"written to {file}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10_000_000)
@@ -283,14 +291,14 @@ def main() -> None:
     try:
         if arguments.only != "layout":
             spreads = arguments.spread or ["recent", "all"]
-            results["fold"] = [measure(spark, work, arguments.sessions, arguments.changes, s) for s in spreads]
+            results["fold"] = []
+            for spread in spreads:
+                results["fold"].append(measure(spark, work, arguments.sessions, arguments.changes, spread))
+                save(results)
         if arguments.only != "fold":
             results["layout"] = layouts(spark, work, arguments.sessions)
         show(results)
-        RESULTS.mkdir(exist_ok=True)
-        file = RESULTS / f"compact-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-        file.write_text(json.dumps(results, indent=1) + "\n")
-        console.print(f"written to {file}")
+        save(results)
     finally:
         spark.stop()
         shutil.rmtree(work, ignore_errors=True)
