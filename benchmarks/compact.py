@@ -34,7 +34,8 @@ from sessionlake.views import FOLD, changes, latest_changes, merged_sessions
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 DAY_US = 86_400_000_000
 DATES, RECENT, BATCHES = 30, 2, 40
-LOOKUPS = 20
+LOOKUPS = 10
+BYTES_PER_SESSION = 45
 RESULTS = Path(__file__).parent / "results"
 console = Console(highlight=False)
 
@@ -217,10 +218,11 @@ LAYOUTS = {"plain": "", "zorder": " zorder by (session_key)", "liquid": ""}
 
 
 def layouts(spark: SparkSession, work: Path, sessions: int) -> list[dict[str, Any]]:
-    """Return cost and use of OPTIMIZE's three ways on files of 16 MB, as though the snapshot were eight times as large."""
+    """Return cost and use of OPTIMIZE's three ways, with files so small that each date has about eight of them."""
     session = spark.newSession()
-    session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(16 << 20))
-    session.conf.set("spark.databricks.delta.optimize.minFileSize", str(8 << 20))
+    target = sessions * BYTES_PER_SESSION // (DATES * 8)
+    session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(target))
+    session.conf.set("spark.databricks.delta.optimize.minFileSize", str(target // 2))
     source = rows(session.range(sessions), sessions // 5, "0", f"id % {DATES}").drop("id")
     found = []
     for name, order in LAYOUTS.items():
