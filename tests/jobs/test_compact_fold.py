@@ -135,7 +135,7 @@ def test_size_decides_the_method_and_dry_run_writes_nothing(spark: SparkSession,
     names = (schemas.SESSIONS, schemas.CHANGELOG)
     before = [tables.latest_version(name) for name in names]
     report = compact(spark, config, dry_run=True)
-    assert report.counts | {"rows_folded": 13, "sessions_upserted": 5, "sessions_deleted": 3} == report.counts
+    assert report.counts | {"rows_folded": 15, "sessions_upserted": 5, "sessions_deleted": 3} == report.counts
     assert report.notes == [
         "would fold up to batch 8 by rewrite: 8 sessions changed on 5 dates that hold 0",
         "would trim nothing",
