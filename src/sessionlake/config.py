@@ -76,6 +76,19 @@ class SessionSection(_Section):
     emit: Literal["update", "final"] = "update"
 
 
+class CompactSection(_Section):
+    """How the compaction job keeps the snapshot and the changelog."""
+
+    safety: Duration = "1 day"
+    """How long changes stay in the changelog after they were folded into the snapshot."""
+    file_mb: int = Field(default=128, ge=1, le=4096)
+    """Size of the files that compaction aims at."""
+    order: Literal["zorder", "none"] = "zorder"
+    """Whether a date's files are put in order of session_key when they are rewritten."""
+    vacuum: Duration = "7 days"
+    """How long files that belong to no table version stay; the table's own retention where that is longer."""
+
+
 class Config(_Section):
     """A validated config; paths are absolute or URIs, durations are in microseconds where the name says so."""
 
@@ -84,6 +97,7 @@ class Config(_Section):
     event: EventSection
     session: SessionSection
     aggregates: dict[str, str] = {}
+    compact: CompactSection = CompactSection()
     directory: str = "."
     """Directory of the config file; users' classes are looked for there too."""
 

@@ -55,6 +55,11 @@ def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
     }
 
 
+def user_metadata(metadata: Mapping[str, Any]) -> str:
+    """Return the text that a commit carries as its userMetadata."""
+    return json.dumps({_KEY: metadata})
+
+
 def spark_schema(schema: pa.Schema) -> StructType:
     """Return an Arrow schema as Spark's, comments kept."""
     fields = from_arrow_schema(schema).fields
@@ -113,7 +118,7 @@ class Tables:
         """
         writer = rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", app_version)
         if metadata is not None:
-            writer = writer.option("userMetadata", json.dumps({_KEY: metadata}))
+            writer = writer.option("userMetadata", user_metadata(metadata))
         try:
             writer.save(self.path(name))
         except Exception as error:
@@ -167,10 +172,10 @@ class Tables:
         ):
             actions.add(delta.actions.Action.fromJson(json.dumps(action)))
         none = self._jvm.scala.Option.empty()
-        user_metadata = self._jvm.scala.Option.apply(json.dumps({_KEY: metadata}))
+        written = self._jvm.scala.Option.apply(user_metadata(metadata))
         append = self._jvm.org.apache.spark.sql.SaveMode.Append
         operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
-            append, none, none, user_metadata, none, none, none, none, none
+            append, none, none, written, none, none, none, none, none
         )
         try:
             return int(
@@ -181,16 +186,18 @@ class Tables:
                 raise
             raise fenced from error
 
-    def app_version(self, name: str, app_id: str) -> int | None:
-        """Return the latest version that an application has appended under its id; None where it has not."""
-        return self.app_versions(name, [app_id]).get(app_id)
+    def app_version(self, name: str, app_id: str, version: int | None = None) -> int | None:
+        """Return the latest version that an application has written under its id, as of the table's newest or given version.
 
-    def app_versions(self, name: str, app_ids: Iterable[str]) -> dict[str, int]:
-        """Return the latest version of each application that has appended."""
-        none = self._jvm.scala.Option.empty()
-        transactions = self._delta_log(name).update(False, none, none).transactions()
+        None where it has not. Unlike commits' metadata it is part of the table's state, and so outlives log cleanup.
+        """
+        return self.app_versions(name, [app_id], version).get(app_id)
+
+    def app_versions(self, name: str, app_ids: Iterable[str], version: int | None = None) -> dict[str, int]:
+        """Return `app_version` of each application that has written."""
+        transactions = self._snapshot(name, version).transactions()
         found = {app_id: transactions.get(app_id) for app_id in app_ids}
-        return {app_id: int(version.get()) for app_id, version in found.items() if version.isDefined()}
+        return {app_id: int(latest.get()) for app_id, latest in found.items() if latest.isDefined()}
 
     def fence(self, name: str, app_id: str) -> int:
         """Keep an application that has appended nothing from ever doing so; return FENCED, or the version it came to.
@@ -218,6 +225,20 @@ class Tables:
 
     def _delta_log(self, name: str) -> Any:
         return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name))
+
+    def files(self, name: str, version: int | None = None) -> DataFrame:
+        """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
+        return DataFrame(self._snapshot(name, version).allFiles().toDF(), self.spark)
+
+    def vacuum_retention_us(self, name: str) -> int:
+        """Return how long a table keeps files that no longer belong to it."""
+        retention = self._jvm.org.apache.spark.sql.delta.DeltaLog.tombstoneRetentionMillis
+        return int(retention(self._snapshot(name).metadata())) * 1000
+
+    def _snapshot(self, name: str, version: int | None = None) -> Any:
+        none = self._jvm.scala.Option.empty()
+        log = self._delta_log(name)
+        return log.update(False, none, none) if version is None else log.getSnapshotAt(version, none, none, False)
 
     def append_rows(self, name: str, rows: pa.Table) -> None:
         """Append a few rows that the driver holds."""
@@ -247,20 +268,26 @@ class Tables:
             if commit is not None and not commit.metadata.get("copied"):
                 yield commit
 
+    def versions(self, name: str) -> list[int]:
+        """Return the versions whose commits the log still has one by one, newest first."""
+        return sorted(self._log_files(name), reverse=True)
+
     def latest_version(self, name: str) -> int:
         """Return the newest version; -1 where there is no table."""
         return max(self._log_files(name), default=-1)
 
     def commit(self, name: str, version: int) -> Commit | None:
         """Return our metadata of one commit; None where the commit does not exist or carries none."""
-        for info in self._actions(name, version, "commitInfo"):
-            written = info.get("userMetadata")
-            try:
-                metadata = json.loads(written)[_KEY] if written else None
-            except (ValueError, KeyError, TypeError):
-                metadata = None
-            return Commit(version, metadata) if metadata else None
-        return None
+        written = (self.commit_info(name, version) or {}).get("userMetadata")
+        try:
+            metadata = json.loads(written)[_KEY] if written else None
+        except (ValueError, KeyError, TypeError):
+            metadata = None
+        return Commit(version, metadata) if metadata else None
+
+    def commit_info(self, name: str, version: int) -> dict[str, Any] | None:
+        """Return what Delta wrote of one commit: timestamp (ms), operation, operationMetrics, userMetadata."""
+        return next(self._actions(name, version, "commitInfo"), None)
 
     def _actions(self, name: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""

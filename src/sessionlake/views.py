@@ -11,6 +11,10 @@ from sessionlake.config import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.tables import Tables, spark_schema
 
+FOLD = "sessionlake.fold"
+"""Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
+_IDENTITY = ["session_key", "session_start"]
+
 
 def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
     """Return all sessions as of the last committed batch: the snapshot and the changelog's tail, merged on read.
@@ -31,21 +35,52 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
     return live.where(F.col("session_end") < close)
 
 
-def merged_sessions(tables: Tables) -> DataFrame:
-    """Return the latest state of every session: of its snapshot row and its changes, the highest batch_id wins."""
-    snapshot = tables.read(schemas.SESSIONS)
-    changes = (
-        tables.read(schemas.CHANGELOG).where("op != 'emit'").withColumn("session_date", F.to_date("session_start"))
-    )
-    names = snapshot.columns
-    everything = snapshot.select(*names, F.lit("upsert").alias("op"), F.col("revision").alias("batch_id")).unionByName(
-        changes.select(*names, "op", "batch_id")
-    )
-    # At one batch_id snapshot row and change are the same, so that either may win.
-    latest = Window.partitionBy("session_key", "session_start").orderBy(F.desc("batch_id"))
-    return (
-        everything.withColumn("_rank", F.row_number().over(latest)).where("_rank = 1 and op != 'delete'").select(*names)
-    )
+def merged_sessions(
+    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+) -> DataFrame:
+    """Return the latest state of every session: the snapshot's row, unless a batch after its fold point has another.
+
+    As of the given versions, or of now: the frame stays at the versions that are newest when it is made. Of a pair of
+    versions the snapshot's may be the newer one, but the changelog must not be trimmed beyond the snapshot's fold point.
+    """
+    # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
+    if changelog_version is None:
+        changelog_version = tables.latest_version(schemas.CHANGELOG)
+    if snapshot_version is None:
+        snapshot_version = tables.latest_version(schemas.SESSIONS)
+    fold = fold_point(tables, snapshot_version)
+    snapshot = tables.read(schemas.SESSIONS, snapshot_version)
+    tail = changes(tables.read(schemas.CHANGELOG, changelog_version), after=-1 if fold is None else fold)
+    upserts = latest_changes(tail).where("op = 'upsert'").select(*snapshot.columns)
+    if fold is None and tables.files(schemas.SESSIONS, snapshot_version).isEmpty():
+        return upserts
+    # Changes up to the fold point would do no harm, since the last one of each session counts: they need not be read.
+    # The snapshot is only filtered, not sorted with them: it may be far larger than the tail.
+    return snapshot.join(tail.select(*_IDENTITY), _IDENTITY, "left_anti").select(*snapshot.columns).unionAll(upserts)
+
+
+def fold_point(tables: Tables, snapshot_version: int | None = None) -> int | None:
+    """Return the batch_id up to which the changelog is in a version of the snapshot; None where nothing was folded.
+
+    It is the txnVersion of the fold's own commit: state of the table, which later commits and log cleanup leave alone.
+    """
+    return tables.app_version(schemas.SESSIONS, FOLD, snapshot_version)
+
+
+def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataFrame:
+    """Return the changes of sessions in batches after one, up to and including another; emitted events are none."""
+    span = F.col("batch_id") > after
+    if until is not None:
+        span &= F.col("batch_id") <= until
+    return changelog.where(span & (F.col("op") != "emit"))
+
+
+def latest_changes(changes: DataFrame) -> DataFrame:
+    """Return the last change of each session, with its session_date and, as `changes`, how many there were."""
+    identity = Window.partitionBy(*_IDENTITY)
+    ranked = changes.withColumn("_rank", F.row_number().over(identity.orderBy(F.desc("batch_id"))))
+    counted = ranked.withColumn("changes", F.count(F.lit(1)).over(identity))
+    return counted.where("_rank = 1").drop("_rank").withColumn("session_date", F.to_date("session_start"))
 
 
 def read_batches(tables: Tables) -> DataFrame:

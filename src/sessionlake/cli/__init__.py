@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.compact import compact_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
@@ -20,11 +21,19 @@ def main() -> None:
 )
 @one_line_errors
 def demo_command(directory: str) -> None:
-    """Turn 62,726 real commit events into sessions and show them."""
+    """Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."""
     from sessionlake.demo import run_demo
 
     run_demo(directory, console)
 
 
-for command in (run_command, bootstrap_command, sql_command, status_command, reprocess_late_command, demo_command):
+for command in (
+    run_command,
+    bootstrap_command,
+    sql_command,
+    status_command,
+    reprocess_late_command,
+    compact_command,
+    demo_command,
+):
     main.add_command(command)

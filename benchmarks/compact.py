@@ -1,0 +1,310 @@
+"""Compaction of a synthetic snapshot against a plain full MERGE and a full rewrite, in one run; and what layouts give.
+
+Called by `make bench-jobs`; writes a table and a JSON file. Changes are either of the last two dates, as a stream makes
+them, or spread over all dates, as corrections may.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.memory import peak_memory
+from sessionlake import schemas
+from sessionlake.config import Config, parse_config
+from sessionlake.engine.spark import build_session
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.tables import Tables
+from sessionlake.views import FOLD, changes, latest_changes, merged_sessions
+
+BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+DAY_US = 86_400_000_000
+DATES, RECENT, BATCHES = 30, 2, 40
+LOOKUPS = 10
+BYTES_PER_SESSION = 45
+RESULTS = Path(__file__).parent / "results"
+console = Console(highlight=False)
+
+
+def make_config(root: Path) -> Config:
+    return parse_config(
+        {
+            "pipeline": {"name": "bench", "warehouse": "warehouse", "shards": 4},
+            "source": {"kind": "files", "path": "events", "format": "json"},
+            "event": {"key": "key", "time": "time_us", "time_unit": "us"},
+            "session": {"gap": "30 minutes", "grace": "2 hours", "retention": "1 day"},
+            "aggregates": {"total": "sum(v)"},
+        },
+        root,
+    )
+
+
+def rows(ids: DataFrame, users: int, revision: str, days: str) -> DataFrame:
+    """Return sessions by id, each with a key, a start and values that hang on its id (and on its revision) alone."""
+    start = f"{BASE_US} + ({days}) * {DAY_US} + pmod(xxhash64(id), {DAY_US})"
+    return (
+        ids.withColumn("revision", F.expr(revision).cast("long"))
+        .withColumn("session_key", F.expr(f"concat('user-', pmod(xxhash64(id, 1), {users}))"))
+        .withColumn("start_us", F.expr(start))
+        .withColumn("total", F.expr("pmod(xxhash64(id, revision), 1000000)"))
+        .select(
+            "id",
+            "session_key",
+            F.timestamp_micros("start_us").alias("session_start"),
+            F.expr("timestamp_micros(start_us + pmod(xxhash64(id, revision, 2), 3600000000))").alias("session_end"),
+            F.expr("to_date(timestamp_micros(start_us))").alias("session_date"),
+            F.expr("1 + pmod(xxhash64(id, revision, 3), 9)").alias("event_count"),
+            "revision",
+            "total",
+            F.expr("unhex(concat(lpad(hex(total), 16, '0'), '00000001'))").alias("state"),
+            F.xxhash64("session_key", F.timestamp_micros("start_us")).alias("session_id"),
+        )
+    )
+
+
+def build(spark: SparkSession, root: Path, sessions: int, changed: int, spread: str) -> Config:
+    """Make a pipeline by one event, then give it a snapshot at batch 0 and a changelog of BATCHES more batches."""
+    (root / "events").mkdir(parents=True)
+    (root / "events" / "0.json").write_text(json.dumps({"key": "a", "time_us": BASE_US, "v": 1}) + "\n")
+    config = make_config(root)
+    run(spark, config, once=True)
+    tables = Tables(spark, config.pipeline.warehouse)
+    date = f"id % {DATES}"
+    stored = rows(spark.range(sessions), sessions // 5, "0", date)
+    snapshot = stored.select(*tables.read(schemas.SESSIONS).columns).repartition(DATES, "session_date")
+    tables.append(schemas.SESSIONS, snapshot.sortWithinPartitions("session_date"), FOLD, 0, {"batch_id": 0})
+    dates = RECENT if spread == "recent" else DATES
+    old, per_date = changed * 3 // 4, sessions // DATES
+    step = max(1, per_date * dates // old)
+    # Three quarters change stored sessions, evenly on their dates; the others are new. One in twenty is a delete.
+    nth = f"case when id < {old} then (id div {dates}) * {step} else {per_date} + (id - {old}) div {dates} end"
+    ids = spark.range(changed).selectExpr(f"{DATES} * ({nth}) + {DATES - dates} + id % {dates} id")
+    tail = rows(ids, sessions // 5, f"1 + pmod(xxhash64(id, 9), {BATCHES})", date).withColumns(
+        {
+            "op": F.expr("if(pmod(xxhash64(id, 7), 20) = 0, 'delete', 'upsert')"),
+            "batch_id": F.col("revision"),
+            "commit_id": F.lit("bench"),
+        }
+    )
+    tail = tail.persist()
+    last = tables.last_commit(schemas.CHANGELOG)
+    columns = tables.read(schemas.CHANGELOG).columns
+    for batch in range(1, BATCHES + 1):
+        metadata = {**(last.metadata if last else {}), "batch_id": batch}
+        frame = tail.where(f"batch_id = {batch}").select(*columns).coalesce(1)
+        tables.append(schemas.CHANGELOG, frame, "bench", batch, metadata)
+    tail.unpersist()
+    return config
+
+
+def copied(config: Config, root: Path, name: str) -> Config:
+    """Return the pipeline under another warehouse, its files linked: Delta never changes a file."""
+    target = root / name
+    shutil.copytree(config.pipeline.warehouse, target, copy_function=os.link)
+    return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"warehouse": str(target)})})
+
+
+def fingerprint(frame: DataFrame) -> list[Any]:
+    return list(
+        frame.agg(F.count(F.lit(1)), F.sum(F.xxhash64(*sorted(frame.columns)).cast("decimal(38,0)"))).collect()[0]
+    )
+
+
+def rows_written(tables: Tables) -> int:
+    found = 0
+    for version in tables.versions(schemas.SESSIONS):
+        info = tables.commit_info(schemas.SESSIONS, version) or {}
+        metrics = info.get("operationMetrics", {})
+        if info.get("operation") == "MERGE":
+            names = ("numTargetRowsUpdated", "numTargetRowsInserted", "numTargetRowsCopied")
+            return sum(int(metrics[name]) for name in names)
+        if info.get("operation") == "WRITE" and int(metrics.get("numOutputRows", 0)) > 0:
+            return int(metrics["numOutputRows"])
+    return found
+
+
+def by_job(method: str) -> Callable[[SparkSession, Config], dict[str, Any]]:
+    def action(spark: SparkSession, config: Config) -> dict[str, Any]:
+        marks: list[tuple[str, float]] = []
+        report = compact(spark, config, method=method, on_step=lambda step: marks.append((step, time.time())))
+        marks.append(("end", time.time()))
+        steps = {a: round(tb - ta, 2) for (a, ta), (_, tb) in pairwise(marks)}
+        return {"steps_s": steps, "seconds": steps["fold"], "note": report.notes[0], "report": report.counts}
+
+    return action
+
+
+def tuned(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "true")
+    session.conf.set("spark.sql.shuffle.partitions", "64")
+    return session
+
+
+def full_merge(spark: SparkSession, config: Config) -> dict[str, Any]:
+    """One MERGE over the whole snapshot, as anyone would write it: without deletion vectors and dates."""
+    session = tuned(spark)
+    tables = Tables(session, config.pipeline.warehouse)
+    started = time.time()
+    latest_changes(changes(tables.read(schemas.CHANGELOG), after=0)).createOrReplaceTempView("tail")
+    statement = f"""
+        merge into delta.`{tables.path(schemas.SESSIONS)}` t using tail s
+        on t.session_key = s.session_key and t.session_start = s.session_start
+        when matched and s.op = 'delete' then delete
+        when matched then update set * when not matched and s.op = 'upsert' then insert *
+    """
+    session.sql(statement).collect()
+    return {"seconds": round(time.time() - started, 2)}
+
+
+def full_rewrite(spark: SparkSession, config: Config) -> dict[str, Any]:
+    """The merged view written over the whole snapshot."""
+    tables = Tables(tuned(spark), config.pipeline.warehouse)
+    started = time.time()
+    live = merged_sessions(tables).repartition("session_date")
+    live.write.format("delta").mode("overwrite").save(tables.path(schemas.SESSIONS))
+    return {"seconds": round(time.time() - started, 2)}
+
+
+METHODS: dict[str, Callable[[SparkSession, Config], dict[str, Any]]] = {
+    "compact, auto": by_job("auto"),
+    "compact, merge": by_job("merge"),
+    "compact, rewrite": by_job("rewrite"),
+    "plain full MERGE": full_merge,
+    "plain full rewrite": full_rewrite,
+}
+
+
+def measure(spark: SparkSession, work: Path, sessions: int, changed: int, spread: str) -> dict[str, Any]:
+    root = work / spread
+    config = build(spark, root, sessions, changed, spread)
+    tables = Tables(spark, config.pipeline.warehouse)
+    expected = fingerprint(merged_sessions(tables))
+    real = tables.read(schemas.CHANGELOG).where("batch_id > 0").count()
+    result: dict[str, Any] = {"sessions": sessions, "changed": real, "spread": spread, "methods": {}}
+    for name, method in METHODS.items():
+        own = copied(config, root, name.replace(" ", "-").replace(",", ""))
+        with peak_memory() as memory:
+            one = method(spark, own)
+        own_tables = Tables(spark, own.pipeline.warehouse)
+        written = rows_written(own_tables)
+        if fingerprint(own_tables.read(schemas.SESSIONS)) != expected:
+            raise SystemExit(f"{name}: the snapshot is not what the changelog says")
+        one |= {"rows_written": written, "rows_written_per_change": round(written / real, 2), "peak_memory_mb": memory}
+        result["methods"][name] = one
+        console.print(
+            f"  {spread:<7} {name:<20} {one['seconds']:>8.1f} s  {written:>12,} rows  {memory['total']:,.0f} MB  {one.get('note', '')}"
+        )
+        shutil.rmtree(own.pipeline.warehouse)
+    shutil.rmtree(root)
+    return result
+
+
+LAYOUTS = {"plain": "", "zorder": " zorder by (session_key)", "liquid": ""}
+
+
+def layouts(spark: SparkSession, work: Path, sessions: int) -> list[dict[str, Any]]:
+    """Return cost and use of OPTIMIZE's three ways, with files so small that each date has about eight of them."""
+    session = spark.newSession()
+    target = sessions * BYTES_PER_SESSION // (DATES * 8)
+    session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(target))
+    session.conf.set("spark.databricks.delta.optimize.minFileSize", str(target // 2))
+    source = rows(session.range(sessions), sessions // 5, "0", f"id % {DATES}").drop("id")
+    found = []
+    for name, order in LAYOUTS.items():
+        path = work / f"layout-{name}"
+        clustering = "cluster by (session_key)" if name == "liquid" else "partitioned by (session_date)"
+        source.limit(0).createOrReplaceTempView("source")
+        session.sql(f"create table delta.`{path}` using delta {clustering} as select * from source")  # noqa: S608 (a path)
+        # Eight appends of every date: as many small files as eight folds by MERGE leave.
+        for part in range(8):
+            source.where(f"pmod(session_id, 8) = {part}").repartition(4, "session_date").write.format("delta").mode(
+                "append"
+            ).save(str(path))
+        started = time.time()
+        metrics = session.sql(f"optimize delta.`{path}`{order}").collect()[0].metrics
+        took = time.time() - started
+        table = session.read.format("delta").load(str(path))
+        keys = [f"user-{n * 7919 % (sessions // 5)}" for n in range(LOOKUPS)]
+        read = [table.where(F.col("session_key") == key).inputFiles() for key in keys]
+        started = time.time()
+        for key in keys:
+            table.where(F.col("session_key") == key).collect()
+        found.append(
+            {
+                "layout": name,
+                "optimize_s": round(took, 2),
+                "rewritten_mb": round(metrics.filesRemoved.totalSize / 1e6, 1) if metrics.filesRemoved else 0,
+                "files": len(table.inputFiles()),
+                "files_read_per_lookup": sum(map(len, read)) / LOOKUPS,
+                "lookup_s": round((time.time() - started) / LOOKUPS, 3),
+            }
+        )
+        console.print(f"  {found[-1]}")
+        shutil.rmtree(path)
+    return found
+
+
+def show(results: dict[str, Any]) -> None:
+    table = Table(
+        "changes on", "method", "seconds", "rows written", "per change", "peak MB", title="compaction, local[2]"
+    )
+    for one in results.get("fold", []):
+        for name, m in one["methods"].items():
+            where = f"{one['spread']} dates, {one['changed']:,} of {one['sessions']:,}"
+            cells = f"{m['seconds']:.1f}", f"{m['rows_written']:,}", f"{m['rows_written_per_change']:.2f}"
+            table.add_row(where, name, *cells, f"{m['peak_memory_mb']['total']:,.0f}")
+    console.print(table)
+
+
+def save(results: dict[str, Any]) -> None:
+    """Write what there is so far, so that a run that is cut off leaves it."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"compact-{results['at'].replace(':', '')[:17]}.json"
+    file.write_text(json.dumps(results, indent=1) + "\n")
+    console.print(f"written to {file}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=10_000_000)
+    parser.add_argument("--changes", type=int, default=400_000)
+    parser.add_argument("--only", choices=["fold", "layout"])
+    parser.add_argument("--spread", choices=["recent", "all"], action="append")
+    arguments = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="sessionlake-bench-"))
+    spark = build_session("bench-compact", master="local[2]", shuffle_partitions=4, driver_memory="4g")
+    results: dict[str, Any] = {"job": "compact", "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    results |= {"cpus": os.cpu_count(), "machine": platform.machine(), "dates": DATES, "batches": BATCHES}
+    try:
+        if arguments.only != "layout":
+            spreads = arguments.spread or ["recent", "all"]
+            results["fold"] = []
+            for spread in spreads:
+                results["fold"].append(measure(spark, work, arguments.sessions, arguments.changes, spread))
+                save(results)
+        if arguments.only != "fold":
+            results["layout"] = layouts(spark, work, arguments.sessions)
+        show(results)
+        save(results)
+    finally:
+        spark.stop()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

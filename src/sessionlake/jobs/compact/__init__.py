@@ -1,0 +1,5 @@
+"""Compaction: the changelog's tail folded into the snapshot, trimmed; both tables' files kept few, in order and swept."""
+
+from sessionlake.jobs.compact.job import JOB, METHODS, compact
+
+__all__ = ["JOB", "METHODS", "compact"]

@@ -1,0 +1,29 @@
+"""Trim: changes leave the changelog once they have been in the snapshot for longer than the safety window."""
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.durations import parse_duration
+from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.tables import Tables
+from sessionlake.views import fold_point
+
+STEP = "trim"
+
+
+def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
+    """Return the batch_id up to which changes may go: the fold point as the safety window began; None where there is none.
+
+    Where the log does not reach back that far, nothing may go.
+    """
+    before_ms = (now_us - parse_duration(config.compact.safety)) // 1000
+    for version in tables.versions(schemas.SESSIONS):
+        info = tables.commit_info(schemas.SESSIONS, version)
+        if info is not None and info["timestamp"] <= before_ms:
+            return fold_point(tables, version)
+    return None
+
+
+def trim(upkeep: Upkeep, until: int) -> None:
+    """Delete the changes of batches up to and including one. Files of such batches only go unread and unwritten."""
+    statement = f"delete from {upkeep.sql_name(schemas.CHANGELOG)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
+    upkeep.execute(schemas.CHANGELOG, STEP, statement, trimmed_to=until)

@@ -1,0 +1,185 @@
+"""The compaction job end to end: killed at every point, beside readers and a live stream, and a restore after its trim."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from sessionlake import read_sessions, schemas
+from sessionlake.cli import main
+from sessionlake.config import Config
+from sessionlake.engine import failpoints
+from sessionlake.jobs.compact import compact, layout
+from sessionlake.jobs.runs import JobReport
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.jobs.status import read_status
+from sessionlake.tables import Tables
+from sessionlake.views import read_batches
+from tests.engine.crash_support import CrashError, Lake, assert_killed, run_once
+from tests.jobs.compact_support import folded, history, live, metadata_of, sessions
+
+STEPS = (
+    "fold",
+    "trim",
+    "optimize_sessions",
+    "optimize_session_changelog",
+    "vacuum_sessions",
+    "vacuum_session_changelog",
+)
+POINTS = [f"compact_{when}_{step}" for step in STEPS for when in ("before", "after")]
+FIRST, SECOND = range(3), range(3, 6)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Three batches done, three to come; files that belong to no version may go at once."""
+    root = tmp_path_factory.mktemp("compact")
+    found = Lake(root / "lake", root / "events")
+    found.write_files(FIRST)
+    run_once(spark, found)
+    for table in (schemas.SESSIONS, schemas.CHANGELOG):
+        spark.sql(
+            f"alter table delta.`{found.warehouse / table}` set tblproperties "
+            "('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+        )
+    found.write_files(SECOND)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def tidy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small tables be ragged, so that every step has work to do."""
+    monkeypatch.setattr(layout, "SPARE_FILES", 0)
+    monkeypatch.setattr(layout, "CHANGELOG_FILES", 1)
+
+
+def impatient(lake: Lake, **settings: str) -> Config:
+    """Return a config that keeps nothing for longer than it must."""
+    config = lake.config
+    changed = {"safety": "0 seconds", "vacuum": "0 hours", **settings}
+    return config.model_copy(update={"compact": config.compact.model_copy(update=changed)})
+
+
+def tables_of(spark: SparkSession, lake: Lake) -> Tables:
+    return Tables(spark, lake.config.pipeline.warehouse)
+
+
+def rows(spark: SparkSession, lake: Lake) -> list[Any]:
+    return sorted(map(tuple, read_sessions(spark, lake.config).collect()), key=repr)
+
+
+def uncounted(report: JobReport) -> dict[str, int]:
+    return {name: value for name, value in report.counts.items() if "bytes" not in name}
+
+
+def test_killed_at_every_point_and_repeated_is_once_and_no_reader_sees_it(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, undisturbed = lake.copy(tmp_path / "ours"), lake.copy(tmp_path / "undisturbed")
+    for one in (ours, undisturbed):
+        compact(spark, impatient(one), method="merge", run_id="first")
+        run_once(spark, one)
+    tables, config = tables_of(spark, ours), impatient(ours)
+    expected = folded(history(tables))
+    died: list[str] = []
+
+    def die_once_at_each(point: str) -> None:
+        if point in POINTS and point not in died:
+            died.append(point)
+            assert live(tables) == expected, point
+            raise CrashError(point)
+
+    monkeypatch.setattr(failpoints, "hit", die_once_at_each)
+    for _ in POINTS:
+        with pytest.raises(CrashError):
+            compact(spark, config, method="merge", run_id="second")
+    report = compact(spark, config, method="merge", run_id="second")
+    assert died == POINTS
+    assert live(tables) == sessions(tables.read(schemas.SESSIONS)) == expected
+
+    straight = compact(spark, impatient(undisturbed), method="merge", run_id="second")
+    assert uncounted(report) == uncounted(straight)
+    assert all(report.counts[name] for name in ("rows_folded", "rows_trimmed", "sessions_files_vacuumed"))
+    again = compact(spark, config, method="merge", run_id="second")
+    assert (again.repeated, again.counts) == (True, report.counts)
+
+
+def test_restore_and_status_after_trim_equal_an_undisturbed_run(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    ours, undisturbed = lake.copy(tmp_path / "ours"), lake.copy(tmp_path / "undisturbed")
+    batches = read_batches(tables_of(spark, ours)).orderBy("batch_id").collect()
+    for number in range(2):
+        report = compact(spark, impatient(ours), run_id=f"run {number}")
+    assert report.counts["session_changelog_files_after"] == 0
+    assert tables_of(spark, ours).read(schemas.CHANGELOG).count() == 0
+    assert read_batches(tables_of(spark, ours)).orderBy("batch_id").collect() == batches
+    assert read_status(spark, ours.config).reconciles
+    shutil.rmtree(ours.stores)
+    for one in (ours, undisturbed):
+        run_once(spark, one)
+    new = [[r for r in one.rows(schemas.CHANGELOG) if r["batch_id"] in SECOND] for one in (ours, undisturbed)]
+    assert new[0] == new[1] != []
+    assert rows(spark, ours) == rows(spark, undisturbed)
+    status, other = read_status(spark, ours.config), read_status(spark, undisturbed.config)
+    assert (status.reconciles, status.counts) == (True, other.counts)
+
+
+def test_a_live_stream_beside_it_never_fails(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    ours = lake.copy(tmp_path / "ours")
+    first, failures = threading.Event(), []
+
+    def stream() -> None:
+        try:
+            run(spark, ours.config, once=True, on_commit=lambda _: first.set())
+        except Exception as error:  # noqa: BLE001 (whatever it is, it fails the test)
+            failures.append(error)
+        first.set()
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    first.wait(120)
+    reports = [compact(spark, impatient(ours, vacuum="7 days")) for _ in range(2)]
+    thread.join()
+    assert failures == []
+    assert sum(report.counts["rows_folded"] for report in reports) > 0
+    expected = lake.copy(tmp_path / "expected")
+    run_once(spark, expected)
+    assert rows(spark, ours) == rows(spark, expected)
+    last = tables_of(spark, ours).last_commit(schemas.CHANGELOG)
+    assert last is not None
+    assert last.metadata["batch_id"] == len(expected.commits()) - 1
+    assert [c["batch_id"] for c in ours.commits() if not c.get("copied")] == list(range(len(expected.commits())))
+
+
+def test_command_line(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    ours = lake.copy(tmp_path / "ours")
+    done = CliRunner().invoke(main, ["compact", str(ours.path), "--run-id", "r", "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output.splitlines()[-1])["rows_folded"] > 0
+    assert "would fold up to batch 2" in done.output
+    assert CliRunner().invoke(main, ["compact", str(ours.path), "--method", "magic"]).exit_code == 2
+    assert metadata_of(tables_of(spark, ours), schemas.SESSIONS) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("point", ["compact_tail_read", "compact_after_fold", "compact_after_trim"])
+def test_sigkill(spark: SparkSession, lake: Lake, tmp_path: Path, point: str) -> None:
+    ours = lake.copy(tmp_path / "ours")
+    expected = folded(history(tables_of(spark, ours)))
+    command = [str(Path(sys.executable).with_name("sessionlake")), "compact", str(ours.path), "--run-id", "r"]
+    env = {**os.environ, "SESSIONLAKE_KILL_AT": point}
+    assert_killed(subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False))
+    assert live(tables_of(spark, ours)) == expected
+    report = compact(spark, ours.config, run_id="r")
+    assert report.counts["rows_folded"] == len(ours.rows(schemas.CHANGELOG))
+    assert live(tables_of(spark, ours)) == sessions(tables_of(spark, ours).read(schemas.SESSIONS)) == expected

@@ -1,0 +1,155 @@
+"""Folds by both ways, alone and at once, against DuckDB's fold of the whole changelog."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold, read_tail
+from sessionlake.jobs.compact.trim import trim, trim_point
+from sessionlake.tables import Tables
+from sessionlake.views import fold_point
+from tests.engine.crash_support import crash_at
+from tests.jobs.compact_support import (
+    DAY,
+    append_batch,
+    folded,
+    history,
+    live,
+    metadata_of,
+    one_event,
+    sessions,
+    upkeep_of,
+)
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def config(spark: SparkSession, tmp_path: Path) -> Config:
+    """Nine batches: a session deleted in 5 and made anew in 7, one with many changes, one of a date that empties, one emitted."""
+    found = one_event(spark, tmp_path)
+    tables = Tables(spark, found.pipeline.warehouse)
+    append_batch(tables, 1, ("upsert", "again", 10, 1), ("upsert", "often", 10, 1), ("emit", "none", 10, 9))
+    append_batch(tables, 2, ("upsert", "often", 10, 2), ("upsert", "gone", 3 * DAY, 1))
+    append_batch(tables, 3, ("emit", "none", 20, 9))
+    append_batch(tables, 4, ("upsert", "stays", 3 * DAY + DAY, 4), ("upsert", "often", 10, 4))
+    append_batch(tables, 5, ("delete", "again", 10, 0), ("upsert", "again", 30, 5))
+    append_batch(tables, 6, ("delete", "gone", 3 * DAY, 0), ("delete", "never there", DAY, 0))
+    append_batch(tables, 7, ("upsert", "again", 10, 7), ("delete", "again", 30, 0))
+    append_batch(tables, 8, ("upsert", "often", 10, 8), ("upsert", "last", 5 * DAY, 8))
+    return found
+
+
+@pytest.mark.parametrize("method", [MERGE, REWRITE])
+def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Config, method: str) -> None:
+    tables = Tables(spark, config.pipeline.warehouse)
+    expected = folded(history(tables))
+    assert ("again", 10, 17, 7, 7, 7) in expected
+    versions = {}
+    for until in (3, 5, 6, 8):
+        fold(upkeep_of(spark, config), until, method, MB)
+        assert fold_point(tables) == until
+        assert live(tables) == expected
+        assert sessions(tables.read(schemas.SESSIONS)) == folded(history(tables, until))
+        versions[until] = tables.latest_version(schemas.SESSIONS), folded(history(tables, until))
+    carried = metadata_of(tables, schemas.SESSIONS)
+    assert (carried["batch_id"], carried["method"], carried["upserts"], carried["deletes"]) == (8, method, 3, 1)
+    assert carried["changelog_version"] == tables.latest_version(schemas.CHANGELOG)
+    fold(upkeep_of(spark, config), 8, method, MB)
+    assert tables.latest_version(schemas.SESSIONS) == versions[8][0], "a second fold to the same batch committed"
+
+    changelog = tables.latest_version(schemas.CHANGELOG)
+    trim(upkeep_of(spark, config), 6)
+    assert sorted({row.batch_id for row in tables.read(schemas.CHANGELOG).collect()}) == [7, 8]
+    assert live(tables) == expected
+    assert live(tables, snapshot_version=versions[6][0]) == expected
+    for until in (3, 5):
+        version, then = versions[until]
+        assert live(tables, snapshot_version=version, changelog_version=changelog) == expected
+        assert live(tables, snapshot_version=version, changelog_version=until - 1) == then
+    last = tables.last_commit(schemas.CHANGELOG)
+    assert last is not None
+    assert last.metadata["batch_id"] == 8
+    assert last.metadata["copied"]
+
+
+def test_trim_waits_for_the_safety_window(spark: SparkSession, config: Config) -> None:
+    tables = Tables(spark, config.pipeline.warehouse)
+    fold(upkeep_of(spark, config), 6, REWRITE, MB)
+    folded_ms = (tables.commit_info(schemas.SESSIONS, tables.latest_version(schemas.SESSIONS)) or {})["timestamp"]
+    fold(upkeep_of(spark, config), 8, MERGE, MB)
+    window_ends = folded_ms * 1000 + DAY
+    assert trim_point(tables, config, window_ends - 1000) is None
+    assert trim_point(tables, config, window_ends) == 6
+    assert trim_point(tables, config, window_ends + DAY) == 8
+
+
+@pytest.mark.parametrize("method", [MERGE, REWRITE])
+@pytest.mark.parametrize("other_until", [6, 8])
+def test_a_fold_by_another_run_between_reading_and_commit(
+    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch, method: str, other_until: int
+) -> None:
+    tables = Tables(spark, config.pipeline.warehouse)
+    expected = folded(history(tables))
+    other = upkeep_of(spark, config, "other")
+
+    def fold_before_us() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("sessionlake.engine.failpoints.hit", lambda _: None)
+            fold(other, other_until, MERGE, MB)
+
+    with crash_at(monkeypatch, "compact_tail_read", action=fold_before_us):
+        fold(upkeep_of(spark, config, "ours"), 8, method, MB)
+    assert fold_point(tables) == 8
+    assert sessions(tables.read(schemas.SESSIONS)) == expected
+    assert live(tables) == expected
+
+
+def test_two_runs_at_once_fold_each_batch_once(spark: SparkSession, config: Config) -> None:
+    tables = Tables(spark, config.pipeline.warehouse)
+    expected = folded(history(tables))
+    errors: list[Exception] = []
+
+    def fold_to(until: int, method: str) -> None:
+        try:
+            fold(upkeep_of(spark, config, f"{until}"), until, method, MB)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it fails the test)
+            errors.append(error)
+
+    runs = [threading.Thread(target=fold_to, args=args) for args in ((8, REWRITE), (7, MERGE), (8, MERGE))]
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join()
+    assert errors == []
+    assert (fold_point(tables), sessions(tables.read(schemas.SESSIONS))) == (8, expected)
+
+
+def test_size_decides_the_method_and_dry_run_writes_nothing(spark: SparkSession, config: Config) -> None:
+    tables = Tables(spark, config.pipeline.warehouse)
+    names = (schemas.SESSIONS, schemas.CHANGELOG)
+    before = [tables.latest_version(name) for name in names]
+    report = compact(spark, config, dry_run=True)
+    assert report.counts | {"rows_folded": 15, "sessions_upserted": 5, "sessions_deleted": 3} == report.counts
+    assert report.notes == [
+        "would fold up to batch 8 by rewrite: 8 sessions changed on 5 dates that hold 0",
+        "would trim nothing",
+    ]
+    assert [tables.latest_version(name) for name in names] == before
+    assert not tables.exists(schemas.JOB_RUNS)
+    append_batch(tables, 9, *(("upsert", f"k{i}", i, 1) for i in range(200)))
+    fold(upkeep_of(spark, config), 9, REWRITE, MB)
+    append_batch(tables, 10, *(("upsert", f"k{i}", i, 2) for i in range(20)))
+    for until, rows, method in ((9, 0, "nothing"), (10, 20, MERGE)):
+        tail = read_tail(upkeep_of(spark, config), until)
+        assert (tail.rows, tail.method("auto")) == (rows, method)
+        tail.release()
+    append_batch(tables, 11, *(("upsert", f"k{i}", i, 3) for i in range(20, 21)))
+    tail = read_tail(upkeep_of(spark, config), 11)
+    assert (tail.rows, tail.changed, tail.stored, tail.method("auto")) == (21, 21, 203, REWRITE)
+    tail.release()
