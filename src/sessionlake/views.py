@@ -3,7 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
@@ -31,21 +31,38 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
     return live.where(F.col("session_end") < close)
 
 
-def merged_sessions(tables: Tables) -> DataFrame:
+def merged_sessions(
+    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+) -> DataFrame:
     """Return the latest state of every session: of its snapshot row and its changes, the highest batch_id wins."""
-    snapshot = tables.read(schemas.SESSIONS)
+    everything = session_versions(tables, snapshot_version=snapshot_version, changelog_version=changelog_version)
+    names = [name for name in everything.columns if name not in ("op", "batch_id")]
+    return (
+        everything.withColumn("_rank", F.row_number().over(newest_first()))
+        .where("_rank = 1 and op != 'delete'")
+        .select(*names)
+    )
+
+
+def session_versions(
+    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+) -> DataFrame:
+    """Return what is to be merged: the snapshot's rows (op `snapshot`) and the changelog's, each with its batch_id."""
+    snapshot = tables.read(schemas.SESSIONS, snapshot_version)
     changes = (
-        tables.read(schemas.CHANGELOG).where("op != 'emit'").withColumn("session_date", F.to_date("session_start"))
+        tables.read(schemas.CHANGELOG, changelog_version)
+        .where("op != 'emit'")
+        .withColumn("session_date", F.to_date("session_start"))
     )
     names = snapshot.columns
-    everything = snapshot.select(*names, F.lit("upsert").alias("op"), F.col("revision").alias("batch_id")).unionByName(
+    return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
         changes.select(*names, "op", "batch_id")
     )
-    # At one batch_id snapshot row and change are the same, so that either may win.
-    latest = Window.partitionBy("session_key", "session_start").orderBy(F.desc("batch_id"))
-    return (
-        everything.withColumn("_rank", F.row_number().over(latest)).where("_rank = 1 and op != 'delete'").select(*names)
-    )
+
+
+def newest_first() -> WindowSpec:
+    """Return the window of one session's versions. At one batch_id snapshot row and change are the same: either may win."""
+    return Window.partitionBy("session_key", "session_start").orderBy(F.desc("batch_id"))
 
 
 def read_batches(tables: Tables) -> DataFrame:

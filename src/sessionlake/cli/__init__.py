@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.quality import quality_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
@@ -26,5 +27,14 @@ def demo_command(directory: str) -> None:
     run_demo(directory, console)
 
 
-for command in (run_command, bootstrap_command, sql_command, status_command, reprocess_late_command, demo_command):
+COMMANDS = (
+    run_command,
+    bootstrap_command,
+    sql_command,
+    status_command,
+    reprocess_late_command,
+    quality_command,
+    demo_command,
+)
+for command in COMMANDS:
     main.add_command(command)
