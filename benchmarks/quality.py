@@ -83,16 +83,11 @@ def main(events: int, root: Path) -> None:
     versions = inputs.pinned["versions"]
     context = open_context(root / "docs")
 
-    def scan(table: str) -> None:
-        frame = (
-            merged_sessions(tables, snapshot_version=versions[schemas.SESSIONS], changelog_version=versions[table])
-            if table == schemas.CHANGELOG
-            else inputs.table(table)
+    def scan() -> None:
+        live = merged_sessions(
+            tables, snapshot_version=versions[schemas.SESSIONS], changelog_version=versions[schemas.CHANGELOG]
         )
-        frame.agg(F.count("*"), F.sum("event_count"), F.sum("total")).collect()
-
-    def live() -> None:
-        scan(schemas.CHANGELOG)
+        live.agg(F.count("*"), F.sum("event_count"), F.sum("total")).collect()
 
     def checks(table: str) -> None:
         checked = FRAMES[table](inputs)
@@ -100,7 +95,7 @@ def main(events: int, root: Path) -> None:
         validate(context, suite, checked.frame, "bench", inputs.now_us)
 
     measures: dict[str, Callable[[], Any]] = {
-        "scan of sessions_live": live,
+        "scan of sessions_live": scan,
         "checks of sessions": lambda: checks(schemas.SESSIONS),
         "checks of session_changelog": lambda: checks(schemas.CHANGELOG),
         "whole job on sessions": lambda: run_quality(spark, config, only=[schemas.SESSIONS], data_docs=root / "docs"),

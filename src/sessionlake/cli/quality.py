@@ -7,6 +7,7 @@ import click
 
 from sessionlake.cli.shared import console, one_line_errors, open_session, print_report
 from sessionlake.config import load_config
+from sessionlake.errors import JobError
 
 FAILED = 1
 _FAILS_ON = {"critical": ("failed_critical",), "warn": ("failed_critical", "failed_warning")}
@@ -43,7 +44,10 @@ def quality_command(
     spark = open_session(config)
     with console.status("loading Great Expectations") as status:
         # Its import takes seconds, which no other command should wait for.
-        from sessionlake.jobs.quality.run import run_quality
+        try:
+            from sessionlake.jobs.quality.run import run_quality
+        except ModuleNotFoundError as error:
+            raise JobError(f"quality: Python module {error.name!r} is missing; install great-expectations") from error
 
         report = run_quality(
             spark,

@@ -10,7 +10,7 @@ from great_expectations.core.batch_definition import BatchDefinition
 from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context.data_context.abstract_data_context import AbstractDataContext
 from great_expectations.data_context.types.base import ProgressBarsConfig
-from great_expectations.datasource.fluent import SparkDatasource
+from great_expectations.datasource.fluent.spark_datasource import SparkDatasource
 from pyspark.sql import DataFrame
 
 # Its expectations are known to Great Expectations once they are imported.
