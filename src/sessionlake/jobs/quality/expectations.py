@@ -137,7 +137,7 @@ class ExpectRowsToSatisfy(BatchExpectation):
 class ExpectSchemaToEqual(BatchExpectation):
     """Expect exactly these columns of these types, in any order."""
 
-    name: str = "schema"
+    name: str
     columns: dict[str, Any]
 
     metric_dependencies: ClassVar[tuple[str, ...]] = ("sessionlake.schema",)

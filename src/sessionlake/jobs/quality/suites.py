@@ -97,7 +97,7 @@ def _bounds(config: Config) -> Iterator[dict[str, Any]]:
             measured["minimum"] = (f"min({name})", [low, high])
             measured["maximum"] = (f"max({name})", [low, high])
         for what, (sql, (low, high)) in measured.items():
-            title = f"{name}: {what}"
+            title = f"{what} of {name}"
             yield {
                 "type": "expect_aggregate_to_be_between",
                 "severity": bounds.severity,
