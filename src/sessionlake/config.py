@@ -4,7 +4,7 @@ import difflib
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -89,6 +89,35 @@ class CompactSection(_Section):
     """How long files that belong to no table version stay; the table's own retention where that is longer."""
 
 
+Between = Annotated[list[float], Field(min_length=2, max_length=2)]
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class AggregateBounds(_Section):
+    """Bounds on the distribution of one aggregate over all sessions; inclusive, each a list of two."""
+
+    range: Between | None = None
+    mean: Between | None = None
+    quantiles: dict[str, Between] = {}
+    """Bounds by quantile, a number between 0 and 1 written as text."""
+    severity: Literal["warning", "critical"] = "warning"
+
+
+class QualitySection(_Section):
+    """What the quality job expects, beyond what always holds."""
+
+    expectations: str | None = None
+    """Directory of the suites; `expectations` beside the config where that exists, else those of the package."""
+    max_age: Duration = "1 day"
+    """Age of the last commit."""
+    rates_over: Duration = "7 days"
+    """The rates below are those of the batches committed this long before the last commit."""
+    max_null_key_rate: Rate = 0.01
+    max_late_rate: Rate = 0.05
+    max_dead_rate: Rate = 0.05
+    aggregates: dict[str, AggregateBounds] = {}
+
+
 class Config(_Section):
     """A validated config; paths are absolute or URIs, durations are in microseconds where the name says so."""
 
@@ -98,6 +127,7 @@ class Config(_Section):
     session: SessionSection
     aggregates: dict[str, str] = {}
     compact: CompactSection = CompactSection()
+    quality: QualitySection = QualitySection()
     directory: str = "."
     """Directory of the config file; users' classes are looked for there too."""
 
@@ -219,6 +249,24 @@ def _check(config: Config) -> None:
             raise ConfigError(
                 f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, and none of the fixed columns"
             )
+    _check_quality(config)
+
+
+def _check_quality(config: Config) -> None:
+    for name, bounds in config.quality.aggregates.items():
+        where = f"quality.aggregates.{name}"
+        if name not in config.aggregates:
+            known = ", ".join(config.aggregates) or "none"
+            raise ConfigError(f"{where}: {name!r} is no aggregate; write one of [aggregates] ({known})")
+        named = {f"quantiles.{q}": b for q, b in bounds.quantiles.items()}
+        for what, between in {"range": bounds.range, "mean": bounds.mean, **named}.items():
+            if between is not None and not between[0] <= between[1]:
+                raise ConfigError(f"{where}.{what}: {between} is empty; write the lower bound first")
+        for quantile in bounds.quantiles:
+            if not re.fullmatch(r"0(\.\d+)?|1(\.0+)?", quantile):
+                raise ConfigError(
+                    f"{where}.quantiles: {quantile!r} is no quantile; write a number from 0 to 1 as text, as in '0.99'"
+                )
 
 
 def _explain(error: ValidationError) -> str:
@@ -243,6 +291,8 @@ def _explain(error: ValidationError) -> str:
 def _did_you_mean(where: tuple[int | str, ...]) -> str:
     model: Any = Config
     for part in where[:-1]:
-        model = model.model_fields[str(part)].annotation
+        fields = getattr(model, "model_fields", None)
+        # In a table of tables a name of the user's own stands between; what is under it is the table's value.
+        model = fields[str(part)].annotation if fields else get_args(model)[-1]
     close = difflib.get_close_matches(str(where[-1]), list(getattr(model, "model_fields", {})), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -180,3 +180,20 @@ JOB_RUNS_SCHEMA = pa.schema(
         ),
     ]
 )
+
+QUALITY_RESULTS = "quality_results"
+QUALITY_RESULTS_SCHEMA = pa.schema(
+    [
+        _field("run_id", pa.string(), "The run of quality"),
+        _field("table", pa.string(), "The suite's table: events, session_changelog, sessions or late_events"),
+        _field("version", pa.string(), "Versions of the Delta tables that were read, as name@version"),
+        _field("name", pa.string(), "The check's name; of a standard expectation its type"),
+        _field("expectation", pa.string(), "The expectation's type in Great Expectations"),
+        _field("column", pa.string(), "The column it is about, where it is about one"),
+        _field("severity", pa.string(), "critical, warning or info"),
+        _field("success", pa.bool_(), "Whether it held"),
+        _field("observed", pa.string(), "JSON: what was observed, or the error that kept it from being evaluated"),
+        _field("unexpected_count", pa.int64(), "Rows that break it; null where it is not about rows"),
+        _field("at", TIME, "When the run started: the time against which freshness is measured"),
+    ]
+)

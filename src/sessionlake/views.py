@@ -3,7 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
@@ -77,10 +77,27 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
 
 def latest_changes(changes: DataFrame) -> DataFrame:
     """Return the last change of each session, with its session_date and, as `changes`, how many there were."""
-    identity = Window.partitionBy(*_IDENTITY)
-    ranked = changes.withColumn("_rank", F.row_number().over(identity.orderBy(F.desc("batch_id"))))
-    counted = ranked.withColumn("changes", F.count(F.lit(1)).over(identity))
+    ranked = changes.withColumn("_rank", F.row_number().over(newest_first()))
+    counted = ranked.withColumn("changes", F.count(F.lit(1)).over(Window.partitionBy(*_IDENTITY)))
     return counted.where("_rank = 1").drop("_rank").withColumn("session_date", F.to_date("session_start"))
+
+
+def session_versions(
+    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+) -> DataFrame:
+    """Return what `merged_sessions` merges: the snapshot's rows (op `snapshot`) and the changes after its fold point."""
+    snapshot = tables.read(schemas.SESSIONS, snapshot_version)
+    fold = fold_point(tables, snapshot_version)
+    tail = changes(tables.read(schemas.CHANGELOG, changelog_version), after=-1 if fold is None else fold)
+    names = snapshot.columns
+    return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
+        tail.withColumn("session_date", F.to_date("session_start")).select(*names, "op", "batch_id")
+    )
+
+
+def newest_first() -> WindowSpec:
+    """Return the window that puts the last version of each session first."""
+    return Window.partitionBy(*_IDENTITY).orderBy(F.desc("batch_id"))
 
 
 def read_batches(tables: Tables) -> DataFrame:

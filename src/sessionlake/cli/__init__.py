@@ -3,6 +3,7 @@
 import click
 
 from sessionlake.cli.compact import compact_command
+from sessionlake.cli.quality import quality_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
@@ -34,6 +35,7 @@ for command in (
     status_command,
     reprocess_late_command,
     compact_command,
+    quality_command,
     demo_command,
 ):
     main.add_command(command)

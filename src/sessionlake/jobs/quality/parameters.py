@@ -1,0 +1,46 @@
+"""Numbers that suites refer to: of the config, of the pinned batch, and what the counts of all batches say."""
+
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.durations import parse_duration
+from sessionlake.jobs.quality.frames import SECOND_US, Inputs, batches_of
+
+
+def parameters(inputs: Inputs) -> dict[str, Any]:
+    """Return the parameters of a run, by name; docs/jobs/quality.md explains them."""
+    quality, pinned = inputs.config.quality, inputs.pinned
+    return {
+        "gap_us": inputs.config.gap_us,
+        "batch_id": pinned["batch_id"],
+        "with_id": inputs.config.event.id is not None,
+        "forgotten": pinned["forgotten"],
+        "max_age_seconds": parse_duration(quality.max_age) / SECOND_US,
+        "max_null_key_rate": quality.max_null_key_rate,
+        "max_late_rate": quality.max_late_rate,
+        "max_dead_rate": quality.max_dead_rate,
+        **_expected_rows(inputs),
+    }
+
+
+def _expected_rows(inputs: Inputs) -> dict[str, int]:
+    """Return how many events sessions may hold and how many rows late_events.
+
+    Without corrections sessions hold the accepted events, all of them. A correction may remove sessions, and adds the
+    events that it restates or puts at most: whether it took effect is known in numbers only, not one by one.
+    """
+    sums = batches_of(inputs).agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("accepted", "late")))
+    accepted, late = sums.collect()[0]
+    changing = inputs.table(schemas.CORRECTIONS).where("kind is null or kind != 'advance'")
+    put = F.aggregate(F.col("put.event_count"), F.lit(0).cast("bigint"), lambda total, n: total + n)
+    added = F.coalesce(F.when(F.col("kind") == "restate", F.col("event_count")), put, F.lit(0))
+    corrections, events = changing.agg(F.count("*"), F.coalesce(F.sum(added), F.lit(0))).collect()[0]
+    removed = bool(corrections) or inputs.pinned["forgotten"]
+    return {
+        "events_at_least": 0 if removed else accepted,
+        "events_at_most": accepted + events,
+        "late_at_least": 0 if inputs.pinned["forgotten"] else late,
+        "late_at_most": late,
+    }
