@@ -31,11 +31,18 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
     return live.where(F.col("session_end") < close)
 
 
-def merged_sessions(tables: Tables) -> DataFrame:
-    """Return the latest state of every session: of its snapshot row and its changes, the highest batch_id wins."""
-    snapshot = tables.read(schemas.SESSIONS)
+def merged_sessions(
+    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+) -> DataFrame:
+    """Return the latest state of every session: of its snapshot row and its changes, the highest batch_id wins.
+
+    As of the given versions of `sessions` and `session_changelog`, where they are given.
+    """
+    snapshot = tables.read(schemas.SESSIONS, snapshot_version)
     changes = (
-        tables.read(schemas.CHANGELOG).where("op != 'emit'").withColumn("session_date", F.to_date("session_start"))
+        tables.read(schemas.CHANGELOG, changelog_version)
+        .where("op != 'emit'")
+        .withColumn("session_date", F.to_date("session_start"))
     )
     names = snapshot.columns
     everything = snapshot.select(*names, F.lit("upsert").alias("op"), F.col("revision").alias("batch_id")).unionByName(
