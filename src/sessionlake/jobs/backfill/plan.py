@@ -131,14 +131,9 @@ def _others(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFra
 def _corrected(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFrame]:
     """Return wire rows of restated partials and removed sessions, none where no correction is of that kind."""
     tables = basis.tables
-    restated, other = (
-        tables.read(schemas.CORRECTIONS)
-        .agg(
-            F.count_if("kind = 'restate'"),
-            F.count_if("kind = 'tombstone' or kind = 'replace' and not (job <=> 'backfill')"),
-        )
-        .collect()[0]
-    )
+    foreign = "kind = 'tombstone' or kind = 'replace' and not (job <=> 'backfill')"
+    numbers = F.count_if(F.expr("kind = 'restate'")), F.count_if(F.expr(foreign))
+    restated, other = tables.read(schemas.CORRECTIONS).agg(*numbers).collect()[0]
     if not restated and not other:
         return []
     corrections = applied_corrections(tables, basis.inputs)

@@ -91,10 +91,10 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
     if tables.exists(BATCH_INPUTS):
         times = [F.unix_micros(name).alias(name) for name in ("clock", "watermark_before", "watermark")]
         rows = tables.read(BATCH_INPUTS).where(F.col("batch_id") <= up_to)
-        names = ("batch_id", "changelog_version", *times, "settings", "events", "corrections")
+        rows = rows.select("batch_id", "changelog_version", *times, "settings", "events", "corrections")
         found = [
             BatchInputs(*row[:5], *(json.loads(text) if text else None for text in row[5:]))
-            for row in rows.select(*names).toLocalIterator()
+            for row in rows.toLocalIterator()
         ]
     by_id = {inputs.batch_id: inputs for inputs in (*found, *_unsaved(tables, config, up_to))}
     missing = next((b for b in range(up_to + 1) if b not in by_id), None)
