@@ -1,5 +1,6 @@
 """The comparison alone, on random streams through the harness: what is right stays, what is wrong becomes what SQL says."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -268,3 +269,14 @@ def test_sums_of_floats_are_equal_within_tolerance(left: list[float], right: lis
         states = [pa.array([total]), pa.array([total]), pa.array([len(values)])]
         packed.append(StateCodec(aggregates).encode(states, 1))
     assert states_equal(aggregates, *packed).tolist() == [same]
+
+
+def test_an_erased_key_stays_out_up_to_the_batch_that_erased_it() -> None:
+    stream = Stream([([{"key": k, "time_us": t, "v": 1} for k in "ab"], [], []) for t in (0, 40, 80)])
+    inputs = stream.inputs()
+    inputs[STORED] = inputs[STORED].filter(
+        pa.array([r["key"] == "b" or r["start_us"] == 80 for r in inputs[STORED].to_pylist()])
+    )
+    hashed = hashlib.sha256(b"a").hexdigest()
+    assert compare(AGGREGATES, Scope(GAP, 0, 100, EVERYTHING, {hashed: 1}), inputs).corrections.num_rows == 0
+    assert compare(AGGREGATES, _scope((0, 100)), inputs).corrections.num_rows == 2

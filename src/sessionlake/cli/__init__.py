@@ -2,16 +2,8 @@
 
 import click
 
-for command in (
-    run_command,
-    bootstrap_command,
-    sql_command,
-    status_command,
-    reprocess_late_command,
-    backfill_command,
-    rebuild_command,
-    demo_command,
-):
+from sessionlake.cli.backfill import backfill_command, rebuild_command
+from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.cli.tables import sql_command, status_command
@@ -35,17 +27,14 @@ def demo_command(directory: str) -> None:
     run_demo(directory, console)
 
 
-<<<<<<< HEAD
-for command in (run_command, bootstrap_command, sql_command, status_command, reprocess_late_command, demo_command):
-=======
 for command in (
     run_command,
     bootstrap_command,
     sql_command,
     status_command,
+    reprocess_late_command,
     demo_command,
     backfill_command,
     rebuild_command,
 ):
->>>>>>> 9e557fd (Backfill and rebuild: sessions of a range computed from the events again, differences as replace corrections)
     main.add_command(command)

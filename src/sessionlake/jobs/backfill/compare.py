@@ -1,7 +1,8 @@
 """One bucket of keys: sessions computed anew from their basis, compared with those that are stored. Pure Arrow."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,8 @@ class Scope:
     from_us: int
     to_us: int
     window: Window
+    forgotten: Mapping[str, int] = field(default_factory=dict)
+    """SHA-256 of keys that were erased, and the last batch whose events are to stay out."""
 
     def touches(self, start: Ints, end: Ints) -> Bools:
         """Say which closed intervals have a time in the range."""
@@ -77,7 +80,7 @@ def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Di
     codes = keys.indices.to_numpy().astype(np.int64)
     n, m = len(basis), len(stored_keys)
     old = _stored(inputs, codes[n : n + m])
-    removed = _removed(inputs, codes[n + m :])
+    removed = _with_forgotten(_removed(inputs, codes[n + m :]), scope.forgotten, keys.dictionary)
     stats = dict(zip(("open_low", "open_high"), _open(scope, codes[: n + m], _both(basis, old)), strict=True))
     out = excluded(codes[:n], basis, waiting, removed, scope.gap_us)
     kept = np.flatnonzero(~out)
@@ -143,6 +146,22 @@ def _removed(inputs: Inputs, codes: Ints) -> Removed:
     table = inputs[REMOVED]
     ends = pc.fill_null(combined(table["end_us"]), Removed.UNKNOWN)
     return Removed(codes, table["start_us"].to_numpy(), ends.to_numpy(), table["batch_id"].to_numpy())
+
+
+def _with_forgotten(removed: Removed, forgotten: Mapping[str, int], keys: pa.Array) -> Removed:
+    """Add the erased keys as sessions of all times."""
+    if not forgotten:
+        return removed
+    hashes = (hashlib.sha256(key.encode()).hexdigest() for key in keys.to_pylist())
+    until = np.array([forgotten.get(hashed, -1) for hashed in hashes], np.int64)
+    codes = np.flatnonzero(until >= 0)
+    ever = np.full(len(codes), 1 << 62)
+    return Removed(
+        np.concatenate([removed.codes, codes]),
+        np.concatenate([removed.start, -ever]),
+        np.concatenate([removed.end, ever]),
+        np.concatenate([removed.batch, until[codes] + 1]),
+    )
 
 
 def _both(basis: Partials, old: _Sessions) -> tuple[Ints, Ints]:

@@ -15,6 +15,7 @@ from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill.events import Window
+from sessionlake.jobs.backfill.ledger import forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, Basis, compared, first_window
 from sessionlake.jobs.late_ledger import BACKFILL, Span, append_claimed, claim, runs_before
 from sessionlake.jobs.runs import JobReport, JobRun, start_run
@@ -85,15 +86,17 @@ def _basis(spark: SparkSession, config: Config, run: JobRun) -> Basis:
     last = tables.last_commit(schemas.CHANGELOG)
     metadata = None if last is None else last.metadata
     check_settings(config, metadata)
+    inputs = batch_inputs(tables, config, pinned["batch_id"])
     return Basis(
         tables=tables,
         config=config,
         spec=build_spec(spark, config, metadata["settings"]["types"] if metadata else None),
-        inputs=batch_inputs(tables, config, pinned["batch_id"]),
+        inputs=inputs,
         runs=runs_before(run) if run.dry_run else claim(run),
         asked=Span(pinned["batch_id"], pinned["from_us"], pinned["to_us"]),
         snapshot_version=pinned["snapshot_version"],
         changelog_version=pinned["changelog_version"],
+        forgotten=forgotten_keys(tables, inputs),
     )
 
 

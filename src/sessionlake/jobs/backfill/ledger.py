@@ -1,5 +1,7 @@
 """What corrections did that events can't tell: sessions removed on purpose, and partials restated by others."""
 
+import json
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -93,3 +95,21 @@ def removals(corrections: DataFrame, changes: DataFrame) -> DataFrame:
         F.unix_micros(F.coalesce("_end", "_deleted_end")).alias("end_us"),
         BATCH,
     )
+
+
+def forgotten_keys(tables: Tables, inputs: list[BatchInputs]) -> dict[str, int]:
+    """Return SHA-256 of the keys that `forget` erased, and for each the last batch whose events must not come back.
+
+    That is the last one that began before the run finished; of a run that has not finished, the last one there is.
+    """
+    if not tables.exists(schemas.JOB_RUNS):
+        return {}
+    runs = tables.read(schemas.JOB_RUNS).where("job = 'forget'")
+    at = F.max(F.when(F.col("event") == "finished", F.unix_micros("at")))
+    found: dict[str, int] = {}
+    asked = F.max(F.when(F.col("event") == "started", F.col("arguments")))
+    for row in runs.groupBy("run_id").agg(at.alias("at"), asked.alias("arguments")).collect():
+        began = [i.batch_id for i in inputs if row.at is None or i.clock_us <= row.at]
+        for key in json.loads(row.arguments).get("keys", ()):
+            found[key] = max(found.get(key, -1), max(began, default=-1))
+    return found

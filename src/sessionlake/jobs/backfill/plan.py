@@ -53,6 +53,8 @@ class Basis:
     asked: Span
     snapshot_version: int
     changelog_version: int
+    forgotten: dict[str, int]
+    """As in Scope."""
 
     def stored(self) -> DataFrame:
         """Return the stored sessions, as of the pinned batch."""
@@ -87,7 +89,7 @@ def compared(basis: Basis, window: Window, stored: int) -> tuple[DataFrame, set[
     rows = read_events(basis.tables, basis.config, spec, basis.inputs, needed)
     pieces = [] if rows is None else [split_basis(rows, spec, basis.inputs, window)]
     wire = reduce(DataFrame.unionAll, [*pieces, *_others(basis, spec, window)])
-    scope = Scope(basis.config.gap_us, basis.asked.from_us, basis.asked.to_us, window)
+    scope = Scope(basis.config.gap_us, basis.asked.from_us, basis.asked.to_us, window, basis.forgotten)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for inputs in read_wire(batches).values():
