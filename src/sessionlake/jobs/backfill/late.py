@@ -1,5 +1,6 @@
 """Which late events a backfill takes in: those that backfills took in before it, and those that wait in its range."""
 
+from collections.abc import Collection
 from functools import reduce
 from operator import or_
 
@@ -14,15 +15,18 @@ INCLUDED = "included"
 _NOBODY = 1 << 30
 
 
-def late_events(tables: Tables, runs: list[LateRun], asked: Span, *, with_ids: bool) -> DataFrame:
+def late_events(
+    tables: Tables, runs: list[LateRun], asked: Span, *, in_flight: Collection[str], with_ids: bool
+) -> DataFrame:
     """Return the late events of all batches up to the pinned one, with a column `included`.
 
-    `runs` are those before this one, in order. What reprocess_late took is not included: its restated partials are, or
+    `runs` are those before this one, in order; of the backfills in flight (by run_id) the corrections were not consumed
+    yet, and may turn out stale: what they took is left to them, as the ledger has it. What reprocess_late took is not included: its restated partials are, or
     are still to come. Of twins (events of one id) the one that was taken first stays, as reprocess_late does it.
     """
     late = tables.read(schemas.LATE_EVENTS).where(F.col("batch_id") <= asked.batch_id)
-    late = late.withColumn("_owner", F.lit(_NOBODY)) if not runs else _owned(tables, late, runs)
-    backfills = [i for i, run in enumerate(runs) if run.job == BACKFILL]
+    late = late.withColumn("_owner", F.lit(_NOBODY)) if not runs else _owned(tables, late, runs, asked.batch_id)
+    backfills = [i for i, run in enumerate(runs) if run.job == BACKFILL and run.run_id not in in_flight]
     waiting = F.col("_owner") == _NOBODY
     included = (waiting & asked.holds()) | F.col("_owner").isin(backfills)
     if not with_ids:
@@ -36,9 +40,9 @@ def late_events(tables: Tables, runs: list[LateRun], asked: Span, *, with_ids: b
     return ranked.withColumn(INCLUDED, included & first).drop("_owner", "_taken", "_rank")
 
 
-def _owned(tables: Tables, late: DataFrame, runs: list[LateRun]) -> DataFrame:
+def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> DataFrame:
     """Add the number of the first run that took an event, knowing what it knew."""
-    stale = _stale_puts(tables, runs)
+    stale = _stale_puts(tables, runs, as_of)
     for i, puts in stale.items():
         time = F.unix_micros("event_time")
         near = (late["session_key"] == puts["_key"]) & time.between(puts["_from"], puts["_to"])
@@ -54,13 +58,15 @@ def _owned(tables: Tables, late: DataFrame, runs: list[LateRun]) -> DataFrame:
     return late.withColumn("_owner", owner).drop(*(f"_stale_{i}" for i in stale))
 
 
-def _stale_puts(tables: Tables, runs: list[LateRun]) -> dict[int, DataFrame]:
+def _stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[int, DataFrame]:
     """Return the puts of stale replacements by the number of the backfill: _key, _from, _to, and the batch that refused them."""
     numbers = {run.run_id: i for i, run in enumerate(runs) if run.job == BACKFILL}
     if not numbers:
         return {}
     dead = tables.read(schemas.DEAD_LETTERS).where("reason = 'stale' and kind = 'replace'")
-    refused = dead.select(F.col("source").alias("correction_id"), F.col("batch_id").alias("_stale_at"))
+    refused = dead.where(F.col("batch_id") <= as_of).select(
+        F.col("source").alias("correction_id"), F.col("batch_id").alias("_stale_at")
+    )
     written = tables.read(schemas.CORRECTIONS).where((F.col("job") == BACKFILL) & (F.col("kind") == "replace"))
     stale = written.join(refused, "correction_id")
     puts = stale.select("run_id", F.col("session_key").alias("_key"), F.explode("put").alias("_put"), "_stale_at")

@@ -41,6 +41,13 @@ def applied_corrections(tables: Tables, inputs: list[BatchInputs]) -> DataFrame:
     return consumed.join(refused, "correction_id", "left_anti")
 
 
+def backfills_in_flight(tables: Tables, inputs: list[BatchInputs]) -> set[str]:
+    """Return the run_ids of backfills with corrections that no batch has consumed."""
+    files = _placed(tables, tables.path(schemas.CORRECTIONS), [(i.batch_id, i.corrections) for i in inputs])
+    placed = with_batches(tables.read(schemas.CORRECTIONS).where("job = 'backfill'"), files)
+    return {row[0] for row in placed.where(F.col(BATCH) == _NEVER).select("run_id").distinct().collect()}
+
+
 def _placed(tables: Tables, path: str, offsets: Offsets) -> list[StreamedFile]:
     """Return the table's files that streams read, with the batch that did; those that none did yet with _NEVER.
 

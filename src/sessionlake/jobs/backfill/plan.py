@@ -25,8 +25,8 @@ from sessionlake.jobs.backfill.events import (
     split_basis,
 )
 from sessionlake.jobs.backfill.late import INCLUDED, late_events
-from sessionlake.jobs.backfill.ledger import applied_corrections, removals, restates
-from sessionlake.jobs.late_ledger import LateRun, Span
+from sessionlake.jobs.backfill.ledger import applied_corrections, backfills_in_flight, removals, restates
+from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import combined
@@ -118,7 +118,10 @@ def _others(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFra
     """Return wire rows of stored sessions, late events, restated partials and removed sessions that meet the window."""
     tables, gap = basis.tables, basis.config.gap_us
     stored = _meeting(basis.stored(), window.low - gap, window.high + gap)
-    late = late_events(tables, basis.runs, basis.asked, with_ids=spec.columns.id is not None)
+    has_backfills = any(run.job == BACKFILL for run in basis.runs)
+    in_flight = backfills_in_flight(tables, basis.inputs) if has_backfills else set()
+    with_ids = spec.columns.id is not None
+    late = late_events(tables, basis.runs, basis.asked, in_flight=in_flight, with_ids=with_ids)
     late = late.where(F.unix_micros("event_time").between(window.low, window.high)).select(
         F.col("session_key").alias("key"),
         F.unix_micros("event_time").alias("time_us"),
