@@ -9,18 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.engine.operator import Inputs
+from sessionlake.jobs.backfill.basis import bring_together
 from sessionlake.jobs.backfill.equality import states_equal
-from sessionlake.jobs.backfill.events import ALONE, MERGED, Window
+from sessionlake.jobs.backfill.events import Window
 from sessionlake.jobs.backfill.removed import Removed, excluded
 from sessionlake.schemas import TIME
 from sessionlake.sessions.aggregates import Aggregate
 from sessionlake.sessions.arrays import Bools, Groups, Ints, combined
 from sessionlake.sessions.kernel import group_intervals, merge_states
-from sessionlake.sessions.partials import Partials, StateCodec, concat
+from sessionlake.sessions.partials import Partials, StateCodec
 from sessionlake.sessions.scalars import BYTES
 
-LATE, RESTATE, REMOVED, STORED = "late", "restate", "removed", "stored"
-"""Kinds of rows beside merged and alone: late events (Partials and `included`), restated partials, removals, sessions."""
+REMOVED, STORED = "removed", "stored"
+"""Kinds of rows beside those of the basis: sessions removed on purpose, and the stored sessions."""
 _REMOVE = pa.struct([("session_start", TIME), ("revision", pa.int64())])
 _PUT = pa.struct([("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", BYTES)])
 CORRECTION_SCHEMA = pa.schema(
@@ -74,7 +75,7 @@ def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Di
     Sessions that lie within the gap of one another, old or new, form a group: what is put for one never touches what is
     left of another.
     """
-    basis, waiting = _basis(aggregates, inputs)
+    basis, waiting = bring_together(aggregates, inputs)
     stored_keys, removed_keys = _keys(inputs, STORED), _keys(inputs, REMOVED)
     keys = pa.concat_arrays([basis.keys, stored_keys, removed_keys]).dictionary_encode()
     codes = keys.indices.to_numpy().astype(np.int64)
@@ -91,43 +92,6 @@ def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Di
 
 def _keys(inputs: Inputs, kind: str) -> pa.Array:
     return combined(inputs[kind]["key"]) if kind in inputs else pa.array([], pa.string())
-
-
-def _basis(aggregates: Sequence[Aggregate], inputs: Inputs) -> tuple[Partials, Bools]:
-    """Return all partials of the basis, and which of them are late events taken in."""
-    pieces = [Partials.empty(aggregates)]
-    if MERGED in inputs:
-        pieces.append(Partials.from_table(inputs[MERGED]))
-    late = inputs.get(LATE)
-    if ALONE in inputs:
-        alone = Partials.from_table(inputs[ALONE])
-        pieces.append(alone if late is None else alone.take(np.flatnonzero(~_was_late(alone, late))))
-    if RESTATE in inputs:
-        pieces.append(Partials.from_table(inputs[RESTATE]))
-    before = sum(map(len, pieces))
-    if late is not None:
-        some = late.filter(late["included"]).drop_columns(["included"])
-        pieces.append(Partials.from_table(some))
-    basis = concat(pieces)
-    return basis, np.arange(len(basis)) >= before
-
-
-def _was_late(alone: Partials, late: pa.Table) -> Bools:
-    """Say which events were judged late: events of one key, time and batch always are together."""
-    keys = pa.concat_arrays([alone.keys, combined(late["key"])]).dictionary_encode()
-    codes = keys.indices.to_numpy()
-    time = np.concatenate([alone.start, late["start_us"].to_numpy()])
-    batch = np.concatenate([alone.revision, late["revision"].to_numpy()])
-    order = np.lexsort((batch, time, codes))
-    same = np.ones(len(order), bool)
-    for column in (codes[order], time[order], batch[order]):
-        same[1:] &= column[1:] == column[:-1]
-    same[:1] = False
-    starts = np.flatnonzero(~same)
-    is_late = np.logical_or.reduceat(order >= len(alone), starts)
-    out = np.zeros(len(order), bool)
-    out[order] = is_late[np.cumsum(~same) - 1]
-    return out[: len(alone)]
 
 
 def _stored(inputs: Inputs, codes: Ints) -> _Sessions:

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
-from sessionlake.jobs.backfill.compare import CORRECTION_SCHEMA, LATE, REMOVED, RESTATE, STORED, Scope, compare
+from sessionlake.jobs.backfill.basis import LATE, RESTATE
+from sessionlake.jobs.backfill.compare import CORRECTION_SCHEMA, REMOVED, STORED, Scope, compare
 from sessionlake.jobs.backfill.delta_log import BATCH
 from sessionlake.jobs.backfill.events import (
     Window,
