@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.backfill import backfill_command, rebuild_command
 from sessionlake.cli.compact import compact_command
 from sessionlake.cli.quality import quality_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
@@ -36,6 +37,8 @@ for command in (
     reprocess_late_command,
     compact_command,
     quality_command,
+    backfill_command,
+    rebuild_command,
     demo_command,
 ):
     main.add_command(command)

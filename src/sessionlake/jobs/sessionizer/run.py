@@ -17,6 +17,7 @@ from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.errors import PipelineStateError, SessionlakeError
+from sessionlake.jobs.sessionizer.inputs import InputLog
 from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
 from sessionlake.jobs.sessionizer.pipeline import make_pipeline
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
@@ -91,6 +92,7 @@ class _Session:
         checkpoint = checkpoint_id(self.tables, config, last.metadata if last else None)
         self.coordinator = Coordinator(spark, self.tables, make_pipeline(self.tables, config, self.spec, checkpoint))
         self.batches = 0
+        self.inputs = InputLog(self.tables, config)
 
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
         """Run the streaming query to its end."""
@@ -124,6 +126,7 @@ class _Session:
     def committed(self, metadata: dict[str, Any], on_commit: OnCommit | None) -> None:
         """Count a batch, save batches now and then, and tell the caller."""
         self.batches += 1
+        self.inputs.committed(metadata["batch_id"])
         if self.batches % _BATCHES_EVERY == 0:
             self.save_batches()
         if on_commit is not None:

@@ -1,0 +1,245 @@
+"""One bucket of keys: sessions computed anew from their basis, compared with those that are stored. Pure Arrow."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.engine.operator import Inputs
+from sessionlake.jobs.backfill.basis import bring_together
+from sessionlake.jobs.backfill.equality import states_equal
+from sessionlake.jobs.backfill.events import Window
+from sessionlake.jobs.backfill.removed import Removed, excluded
+from sessionlake.schemas import TIME
+from sessionlake.sessions.aggregates import Aggregate
+from sessionlake.sessions.arrays import Bools, Groups, Ints, combined
+from sessionlake.sessions.kernel import group_intervals, merge_states
+from sessionlake.sessions.partials import Partials, StateCodec
+from sessionlake.sessions.scalars import BYTES
+
+REMOVED, STORED = "removed", "stored"
+"""Kinds of rows beside those of the basis: sessions removed on purpose, and the stored sessions."""
+_REMOVE = pa.struct([("session_start", TIME), ("revision", pa.int64())])
+_PUT = pa.struct([("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", BYTES)])
+CORRECTION_SCHEMA = pa.schema(
+    [
+        ("session_key", pa.string()),
+        ("group_start", pa.int64()),
+        ("remove", pa.list_(_REMOVE)),
+        ("put", pa.list_(_PUT)),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is compared: sessions that have a time in [from_us, to_us), given what was read of the window."""
+
+    gap_us: int
+    from_us: int
+    to_us: int
+    window: Window
+    forgotten: Mapping[str, int] = field(default_factory=dict)
+    """SHA-256 of keys that were erased, and the last batch whose events are to stay out."""
+
+    def touches(self, start: Ints, end: Ints) -> Bools:
+        """Say which closed intervals have a time in the range."""
+        return (end >= self.from_us) & (start < self.to_us)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the stored sessions of a bucket lack to be right."""
+
+    corrections: pa.Table
+    """CORRECTION_SCHEMA: one row for each group of sessions that hang together."""
+    stats: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Sessions:
+    codes: Ints
+    start: Ints
+    end: Ints
+    count: Ints
+    revision: Ints
+    state: pa.Array
+
+
+def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Difference:
+    """Compute a bucket's sessions and return what differs.
+
+    Sessions that lie within the gap of one another, old or new, form a group: what is put for one never touches what is
+    left of another.
+    """
+    basis, waiting = bring_together(aggregates, inputs)
+    stored_keys, removed_keys = _keys(inputs, STORED), _keys(inputs, REMOVED)
+    keys = pa.concat_arrays([basis.keys, stored_keys, removed_keys]).dictionary_encode()
+    codes = keys.indices.to_numpy().astype(np.int64)
+    n, m = len(basis), len(stored_keys)
+    old = _stored(inputs, codes[n : n + m])
+    removed = _with_forgotten(_removed(inputs, codes[n + m :]), scope.forgotten, keys.dictionary)
+    stats = dict(zip(("open_low", "open_high"), _open(scope, codes[: n + m], _both(basis, old)), strict=True))
+    out = excluded(codes[:n], basis, waiting, removed, scope.gap_us)
+    kept = np.flatnonzero(~out)
+    new = _merged(aggregates, scope.gap_us, codes[kept], basis.take(kept), keys.dictionary)
+    stats |= {"late_included": int((waiting & ~out).sum()), "withheld": int(basis.count[out].sum())}
+    return _difference(aggregates, scope, keys.dictionary, old, new, stats)
+
+
+def _keys(inputs: Inputs, kind: str) -> pa.Array:
+    return combined(inputs[kind]["key"]) if kind in inputs else pa.array([], pa.string())
+
+
+def _stored(inputs: Inputs, codes: Ints) -> _Sessions:
+    if STORED not in inputs:
+        none = np.zeros(0, np.int64)
+        return _Sessions(none, none, none, none, none, pa.array([], BYTES))
+    table = inputs[STORED]
+    start, end, count, revision = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
+    return _Sessions(codes, start, end, count, revision, combined(table["state"]))
+
+
+def _removed(inputs: Inputs, codes: Ints) -> Removed:
+    if REMOVED not in inputs:
+        none = np.zeros(0, np.int64)
+        return Removed(none, none, none, none)
+    table = inputs[REMOVED]
+    ends = pc.fill_null(combined(table["end_us"]), Removed.UNKNOWN)
+    return Removed(codes, table["start_us"].to_numpy(), ends.to_numpy(), table["batch_id"].to_numpy())
+
+
+def _with_forgotten(removed: Removed, forgotten: Mapping[str, int], keys: pa.Array) -> Removed:
+    """Add the erased keys as sessions of all times."""
+    if not forgotten:
+        return removed
+    hashes = (hashlib.sha256(key.encode()).hexdigest() for key in keys.to_pylist())
+    until = np.array([forgotten.get(hashed, -1) for hashed in hashes], np.int64)
+    codes = np.flatnonzero(until >= 0)
+    ever = np.full(len(codes), 1 << 62)
+    return Removed(
+        np.concatenate([removed.codes, codes]),
+        np.concatenate([removed.start, -ever]),
+        np.concatenate([removed.end, ever]),
+        np.concatenate([removed.batch, until[codes] + 1]),
+    )
+
+
+def _both(basis: Partials, old: _Sessions) -> tuple[Ints, Ints]:
+    return np.concatenate([basis.start, old.start]), np.concatenate([basis.end, old.end])
+
+
+def _open(scope: Scope, codes: Ints, times: tuple[Ints, Ints]) -> tuple[int, int]:
+    """Count the chains in the range that what lies before or after the window may belong to."""
+    start, end = times
+    order, starts = group_intervals(codes, start, end, scope.gap_us)
+    if not len(starts):
+        return 0, 0
+    low, high = np.minimum.reduceat(start[order], starts), np.maximum.reduceat(end[order], starts)
+    inside = scope.touches(low, high)
+    before = inside & (low - scope.gap_us < scope.window.low)
+    after = inside & (high + scope.gap_us > scope.window.high)
+    return int(before.sum()), int(after.sum())
+
+
+def _merged(aggregates: Sequence[Aggregate], gap_us: int, codes: Ints, partials: Partials, keys: pa.Array) -> _Sessions:
+    order, at = group_intervals(codes, partials.start, partials.end, gap_us)
+    if not len(at):
+        none = np.zeros(0, np.int64)
+        return _Sessions(none, none, none, none, none, pa.array([], BYTES))
+    codes = codes[order]
+    groups = Groups(at, len(order), lambda: keys.take(pa.array(codes[at])))
+    rows = pa.array(order)
+    states = merge_states(aggregates, [column.take(rows) for column in partials.states], groups)
+    return _Sessions(
+        codes[at],
+        np.minimum.reduceat(partials.start[order], at),
+        np.maximum.reduceat(partials.end[order], at),
+        np.add.reduceat(partials.count[order], at),
+        np.full(len(at), -1),
+        StateCodec(aggregates).encode(states, len(at)),
+    )
+
+
+def _difference(
+    aggregates: Sequence[Aggregate],
+    scope: Scope,
+    keys: pa.Array,
+    old: _Sessions,
+    new: _Sessions,
+    stats: dict[str, int],
+) -> Difference:
+    codes = np.concatenate([old.codes, new.codes])
+    start, end = np.concatenate([old.start, new.start]), np.concatenate([old.end, new.end])
+    order, at = group_intervals(codes, start, end, scope.gap_us)
+    groups = Groups(at, len(order))
+    in_range = np.zeros(len(order), bool)
+    if len(at):
+        touched = np.logical_or.reduceat(scope.touches(start[order], end[order]), at)
+        in_range = touched[groups.ids]
+    same = np.zeros(len(order), bool)
+    same[order] = _same(aggregates, order, codes, start, old, new)
+    wrong = in_range & ~same[order]
+    stats |= {
+        "sessions": int((in_range & (order < len(old.codes))).sum()),
+        "unchanged": int((in_range & ~wrong & (order < len(old.codes))).sum()),
+        "removed": int((wrong & (order < len(old.codes))).sum()),
+        "put": int((wrong & (order >= len(old.codes))).sum()),
+    }
+    ids = np.unique(groups.ids[wrong])
+    stats["corrections"] = len(ids)
+    first = at[ids]
+    members, group = order[wrong], np.searchsorted(ids, groups.ids[wrong])
+    is_old = members < len(old.codes)
+    removed, put = members[is_old], members[~is_old] - len(old.codes)
+    rows = [
+        keys.take(pa.array(codes[order[first]])).cast(pa.string()),
+        pa.array(start[order[first]], pa.int64()),
+        _lists(
+            [pa.array(old.start[removed]).cast(TIME), pa.array(old.revision[removed])], _REMOVE, group[is_old], len(ids)
+        ),
+        _lists(
+            [
+                pa.array(new.start[put]).cast(TIME),
+                pa.array(new.end[put]).cast(TIME),
+                pa.array(new.count[put]),
+                new.state.take(pa.array(put, pa.int64())),
+            ],
+            _PUT,
+            group[~is_old],
+            len(ids),
+        ),
+    ]
+    return Difference(pa.Table.from_arrays(rows, schema=CORRECTION_SCHEMA), stats)
+
+
+def _same(
+    aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: _Sessions, new: _Sessions
+) -> Bools:
+    """Say of each session in order, old or new, whether there is one of the other side that equals it."""
+    out = np.zeros(len(order), bool)
+    side = order >= len(old.codes)
+    pair = np.flatnonzero(
+        (codes[order[1:]] == codes[order[:-1]]) & (start[order[1:]] == start[order[:-1]]) & (side[1:] != side[:-1])
+    )
+    if not len(pair):
+        return out
+    a = np.where(side[pair], order[pair + 1], order[pair])
+    b = np.where(side[pair], order[pair], order[pair + 1]) - len(old.codes)
+    alike = (old.end[a] == new.end[b]) & (old.count[a] == new.count[b])
+    pair, a, b = pair[alike], a[alike], b[alike]
+    equal = states_equal(aggregates, old.state.take(pa.array(a)), new.state.take(pa.array(b)))
+    out[pair[equal]] = True
+    out[pair[equal] + 1] = True
+    return out
+
+
+def _lists(columns: list[pa.Array], type_: pa.StructType, group: Ints, groups: int) -> pa.Array:
+    """Return a list of structs for each group; rows are in group order."""
+    offsets = np.searchsorted(group, np.arange(groups + 1)).astype(np.int32)
+    arrays = [column.cast(field.type) for column, field in zip(columns, type_, strict=True)]
+    items = pa.StructArray.from_arrays(arrays, fields=list(type_))
+    return pa.ListArray.from_arrays(pa.array(offsets), items, type=pa.list_(type_))

@@ -1,0 +1,51 @@
+"""Whether packed states are the same: byte by byte, or else in counts exactly and in values within a tolerance."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.sessions.aggregates import Aggregate, States
+from sessionlake.sessions.arrays import Bools
+from sessionlake.sessions.partials import StateCodec
+from sessionlake.sessions.scalars import LONG
+
+RELATIVE, ABSOLUTE = 1e-9, 1e-9
+"""Sums of floats depend on the order of their terms, which a backfill does not repeat."""
+
+
+def states_equal(aggregates: Sequence[Aggregate], left: pa.Array, right: pa.Array) -> Bools:
+    """Say which packed states are equal, pair by pair."""
+    equal = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(bool)
+    rest = np.flatnonzero(~equal)
+    if len(rest):
+        codec, index = StateCodec(aggregates), pa.array(rest)
+        equal[rest] = _values_equal(aggregates, codec.decode(left.take(index)), codec.decode(right.take(index)))
+    return equal
+
+
+def _values_equal(aggregates: Sequence[Aggregate], left: States, right: States) -> Bools:
+    equal = np.ones(len(left[0]) if left else 0, bool)
+    at = 0
+    for aggregate in aggregates:
+        width = len(aggregate.state)
+        a, b = left[at : at + width], right[at : at + width]
+        for x, y in zip(a, b, strict=True):
+            if x.type == LONG:
+                equal &= _close(x, y)
+        equal &= _close(aggregate.value(a), aggregate.value(b))
+        at += width
+    return equal
+
+
+def _close(left: pa.Array, right: pa.Array) -> Bools:
+    if not (pa.types.is_floating(left.type) or pa.types.is_integer(left.type)):
+        # Only pairs whose bytes differ come here; lists have no comparison in Arrow.
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return np.fromiter((a == b for a, b in pairs), bool, len(left))
+    nulls = left.is_null().to_numpy(zero_copy_only=False), right.is_null().to_numpy(zero_copy_only=False)
+    a, b = (pc.fill_null(x, 0).to_numpy(zero_copy_only=False) for x in (left, right))
+    exact = pa.types.is_integer(left.type)
+    same = a == b if exact else np.isclose(a, b, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+    return (nulls[0] == nulls[1]) & (same | nulls[0])

@@ -1,0 +1,76 @@
+"""Which late events a backfill takes in: those that backfills took in before it, and those that wait in its range."""
+
+from collections.abc import Collection
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
+from sessionlake.tables import Tables
+
+INCLUDED = "included"
+_NOBODY = 1 << 30
+
+
+def late_events(
+    tables: Tables, runs: list[LateRun], asked: Span, *, in_flight: Collection[str], with_ids: bool
+) -> DataFrame:
+    """Return the late events of all batches up to the pinned one, with a column `included`.
+
+    `runs` are those before this one, in order; of the backfills in flight (by run_id) the corrections were not consumed
+    yet, and may turn out stale: what they took is left to them, as the ledger has it. What reprocess_late took is not included: its restated partials are, or
+    are still to come. Of twins (events of one id) the one that was taken first stays, as reprocess_late does it.
+    """
+    late = tables.read(schemas.LATE_EVENTS).where(F.col("batch_id") <= asked.batch_id)
+    late = late.withColumn("_owner", F.lit(_NOBODY)) if not runs else _owned(tables, late, runs, asked.batch_id)
+    backfills = [i for i, run in enumerate(runs) if run.job == BACKFILL and run.run_id not in in_flight]
+    waiting = F.col("_owner") == _NOBODY
+    included = (waiting & asked.holds()) | F.col("_owner").isin(backfills)
+    if not with_ids:
+        return late.withColumn(INCLUDED, included).drop("_owner")
+    taken = ~waiting | asked.holds()
+    order = Window.partitionBy("event_id").orderBy(
+        F.desc("_taken"), "_owner", "event_time", "session_key", "batch_id", "source", "raw"
+    )
+    ranked = late.withColumn("_taken", taken).withColumn("_rank", F.row_number().over(order))
+    first = F.col("event_id").isNull() | (F.col("_rank") == 1)
+    return ranked.withColumn(INCLUDED, included & first).drop("_owner", "_taken", "_rank")
+
+
+def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> DataFrame:
+    """Add the number of the first run that took an event, knowing what it knew."""
+    stale = _stale_puts(tables, runs, as_of)
+    for i, puts in stale.items():
+        time = F.unix_micros("event_time")
+        near = (late["session_key"] == puts["_key"]) & time.between(puts["_from"], puts["_to"])
+        late = late.join(puts.withColumnRenamed("_stale_at", f"_stale_{i}"), near, "left").drop("_key", "_from", "_to")
+    owner: Column = F.lit(_NOBODY)
+    for i, run in reversed(list(enumerate(runs))):
+        takes = reduce(or_, (span.holds() for span in run.covers()), F.lit(False))
+        for j in stale:
+            mark = F.col(f"_stale_{j}")
+            # A run that started before the replacement was refused left the event to it.
+            takes &= mark.isNull() if j == i else (mark.isNull() | F.lit(j > i) | (mark <= run.asked.batch_id))
+        owner = F.when(takes, F.lit(i)).otherwise(owner)
+    return late.withColumn("_owner", owner).drop(*(f"_stale_{i}" for i in stale))
+
+
+def _stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[int, DataFrame]:
+    """Return the puts of stale replacements by the number of the backfill: _key, _from, _to, and the batch that refused them."""
+    numbers = {run.run_id: i for i, run in enumerate(runs) if run.job == BACKFILL}
+    if not numbers:
+        return {}
+    dead = tables.read(schemas.DEAD_LETTERS).where("reason = 'stale' and kind = 'replace'")
+    refused = dead.where(F.col("batch_id") <= as_of).select(
+        F.col("source").alias("correction_id"), F.col("batch_id").alias("_stale_at")
+    )
+    written = tables.read(schemas.CORRECTIONS).where((F.col("job") == BACKFILL) & (F.col("kind") == "replace"))
+    stale = written.join(refused, "correction_id")
+    puts = stale.select("run_id", F.col("session_key").alias("_key"), F.explode("put").alias("_put"), "_stale_at")
+    start, end = F.unix_micros("_put.session_start"), F.unix_micros("_put.session_end")
+    spans = puts.select("run_id", "_key", start.alias("_from"), end.alias("_to"), "_stale_at")
+    found = {row.run_id for row in stale.select("run_id").distinct().collect()}
+    return {i: spans.where(F.col("run_id") == name).drop("run_id") for name, i in numbers.items() if name in found}

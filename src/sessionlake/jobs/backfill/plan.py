@@ -1,0 +1,187 @@
+"""The backfill as one Spark job: everything of a key brought together in its bucket, and compared there."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.engine.exchange import WIRE_DDL, read_wire
+from sessionlake.jobs.backfill.basis import LATE, RESTATE
+from sessionlake.jobs.backfill.compare import CORRECTION_SCHEMA, REMOVED, STORED, Scope, compare
+from sessionlake.jobs.backfill.delta_log import BATCH
+from sessionlake.jobs.backfill.events import (
+    Window,
+    at_batch,
+    events_of,
+    needed_batches,
+    read_events,
+    rows_by_shard,
+    split_basis,
+)
+from sessionlake.jobs.backfill.late import INCLUDED, late_events
+from sessionlake.jobs.backfill.ledger import applied_corrections, backfills_in_flight, removals, restates
+from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
+from sessionlake.jobs.sessionizer.inputs import BatchInputs
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.sessions.arrays import combined
+from sessionlake.sessions.kernel import lift
+from sessionlake.sessions.partials import Partials, StateCodec
+from sessionlake.tables import Tables, spark_schema
+from sessionlake.views import merged_sessions, read_batches
+
+STATS = "stats"
+_RESULT = CORRECTION_SCHEMA.append(pa.field(STATS, pa.string()))
+_ROWS_A_BUCKET = 400_000
+"""Partials and sessions that one task holds: some hundred bytes each, several times over while it works."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the sessions are computed from, as of the pinned batch."""
+
+    tables: Tables
+    config: Config
+    spec: SessionizerSpec
+    inputs: list[BatchInputs]
+    runs: list[LateRun]
+    asked: Span
+    snapshot_version: int
+    changelog_version: int
+    forgotten: dict[str, int]
+    """As in Scope."""
+
+    def stored(self) -> DataFrame:
+        """Return the stored sessions, as of the pinned batch."""
+        live = merged_sessions(
+            self.tables, snapshot_version=self.snapshot_version, changelog_version=self.changelog_version
+        )
+        return live.select(
+            F.col("session_key").alias("key"),
+            F.unix_micros("session_start").alias("start_us"),
+            F.unix_micros("session_end").alias("end_us"),
+            "event_count",
+            "revision",
+            "state",
+        )
+
+
+def first_window(basis: Basis) -> tuple[Window, int]:
+    """Return the range, widened to the stored sessions that cross its edges and by the gap; and how many sessions it has."""
+    gap, asked = basis.config.gap_us, basis.asked
+    crossing = _meeting(basis.stored(), asked.from_us - gap, asked.to_us + gap)
+    low, high, count = crossing.agg(F.min("start_us"), F.max("end_us"), F.count("*")).collect()[0]
+    low = min(asked.from_us, asked.from_us if low is None else low)
+    high = max(asked.to_us, asked.to_us if high is None else high)
+    return Window(low - gap - 1, high + gap + 1), count
+
+
+def compared(basis: Basis, window: Window, stored: int) -> tuple[DataFrame, set[int]]:
+    """Return corrections (CORRECTION_SCHEMA) and rows of `stats`, and the batches whose events were read."""
+    needed = needed_batches(basis.inputs, window)
+    buckets = _buckets(basis, needed, stored)
+    spec = replace(basis.spec, shards=buckets)
+    rows = read_events(basis.tables, basis.config, spec, basis.inputs, needed)
+    pieces = [] if rows is None else [split_basis(rows, spec, basis.inputs, window)]
+    wire = reduce(DataFrame.unionAll, [*pieces, *_others(basis, spec, window)])
+    scope = Scope(basis.config.gap_us, basis.asked.from_us, basis.asked.to_us, window, basis.forgotten)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for inputs in read_wire(batches).values():
+            found = compare(spec.aggregates, scope, inputs)
+            stats = [*[None] * found.corrections.num_rows, json.dumps(found.stats)]
+            nulls = pa.Table.from_pylist([{}], schema=CORRECTION_SCHEMA)
+            table = pa.concat_tables([found.corrections, nulls]).append_column(STATS, pa.array(stats, pa.string()))
+            yield from table.cast(_RESULT).combine_chunks().to_batches()
+
+    return wire.repartitionById(buckets, "shard").mapInArrow(run, spark_schema(_RESULT)), needed
+
+
+def _buckets(basis: Basis, needed: set[int], stored: int) -> int:
+    """Return into how many parts the keys are cut, so that each fits a task."""
+    batches = read_batches(basis.tables).where(F.col("batch_id").between(min(needed), max(needed))) if needed else None
+    events = 0 if batches is None else batches.agg(F.coalesce(F.sum("input"), F.lit(0))).collect()[0][0]
+    return max(basis.spec.shards, -(-(events + stored) // _ROWS_A_BUCKET))
+
+
+def _meeting(rows: DataFrame, low: int, high: int) -> DataFrame:
+    ends = F.col("end_us").isNull() | (F.col("end_us") >= low)
+    return rows.where(ends & (F.col("start_us") <= high))
+
+
+def _others(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFrame]:
+    """Return wire rows of stored sessions, late events, restated partials and removed sessions that meet the window."""
+    tables, gap = basis.tables, basis.config.gap_us
+    stored = _meeting(basis.stored(), window.low - gap, window.high + gap)
+    has_backfills = any(run.job == BACKFILL for run in basis.runs)
+    in_flight = backfills_in_flight(tables, basis.inputs) if has_backfills else set()
+    with_ids = spec.columns.id is not None
+    late = late_events(tables, basis.runs, basis.asked, in_flight=in_flight, with_ids=with_ids)
+    late = late.where(F.unix_micros("event_time").between(window.low, window.high)).select(
+        F.col("session_key").alias("key"),
+        F.unix_micros("event_time").alias("time_us"),
+        "event_id",
+        "event",
+        BATCH,
+        INCLUDED,
+    )
+    return [_wired(stored, STORED, spec.shards), _lifted(late, spec), *_corrected(basis, spec, window)]
+
+
+def _corrected(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFrame]:
+    """Return wire rows of restated partials and removed sessions, none where no correction is of that kind."""
+    tables = basis.tables
+    foreign = "kind = 'tombstone' or kind = 'replace' and not (job <=> 'backfill')"
+    numbers = F.count_if(F.expr("kind = 'restate'")), F.count_if(F.expr(foreign))
+    restated, other = tables.read(schemas.CORRECTIONS).agg(*numbers).collect()[0]
+    if not restated and not other:
+        return []
+    corrections = applied_corrections(tables, basis.inputs)
+    found = []
+    if restated:
+        found.append(_unpacked(_meeting(restates(corrections), window.low, window.high), spec))
+    if other:
+        removed = removals(corrections, tables.read(schemas.CHANGELOG, basis.changelog_version))
+        found.append(_wired(_meeting(removed, window.low, window.high), REMOVED, spec.shards))
+    return found
+
+
+def _wired(rows: DataFrame, kind: str, shards: int) -> DataFrame:
+    def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from rows_by_shard(kind, pa.Table.from_batches([batch]), shards)
+
+    return rows.mapInArrow(split, WIRE_DDL)
+
+
+def _lifted(late: DataFrame, spec: SessionizerSpec) -> DataFrame:
+    def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            partials = lift(spec.aggregates, events_of(spec, table["key"], table["time_us"], table))
+            rows = at_batch(partials, table[BATCH].to_numpy()).to_table()
+            yield from rows_by_shard(LATE, rows.append_column(INCLUDED, table[INCLUDED]), spec.shards)
+
+    return late.mapInArrow(split, WIRE_DDL)
+
+
+def _unpacked(restated: DataFrame, spec: SessionizerSpec) -> DataFrame:
+    codec = StateCodec(spec.aggregates)
+
+    def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            start, end, count, consumed = (
+                table[name].to_numpy() for name in ("start_us", "end_us", "event_count", BATCH)
+            )
+            states = codec.decode(combined(table["state"]))
+            partials = Partials(combined(table["key"]), start, end, count, np.asarray(consumed), states)
+            yield from rows_by_shard(RESTATE, partials.to_table(), spec.shards)
+
+    return restated.mapInArrow(split, WIRE_DDL)

@@ -1,0 +1,185 @@
+"""Backfill through real Spark and real Delta: what is right stays, what is wrong becomes what DuckDB says of the events."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake import read_sessions, schemas
+from sessionlake.config import Config
+from sessionlake.errors import JobError, SourceError
+from sessionlake.jobs.backfill import backfill
+from sessionlake.jobs.reprocess_late import reprocess_late
+from sessionlake.jobs.runs import JobReport
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.tables import Tables
+from tests.engine.crash_support import CrashError, crash_at
+from tests.jobs.support import make_config, write_rows
+from tests.oracle.sql import SqlOracle
+
+Row = dict[str, Any]
+GAP, EVER = 10, (-(10**6), 10**6)
+AGGREGATES = {"total": "sum(v)", "kinds": "count_distinct(v)", "middle": "percentile(v, 0.5)"}
+
+
+def event(key: str, time: int, v: float = 0.1) -> Row:
+    return {"key": key, "time_us": time, "v": v}
+
+
+FILES: list[list[Row | str]] = [
+    [event("a", t) for t in (0, 5, 9)] + [event("gone", t) for t in (10, 15)] + ["{broken"],
+    [event("a", 50), event("b", 48, 0.2), event("b", 57, 0.3), event("restated", 40), event("wrong", 60)],
+    # Too old for a (late), beyond retention (dead), and the watermark goes on.
+    [event("a", 12, 0.7), event("a", 100), event("b", 66, 0.4), event("c", 100)],
+    [event("c", 20), event("a", 112, 0.5), event("old", 30, 0.9)],
+]
+LATE = [event("a", 12, 0.7)]
+
+
+def config_of(root: Path) -> Config:
+    return make_config(root, session={"grace": "30 us", "retention": "60 us"}, aggregates=AGGREGATES)
+
+
+def correct(spark: SparkSession, config: Config, *rows: Row) -> None:
+    numbered = [
+        {"correction_id": f"user{i}{r['session_key']}", "job": None, "created_at": 0, **r} for i, r in enumerate(rows)
+    ]
+    table = pa.Table.from_pylist(numbered, schema=schemas.CORRECTIONS_SCHEMA)
+    Tables(spark, config.pipeline.warehouse).append_rows(schemas.CORRECTIONS, table)
+
+
+def sessions(spark: SparkSession, config: Config) -> dict[tuple[str, int], Row]:
+    times = [F.unix_micros(f"session_{edge}").alias(f"{edge}_us") for edge in ("start", "end")]
+    rows = read_sessions(spark, config).select("session_key", *times, "event_count", "total", "revision", "state")
+    return {(r["session_key"], r["start_us"]): r.asDict() for r in rows.collect()}
+
+
+def tally(found: dict[tuple[str, int], Row]) -> dict[tuple[str, int], tuple[int, int, float]]:
+    return {at: (r["end_us"], r["event_count"], round(r["total"], 9)) for at, r in found.items()}
+
+
+def expected(rows: list[Row]) -> dict[tuple[str, int], tuple[int, int, float]]:
+    events = [{**row, "id": None} for row in rows]
+    found = SqlOracle().sessionize_events(events, GAP)
+    return {(r["key"], r["start_us"]): (r["end_us"], r["event_count"], round(r["total"], 9)) for r in found}
+
+
+@pytest.fixture(scope="module")
+def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline with late, dead and malformed events, a session removed on purpose, and a partial that a user restated."""
+    root = tmp_path_factory.mktemp("backfill")
+    config = config_of(root)
+    for i, rows in enumerate(FILES[:2]):
+        write_rows(root, f"{i}.json", rows)
+    run(spark, config, once=True)
+    there = sessions(spark, config)
+    gone, restated = there["gone", 10], there["restated", 40]
+    partial = {"session_start": 45, "session_end": 52, "event_count": 3, "state": restated["state"]}
+    correct(
+        spark,
+        config,
+        {"kind": "tombstone", "session_key": "gone", "session_start": 10, "revision": gone["revision"]},
+        {"kind": "restate", "session_key": "restated", **partial},
+    )
+    for i, rows in enumerate(FILES[2:], 2):
+        write_rows(root, f"{i}.json", rows)
+    run(spark, config, once=True)
+    return root
+
+
+@pytest.fixture
+def root(built: Path, tmp_path: Path) -> Path:
+    """The same pipeline in the same place, so that its log of files holds; put back afterwards."""
+    kept = tmp_path / "kept"
+    shutil.copytree(built, kept)
+    return built
+
+
+@pytest.fixture
+def restored(built: Path, root: Path, tmp_path: Path) -> Any:
+    yield root
+    shutil.rmtree(built)
+    shutil.copytree(tmp_path / "kept", built)
+
+
+def right(late: list[Row]) -> dict[tuple[str, int], tuple[int, int, float]]:
+    """Return the right sessions by SQL over accepted events and the given late ones; the restated partial by hand."""
+    refused = [("a", 12), ("c", 20), ("old", 30)]
+    rows = [r for file in FILES for r in file if isinstance(r, dict) and (r["key"], r["time_us"]) not in refused]
+    found = expected([r for r in rows if r["key"] != "gone"] + late)
+    assert found.pop(("restated", 40)) == (40, 1, 0.1)
+    return {**found, ("restated", 40): (52, 4, 0.2)}
+
+
+def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSession, root: Path) -> None:
+    config = config_of(root)
+    tables = Tables(spark, config.pipeline.warehouse)
+    found = sessions(spark, config)
+    assert tally(found) == right(late=[])
+    before = {name: tables.latest_version(name) for name in (schemas.CORRECTIONS, schemas.JOB_RUNS)}
+    report = backfill(spark, config, from_us=13, to_us=10**6, dry_run=True)
+    assert report.counts["sessions"] == report.counts["unchanged"] == len(found) - 1
+    assert (report.counts["corrections"], report.counts["late_included"]) == (0, 0)
+    assert {name: tables.latest_version(name) for name in before} == before
+    with pytest.raises(JobError, match="--from: must be before --to"):
+        backfill(spark, config, from_us=5, to_us=5)
+
+
+def test_damage_is_repaired_whoever_kills_the_run(
+    spark: SparkSession, restored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(restored)
+    tables = Tables(spark, config.pipeline.warehouse)
+    there = sessions(spark, config)
+    wrong, other = there["wrong", 60], there["b", 48]
+    put = {"session_start": 58, "session_end": 63, "event_count": 9, "state": other["state"]}
+    named = {"session_start": 60, "revision": wrong["revision"]}
+    correct(spark, config, {"kind": "replace", "session_key": "wrong", "remove": [named], "put": [put]})
+    run(spark, config, once=True)
+    # The file was read when only its first lines were there.
+    whole = [*FILES[3], event("b", 80, 0.6), event("d", 77, 0.8)]
+    (restored / "events" / "3.json").write_text("".join(json.dumps(row) + "\n" for row in whole))
+
+    def attempt() -> JobReport:
+        return backfill(spark, config, from_us=EVER[0], to_us=EVER[1], run_id="r")
+
+    for point in ("backfill_started", "backfill_before_corrections", "backfill_after_corrections"):
+        with crash_at(monkeypatch, point), pytest.raises(CrashError):
+            attempt()
+    first, second = attempt(), attempt()
+    assert (first.repeated, second.repeated) == (False, True)
+    assert first.counts == second.counts
+    # a with its late event; b with the line that came later; d; wrong.
+    assert first.counts["corrections"] == tables.read(schemas.CORRECTIONS).where("job = 'backfill'").count() == 4
+    in_flight = backfill(spark, config, from_us=0, to_us=30, dry_run=True).counts
+    assert (in_flight["late_included"], in_flight["corrections"]) == (0, 0)
+    assert run(spark, config, once=True).counts["applied"] == 4
+    assert tally(sessions(spark, config)) == right([*LATE, event("b", 80, 0.6), event("d", 77, 0.8)])
+
+    again = backfill(spark, config, from_us=EVER[0], to_us=EVER[1])
+    assert (again.counts["corrections"], again.counts["late_included"]) == (0, 1)
+    assert reprocess_late(spark, config).counts["late_events"] == 0
+
+
+def test_late_events_of_reprocess_late_count_once_in_flight_and_after(spark: SparkSession, restored: Path) -> None:
+    config = config_of(restored)
+    in_retention = make_config(restored, session={"grace": "30 us", "retention": "500 us"}, aggregates=AGGREGATES)
+    reprocess_late(spark, in_retention)
+    in_flight = backfill(spark, config, from_us=0, to_us=30, dry_run=True)
+    assert (in_flight.counts["corrections"], in_flight.counts["late_included"]) == (0, 0)
+    run(spark, in_retention, once=True)
+    assert tally(sessions(spark, config)) == right(late=LATE)
+    after = backfill(spark, in_retention, from_us=0, to_us=30, dry_run=True)
+    assert (after.counts["corrections"], after.counts["sessions"]) == (0, 1)
+
+
+def test_a_source_file_that_is_gone_is_named(spark: SparkSession, restored: Path) -> None:
+    (restored / "events" / "1.json").unlink()
+    with pytest.raises(SourceError, match=r"1\.json.*must still be there") as raised:
+        backfill(spark, config_of(restored), from_us=40, to_us=60, dry_run=True)
+    assert "\n" not in str(raised.value)
