@@ -31,12 +31,13 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
     return live.where(F.col("session_end") < close)
 
 
-def merged_sessions(tables: Tables) -> DataFrame:
+def merged_sessions(
+    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+) -> DataFrame:
     """Return the latest state of every session: of its snapshot row and its changes, the highest batch_id wins."""
-    snapshot = tables.read(schemas.SESSIONS)
-    changes = (
-        tables.read(schemas.CHANGELOG).where("op != 'emit'").withColumn("session_date", F.to_date("session_start"))
-    )
+    snapshot = tables.read(schemas.SESSIONS, snapshot_version)
+    changelog = tables.read(schemas.CHANGELOG, changelog_version)
+    changes = changelog.where("op != 'emit'").withColumn("session_date", F.to_date("session_start"))
     names = snapshot.columns
     everything = snapshot.select(*names, F.lit("upsert").alias("op"), F.col("revision").alias("batch_id")).unionByName(
         changes.select(*names, "op", "batch_id")

@@ -2,6 +2,8 @@
 
 import click
 
+from sessionlake.cli.expire import expire_command
+from sessionlake.cli.forget import forget_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.cli.tables import sql_command, status_command
@@ -25,5 +27,13 @@ def demo_command(directory: str) -> None:
     run_demo(directory, console)
 
 
-for command in (run_command, bootstrap_command, sql_command, status_command, demo_command):
+for command in (
+    run_command,
+    bootstrap_command,
+    sql_command,
+    status_command,
+    demo_command,
+    expire_command,
+    forget_command,
+):
     main.add_command(command)
