@@ -4,6 +4,8 @@ import click
 
 from sessionlake.cli.backfill import backfill_command, rebuild_command
 from sessionlake.cli.compact import compact_command
+from sessionlake.cli.expire import expire_command
+from sessionlake.cli.forget import forget_command
 from sessionlake.cli.quality import quality_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
@@ -35,10 +37,12 @@ for command in (
     sql_command,
     status_command,
     reprocess_late_command,
+    expire_command,
+    forget_command,
     compact_command,
-    quality_command,
     backfill_command,
     rebuild_command,
+    quality_command,
     demo_command,
 ):
     main.add_command(command)

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake import schemas
-from sessionlake.config import Config, Format
+from sessionlake.config import Config
+from sessionlake.config_sections import Format
 from sessionlake.errors import ConfigError, PipelineStateError, SourceError
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake import schemas
-from sessionlake.config import Format
+from sessionlake.config_sections import Format
 from sessionlake.sessions.aggregates import Aggregate
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns

@@ -1,0 +1,124 @@
+"""The sections of a pipeline's config, one class each."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sessionlake.durations import parse_duration
+from sessionlake.errors import ConfigError
+
+
+def _duration(text: str) -> str:
+    try:
+        parse_duration(text)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("duration: ")) from error
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class Section(BaseModel):
+    """A table of the config file: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PipelineSection(Section):
+    """Where the pipeline lives and how it runs."""
+
+    name: str
+    warehouse: str
+    shards: int = Field(default=4, ge=1, le=4096)
+    trigger: Duration = "10 seconds"
+    store: str = "store"
+    """Local directory of the session stores: a cache, restored from Delta when lost."""
+
+
+Format = Literal["json", "csv", "parquet"]
+
+
+class SourceSection(Section):
+    """What is read."""
+
+    kind: Literal["files", "delta"]
+    path: str
+    format: Format | None = None
+    max_files_per_batch: int = Field(default=16, ge=1)
+    types: dict[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = {}
+    """Column types of text files, where inference from the files at first start is not enough."""
+
+
+class EventSection(Section):
+    """Which columns make an event."""
+
+    key: str
+    time: str
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    id: str | None = None
+    max_future_skew: Duration | None = None
+
+
+class SessionSection(Section):
+    """The session windows."""
+
+    gap: Duration
+    grace: Duration = "0 seconds"
+    retention: Duration | None = None
+    beyond_retention: Literal["dead_letter", "drop", "emit"] = "dead_letter"
+    emit: Literal["update", "final"] = "update"
+
+
+class CompactSection(Section):
+    """How the compaction job keeps the snapshot and the changelog."""
+
+    safety: Duration = "1 day"
+    """How long changes stay in the changelog after they were folded into the snapshot."""
+    file_mb: int = Field(default=128, ge=1, le=4096)
+    """Size of the files that compaction aims at."""
+    order: Literal["zorder", "none"] = "zorder"
+    """Whether a date's files are put in order of session_key when they are rewritten."""
+    vacuum: Duration = "7 days"
+    """How long files that belong to no table version stay; the table's own retention where that is longer."""
+
+
+Between = Annotated[list[float], Field(min_length=2, max_length=2)]
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class AggregateBounds(Section):
+    """Bounds on the distribution of one aggregate over all sessions; inclusive, each a list of two."""
+
+    range: Between | None = None
+    mean: Between | None = None
+    quantiles: dict[str, Between] = {}
+    """Bounds by quantile, a number between 0 and 1 written as text."""
+    severity: Literal["warning", "critical"] = "warning"
+
+
+class QualitySection(Section):
+    """What the quality job expects, beyond what always holds."""
+
+    expectations: str | None = None
+    """Directory of the suites; `expectations` beside the config where that exists, else those of the package."""
+    max_age: Duration = "1 day"
+    """Age of the last commit."""
+    rates_over: Duration = "7 days"
+    """The rates below are those of the batches committed this long before the last commit."""
+    max_null_key_rate: Rate = 0.01
+    max_late_rate: Rate = 0.05
+    max_dead_rate: Rate = 0.05
+    aggregates: dict[str, AggregateBounds] = {}
+
+
+class ExpireSection(Section):
+    """What the job `expire` removes, and how fast."""
+
+    ttl: Duration | None = None
+    where: str | None = None
+    """SQL over a session's row; where a ttl is given too, either of them is enough."""
+    tables: dict[str, str] = {}
+    """Delta tables that `where` may name."""
+    max_tombstones_per_second: int = Field(default=10_000, ge=1)
+    max_per_run: int | None = Field(default=None, ge=1)

@@ -1,0 +1,108 @@
+"""Data files of a table that hold a key though the table has it no more: found, and deleted one by one."""
+
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sessionlake.engine import failpoints
+from sessionlake.jobs.forget_fs import Entry, Files
+from sessionlake.jobs.forget_lake import Lake, quoted_path
+from sessionlake.jobs.forget_progress import consumed_version, files_since, is_read_by_stream
+
+_LOG = "_delta_log"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Data files of a table that hold a key, and those that may."""
+
+    live: list[Entry]
+    removed: list[Entry]
+    """The table's log names them."""
+    unknown: list[Entry]
+    """No log names them: left by a crash, or being written."""
+    broken: list[Entry]
+    """Not written to their end, so that they can't be read: left by a crash."""
+
+
+def find_files(lake: Lake, *, alone: bool) -> dict[str, Found]:
+    """Look into all Parquet files below the tables' folders, whatever the tables' logs say of them.
+
+    Where a driver runs (not `alone`), a file that can't be read is one that is being written.
+    """
+    files = Files(lake.tables.spark)
+    there, live, whole = {}, {}, {}
+    for name in lake.holders:
+        entries = files.under(lake.tables.path(name))
+        there[name] = [e for e in entries if e.path.endswith(".parquet") and f"/{_LOG}/" not in e.path]
+        live[name] = {path.rpartition("/")[2] for path in lake.tables.read(name).inputFiles()}
+        whole[name] = [e for e in there[name] if e.name in live[name] or files.is_parquet(e)]
+    holding = _holding(lake, whole)
+    found = {}
+    for name, entries in there.items():
+        suspects = [e for e in entries if e.name in holding]
+        dead = [e for e in suspects if e.name not in live[name]]
+        named = _named(lake, name, [e.name for e in dead])
+        found[name] = Found(
+            [e for e in suspects if e.name in live[name]],
+            [e for e in dead if e.name in named],
+            [e for e in dead if e.name not in named],
+            [e for e in entries if e not in whole[name]] if alone else [],
+        )
+    return found
+
+
+def _holding(lake: Lake, entries: dict[str, list[Entry]]) -> set[str]:
+    """Return the names of the files that hold a key; one Spark job over all tables."""
+    # A file that compaction or VACUUM takes away meanwhile is none that could be found.
+    reader = lake.tables.spark.read.option("ignoreMissingFiles", "true")
+    scans = []
+    for name, some in entries.items():
+        schema = lake.tables.read(name).schema
+        for holder in lake.holders[name] if some else []:
+            columns = StructType([schema[column] for column in holder.columns])
+            rows = reader.schema(columns).parquet(*(e.path for e in some))
+            scans.append(lake.rows(holder, rows.select("*", F.col("_metadata.file_name").alias("file"))).select("file"))
+    return {row["file"] for row in reduce(DataFrame.unionAll, scans).distinct().collect()} if scans else set()
+
+
+def _named(lake: Lake, name: str, files: list[str]) -> set[str]:
+    """Return which files the table's log still names."""
+    if not files:
+        return set()
+    path = "struct<path string>"
+    log = lake.tables.spark.read.schema(f"add {path}, remove {path}").json(f"{lake.tables.path(name)}/{_LOG}/*.json")
+    names = log.select(F.element_at(F.split(F.coalesce("add.path", "remove.path"), "/"), -1).alias("name"))
+    return {row["name"] for row in names.where(F.col("name").isin(files)).distinct().collect()}
+
+
+def erase_files(lake: Lake, *, alone: bool) -> dict[str, int]:
+    """Delete the files that hold a key and that their table has no more; return how many of which table.
+
+    Files that no log names only where no driver runs (`alone`), which might be about to commit them; files that the
+    stream has still to read not at all. VACUUM is no help: at its least retention it would delete a driver's files too.
+    """
+    found = find_files(lake, alone=alone)
+    hidden = [name for name, of_table in found.items() if of_table.live]
+    for name in hidden:
+        # The key is in rows that deletion vectors hide.
+        with lake.maintenance(name):
+            lake.tables.spark.sql(f"reorg table {quoted_path(lake.tables.path(name))} apply (purge)")
+    if hidden:
+        found = find_files(lake, alone=alone)
+    return {name: _delete(lake, name, of_table, alone=alone) for name, of_table in found.items()}
+
+
+def _delete(lake: Lake, name: str, found: Found, *, alone: bool) -> int:
+    unread: set[str] = set()
+    if found.removed and is_read_by_stream(lake, name):
+        unread = files_since(lake, name, consumed_version(lake, name))
+    going = [e for e in (*found.removed, *((*found.unknown, *found.broken) if alone else ())) if e.name not in unread]
+    files = Files(lake.tables.spark)
+    for entry in going:
+        failpoints.hit("forget_before_file")
+        files.delete(entry.path)
+    return len(going)
