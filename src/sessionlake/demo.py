@@ -19,6 +19,7 @@ from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import open_session
 from sessionlake.cli.tables import print_status, register_tables
 from sessionlake.config import load_config
+from sessionlake.demo_jobs import run_jobs
 from sessionlake.engine.spark import SHORT_LIVED
 from sessionlake.errors import SourceError
 from sessionlake.jobs.sessionizer.run import run
@@ -72,6 +73,8 @@ def run_demo(directory: str, console: Console) -> None:
     register_tables(spark, config)
     console.rule("what came out")
     _show(spark, console)
+    console.rule("the scheduled jobs, as Airflow would run them")
+    run_jobs(spark, config, root, console)
     picture = root / "sessions.png"
     _draw(spark, picture)
     print_status(config, read_status(spark, config))
@@ -84,7 +87,7 @@ def _prepare(root: Path, console: Console) -> None:
         raise SourceError(
             f"demo: the example events are not at {str(EXAMPLES)!r}; run the demo from a checkout of the project"
         )
-    for old in ("warehouse", "store", "events"):
+    for old in ("warehouse", "store", "events", "quality"):
         shutil.rmtree(root / old, ignore_errors=True)
     (root / "events").mkdir(parents=True)
     (root / "commits.toml").write_text(CONFIG)
@@ -177,6 +180,7 @@ def _next(root: Path, picture: Path, console: Console) -> None:
         "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
         "select op, count(*) from session_changelog group by 1",
         "select * from batches order by batch_id",
+        "select job, event, counts from job_runs order by at",
     ):
         console.print(f'  .venv/bin/sessionlake sql {config} "{query}"', soft_wrap=True)
     console.print(f"  .venv/bin/sessionlake status {config}")

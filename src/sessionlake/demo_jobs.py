@@ -1,0 +1,65 @@
+"""The demo's second half: all scheduled jobs, one after the other, on the sessions that the stream made."""
+
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.jobs.apply import apply_corrections
+from sessionlake.jobs.backfill import backfill
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.expire import expire
+from sessionlake.jobs.quality.run import run_quality
+from sessionlake.jobs.reprocess_late import reprocess_late
+from sessionlake.jobs.runs import JobReport
+from sessionlake.times import parse_time
+
+EXPIRED = "session_end < timestamp '2018-01-01'"
+
+
+def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) -> None:
+    """Run backfill, reprocess-late, expire, compact and quality, and show what each did."""
+    year = _year_of_most_late_events(spark)
+    first, last = parse_time(f"{year}-01-01"), parse_time(f"{year + 1}-01-01")
+    table = Table("job", "what for", "what it did", "seconds", title="the scheduled jobs", title_justify="left")
+    for name, purpose, job in (
+        (
+            f"backfill of {year}",
+            "late events of any age, from the files again",
+            lambda: backfill(spark, config, from_us=first, to_us=last),
+        ),
+        (
+            "reprocess-late",
+            "late events: restated, or buried when past retention",
+            lambda: reprocess_late(spark, config),
+        ),
+        ("expire", f"Pattern 7: {EXPIRED}", lambda: expire(spark, config, where=EXPIRED)),
+        ("compact", "the changelog becomes the snapshot", lambda: compact(spark, config)),
+        (
+            "quality",
+            "Great Expectations over all tables",
+            lambda: run_quality(spark, config, data_docs=root / "quality"),
+        ),
+    ):
+        with console.status(name):
+            started = time.monotonic()
+            report = job()
+            if name.split()[0] in ("backfill", "reprocess-late", "expire"):
+                apply_corrections(spark, config)
+            table.add_row(name, purpose, _said(report), f"{time.monotonic() - started:.1f}")
+    console.print(table)
+
+
+def _year_of_most_late_events(spark: SparkSession) -> int:
+    late = spark.table(schemas.LATE_EVENTS)
+    return int(
+        late.selectExpr("year(event_time) y").groupBy("y").count().orderBy("count", ascending=False).collect()[0].y
+    )
+
+
+def _said(report: JobReport) -> str:
+    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in report.counts.items() if value)
