@@ -17,7 +17,7 @@ from sessionlake.jobs.sessionizer.run import OnCommit, RunSummary, run
 from sessionlake.tables import Tables
 
 _SECTION = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?")
-_WAREHOUSE = re.compile(r"(\s*warehouse\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*')(.*)", re.DOTALL)
+_WAREHOUSE = re.compile(r"(\s*warehouse\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*')(\s*(?:#.*)?)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,19 @@ def plan_switch(config_path: str | Path, warehouse: str) -> Switch:
         if found:
             after = f"{found[1]}{_quoted(warehouse)}{found[3]}"
             text = "".join([*lines[:number], after, *lines[number + 1 :]])
-            if tomllib.loads(text)["pipeline"]["warehouse"] != warehouse:
+            if _warehouse_of(text, config_path) != warehouse:
                 break
             return Switch(number + 1, line.rstrip("\n"), after.rstrip("\n"), text)
     raise ConfigError(
         f'config: {str(config_path)!r} has no line `warehouse = "..."` in section [pipeline] that could be switched; write one'
     )
+
+
+def _warehouse_of(text: str, config_path: str | Path) -> object:
+    try:
+        return tomllib.loads(text)["pipeline"]["warehouse"]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"config: {str(config_path)!r} is no valid TOML ({error}); mend that line") from error
 
 
 def _quoted(text: str) -> str:
