@@ -1,4 +1,4 @@
-"""Expectations of our own. Great Expectations computes their metrics together, in one Spark job a table.
+"""Expectations of our own. Great Expectations computes their metrics together, in one query a table.
 
 It puts metrics of the kind AGGREGATE_FN that concern one table into one `agg`; most of its own expectations cost
 one pass over the table each, or a second one that fetches examples.
