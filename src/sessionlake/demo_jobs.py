@@ -1,6 +1,7 @@
 """The demo's second half: all scheduled jobs, one after the other, on the sessions that the stream made."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
     year = _year_of_most_late_events(spark)
     first, last = parse_time(f"{year}-01-01"), parse_time(f"{year + 1}-01-01")
     table = Table("job", "what for", "what it did", "seconds", title="the scheduled jobs", title_justify="left")
-    for name, purpose, job in (
+    jobs: tuple[tuple[str, str, Callable[[], JobReport]], ...] = (
         (
             f"backfill of {year}",
             "late events of any age, from the files again",
@@ -44,7 +45,8 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
             "Great Expectations over all tables",
             lambda: run_quality(spark, config, data_docs=root / "quality"),
         ),
-    ):
+    )
+    for name, purpose, job in jobs:
         with console.status(name):
             started = time.monotonic()
             report = job()

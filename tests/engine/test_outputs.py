@@ -76,4 +76,4 @@ def test_values_come_back_as_they_went(tables: Tables) -> None:
 
 def test_times_that_no_calendar_has_make_no_bounds(tables: Tables) -> None:
     file = write_output(output(tables), rows([np.iinfo(np.int64).max, 0]), {"batch_id": 1, "commit_id": "c"}, 0)
-    assert file.stats == '{"numRecords": 2, "minValues": {}, "maxValues": {}}'
+    assert file.stats == '{"numRecords": 2, "minValues": {"batch_id": 1}, "maxValues": {"batch_id": 1}}'

@@ -7,6 +7,8 @@ import gc
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
+from typing import Any
 
 WARM = (
     "numpy",
@@ -40,11 +42,24 @@ def main() -> None:
     for name in WARM:
         if importlib.util.find_spec(name):
             importlib.import_module(name)
-    manager = importlib.import_module("pyspark.daemon").manager
+    daemon: Any = importlib.import_module("pyspark.daemon")
+    daemon.worker = _unsurprised(daemon.worker)
     # A worker collects garbage after each task: what is frozen before the fork is neither walked nor copied then.
     gc.collect()
     gc.freeze()
-    manager()
+    daemon.manager()
+
+
+def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
+    """Let a worker end without a traceback where Spark wants no more rows of it, as under a limit."""
+
+    def served(*args: object) -> int:
+        try:
+            return worker(*args)
+        except BrokenPipeError:
+            return 1
+
+    return served
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def write_output(output: Output, rows: pa.Table, marks: Mapping[str, Any], shard
     with system.open_output_stream(f"{folder}/{path}") as sink:
         pq.write_table(table, sink, compression="snappy", use_dictionary=repeated, store_schema=False)
         size = sink.tell()
-    return DataFile(output.table, path, size, _stats(table))
+    return DataFile(output.table, path, size, _stats(table, marks["batch_id"]))
 
 
 def file_system(uri: str) -> tuple[fs.FileSystem, str]:
@@ -61,8 +61,9 @@ def file_system(uri: str) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _stats(table: pa.Table) -> str:
-    lowest, highest = {}, {}
+def _stats(table: pa.Table, batch_id: int) -> str:
+    lowest: dict[str, Any] = {"batch_id": batch_id}
+    highest: dict[str, Any] = {"batch_id": batch_id}
     for name in table.column_names:
         if pa.types.is_timestamp(table.schema.field(name).type):
             bounds = pc.min_max(table[name].cast(pa.int64()))

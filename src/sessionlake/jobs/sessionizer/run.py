@@ -24,7 +24,7 @@ from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, creat
 from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_store
 from sessionlake.jobs.sessionizer.stream import read_inputs
 from sessionlake.tables import Tables
-from sessionlake.views import batch_row, batches_frame
+from sessionlake.views import batch_row, batches_frame, merged_sessions
 
 _BATCHES_EVERY = 50
 _SECOND_DRIVER = (
@@ -143,9 +143,7 @@ class _Session:
 
     def advance_past_open_sessions(self) -> bool:
         """Ask, through the control input, for a watermark at which every session is closed; False where all are."""
-        latest = (
-            self.tables.read(schemas.CHANGELOG).where("op = 'upsert'").agg(F.max(F.unix_micros("session_end"))).head()
-        )
+        latest = merged_sessions(self.tables).agg(F.max(F.unix_micros("session_end"))).head()
         if latest is None or latest[0] is None:
             return False
         target = latest[0] + self.config.gap_us + self.config.grace_us + 1

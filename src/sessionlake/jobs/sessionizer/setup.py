@@ -32,7 +32,7 @@ _TYPES = {
     "date": pa.date32(),
 }
 CHECKPOINT_INTERVAL = "100"
-STATS_COLUMNS = "4"
+STATS_COLUMNS = "session_start,session_end,batch_id"
 
 
 def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | None) -> SessionizerSpec:
@@ -174,7 +174,7 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
             schemas.changelog(spec.value_types, specs),
             "Every change of every session: the truth",
             checkpointInterval=CHECKPOINT_INTERVAL,
-            dataSkippingNumIndexedCols=STATS_COLUMNS,
+            dataSkippingStatsColumns=STATS_COLUMNS,
         )
     except Exception as error:
         if any(sign in str(error) for sign in ("DELTA_CANNOT_CREATE_LOG_PATH", "Permission denied", "Mkdirs failed")):
