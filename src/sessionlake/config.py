@@ -89,6 +89,18 @@ class CompactSection(_Section):
     """How long files that belong to no table version stay; the table's own retention where that is longer."""
 
 
+class ExpireSection(_Section):
+    """What the job `expire` removes, and how fast."""
+
+    ttl: Duration | None = None
+    where: str | None = None
+    """SQL over a session's row; where a ttl is given too, either of them is enough."""
+    tables: dict[str, str] = {}
+    """Delta tables that `where` may name."""
+    max_tombstones_per_second: int = Field(default=10_000, ge=1)
+    max_per_run: int | None = Field(default=None, ge=1)
+
+
 class Config(_Section):
     """A validated config; paths are absolute or URIs, durations are in microseconds where the name says so."""
 
@@ -98,6 +110,7 @@ class Config(_Section):
     session: SessionSection
     aggregates: dict[str, str] = {}
     compact: CompactSection = CompactSection()
+    expire: ExpireSection = ExpireSection()
     directory: str = "."
     """Directory of the config file; users' classes are looked for there too."""
 
@@ -186,7 +199,10 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
         }
     )
     source = config.source.model_copy(update={"path": _resolve(config.source.path, directory)})
-    return config.model_copy(update={"pipeline": pipeline, "source": source, "directory": str(directory)})
+    tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
+    expire = config.expire.model_copy(update={"tables": tables})
+    sections = {"pipeline": pipeline, "source": source, "expire": expire}
+    return config.model_copy(update={**sections, "directory": str(directory)})
 
 
 def _resolve(path: str, directory: Path) -> str:

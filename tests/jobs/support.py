@@ -22,7 +22,7 @@ def make_config(root: Path, **sections: dict[str, Any]) -> Config:
         "aggregates": {"total": "sum(v)"},
     }
     for name, section in sections.items():
-        raw[name] = section if name == "aggregates" else {**raw[name], **section}
+        raw[name] = section if name == "aggregates" else {**raw.get(name, {}), **section}
     (root / "events").mkdir(exist_ok=True)
     return parse_config(raw, root)
 

@@ -3,6 +3,8 @@
 import click
 
 from sessionlake.cli.compact import compact_command
+from sessionlake.cli.expire import expire_command
+from sessionlake.cli.forget import forget_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
@@ -33,6 +35,8 @@ for command in (
     sql_command,
     status_command,
     reprocess_late_command,
+    expire_command,
+    forget_command,
     compact_command,
     demo_command,
 ):

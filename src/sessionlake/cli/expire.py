@@ -1,0 +1,56 @@
+"""The command `expire`."""
+
+import click
+
+from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
+from sessionlake.config import load_config
+
+
+@click.command("expire")
+@click.argument("config_path", metavar="CONFIG")
+@click.option("--where", help="SQL over a session's row, in place of the config's rule.")
+@click.option("--ttl", help="Time to live after session_end, as in '90 days', in place of the config's rule.")
+@click.option("--table", "named", multiple=True, metavar="NAME=PATH", help="A Delta table that --where may name.")
+@click.option("--max-per-run", type=click.IntRange(min=1), help="Tombstones of this run at the most.")
+@click.option("--max-per-second", type=click.IntRange(min=1), help="Tombstones a second at the most.")
+@job_options
+@one_line_errors
+def expire_command(
+    config_path: str,
+    where: str | None,
+    ttl: str | None,
+    named: tuple[str, ...],
+    max_per_run: int | None,
+    max_per_second: int | None,
+    run_id: str | None,
+    dry_run: bool,  # noqa: FBT001 (click passes flags by name)
+    apply: bool,  # noqa: FBT001
+) -> None:
+    """Remove expired sessions: by age, or by any SQL over the session and other tables."""
+    from sessionlake.jobs.apply import apply_corrections
+    from sessionlake.jobs.expire import expire
+
+    tables = {}
+    for text in named:
+        name, equals, path = text.partition("=")
+        if not (name.isidentifier() and equals and path):
+            raise click.BadParameter(f"{text!r} is no NAME=PATH", param_hint="--table")
+        tables[name] = path
+    config = load_config(config_path)
+    spark = open_session(config)
+    with console.status("finding expired sessions") as status:
+        report = expire(
+            spark,
+            config,
+            where=where,
+            ttl=ttl,
+            tables=tables,
+            max_per_run=max_per_run,
+            max_per_second=max_per_second,
+            run_id=run_id,
+            dry_run=dry_run,
+            on_step=lambda done, total: status.update(f"tombstones: {done:,} of {total:,}"),
+        )
+    if apply and report.counts["expired"] and not report.dry_run and not apply_corrections(spark, config):
+        report.notes.append("a stream runs here: it takes the tombstones with its next batch")
+    print_report(report)

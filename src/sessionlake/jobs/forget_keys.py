@@ -1,0 +1,67 @@
+"""The keys to forget: as a table to join with, as hashes for the record, and as texts to look for in raw rows."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.errors import JobError
+
+# Delta cuts texts in a file's statistics after this many characters.
+_STATISTICS_LENGTH = 32
+_BEFORE = r"""(?:^|["',;|:\[\t=]\s*)"""
+_AFTER = r"""(?:\s*["',;|:\]}\t\\]|\s*$)"""
+_QUOTE = r"""["']"""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Distinct keys, ascending."""
+
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, keys: Iterable[str]) -> "Keys":
+        """Return keys as they are, less those that are empty; JobError where none is left."""
+        values = tuple(sorted({key for key in keys if key}))
+        if not values:
+            raise JobError("keys: none is given; name them after the config, or pass --keys-file")
+        return cls(values)
+
+    @property
+    def hashes(self) -> list[str]:
+        """SHA-256 of each key: job_runs must not hold what a run has removed."""
+        return [hashlib.sha256(key.encode()).hexdigest() for key in self.values]
+
+    @property
+    def written(self) -> dict[str, list[str]]:
+        """Each key as JSON may write it."""
+        return {
+            key: sorted({key, *(json.dumps(key, ensure_ascii=a)[1:-1] for a in (True, False))}) for key in self.values
+        }
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return a row a key: key, and regular expressions for it as a value of a row's text, as a quoted one, and in statistics."""
+        rows = []
+        for key, texts in self.written.items():
+            value = f"(?:{'|'.join(map(_quoted, texts))})"
+            short = f"(?:{'|'.join(_quoted(text[:_STATISTICS_LENGTH]) for text in texts)})"
+            end = "" if len(key) > _STATISTICS_LENGTH else _AFTER
+            rows.append((key, f"{_BEFORE}{value}{_AFTER}", f"{_QUOTE}{value}[\"'\\\\]", f"{_BEFORE}{short}{end}"))
+        return spark.createDataFrame(rows, "key string, value string, quoted string, statistics string")
+
+    def literals(self) -> list[bytes]:
+        """Return the keys' bytes, for a search in local files."""
+        return [key.encode() for key in self.values]
+
+
+def _quoted(text: str) -> str:
+    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
+
+
+def matching(rows: DataFrame, keys: DataFrame, condition: Column) -> DataFrame:
+    """Return the rows for which the condition holds with any key; there are few keys, so each task gets them all."""
+    return rows.join(F.broadcast(keys.alias("k")), condition, "left_semi")

@@ -1,0 +1,143 @@
+"""Where a pipeline's tables hold keys, and their rows removed: from whatever table of the warehouse has a key."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import JobError
+from sessionlake.jobs.forget_keys import Keys, matching
+from sessionlake.tables import Tables
+
+EVENTS = "events"
+_ATTEMPTS = 20
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+# A deletion vector would leave the rows in their files.
+_REWRITE = "spark.databricks.delta.merge.deletionVectors.persistent"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A column of a table in which keys stand."""
+
+    table: str
+    column: str
+    kind: Literal["key", "value", "quoted"]
+    """The column is the key; or a row's text that counts where its key could not be read; or text that may quote a key."""
+
+    @property
+    def condition(self) -> str:
+        """SQL that joins a row `t` with a key `k`. It stands in the table's log, and so must not name a key."""
+        if self.kind == "key":
+            return f"cast(t.`{self.column}` as string) = k.key"
+        text = f"t.`{self.column}` rlike k.{self.kind}"
+        return f"t.session_key is null and {text}" if self.kind == "value" else text
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the condition reads."""
+        return ["session_key", self.column] if self.kind == "value" else [self.column]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A warehouse and the keys that it is searched for."""
+
+    tables: Tables
+    config: Config
+    keys: Keys
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The keys, see `Keys.frame`."""
+        return self.keys.frame(self.tables.spark)
+
+    @cached_property
+    def holders(self) -> dict[str, list[Holder]]:
+        """Where keys can stand, by table; job_runs last, since the record of this run is in it."""
+        found = {}
+        for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (n == schemas.JOB_RUNS, n)):
+            if not name.startswith(("_", ".")) and self.tables.exists(name):
+                found[name] = self._of(name, self.tables.read(name).columns)
+        return {name: holders for name, holders in found.items() if holders}
+
+    def _of(self, name: str, columns: list[str]) -> list[Holder]:
+        if name == schemas.JOB_RUNS:
+            return [Holder(name, "arguments", "quoted")]
+        key = self.config.event.key if name == EVENTS and self.config.event.key in columns else "session_key"
+        if key not in columns:
+            return []
+        return [Holder(name, key, "key"), *([Holder(name, "raw", "value")] if name == schemas.DEAD_LETTERS else [])]
+
+    def rows(self, holder: Holder, table: DataFrame | None = None) -> DataFrame:
+        """Return the rows with a key, of the table as it is now or of some of its files."""
+        table = self.tables.read(holder.table) if table is None else table
+        return matching(table.alias("t"), self.frame, F.expr(holder.condition))
+
+    def count(self, name: str) -> int:
+        """Count the rows of a table that hold a key."""
+        return sum(self.rows(holder).count() for holder in self.holders[name])
+
+    def delete(self, name: str) -> int:
+        """Remove a table's rows of the keys; return how many. The stream's metadata goes on in the changelog's log."""
+        count = self.count(name)
+        failpoints.hit(f"forget_before_{name}")
+        if count:
+            for holder in self.holders[name]:
+                self._merge(holder)
+        failpoints.hit(f"forget_after_{name}")
+        return count
+
+    def _merge(self, holder: Holder) -> None:
+        # DELETE would write its condition, keys and all, into the table's log; of MERGE the log names columns only.
+        view = "sessionlake_forget_keys"
+        self.frame.createOrReplaceTempView(view)
+        sql = f"merge into {quoted_path(self.tables.path(holder.table))} t using {view} k on {holder.condition} when matched then delete"
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self.maintenance(holder.table):
+                    self.tables.spark.sql(sql)
+            except Exception as error:
+                if "DELTA_CONCURRENT" not in str(error):
+                    raise
+                if attempt == _ATTEMPTS - 1:
+                    raise JobError(
+                        f"forget: table {holder.table!r} changed {_ATTEMPTS} times while rows were removed; "
+                        "repeat the run, or stop the stream for it"
+                    ) from error
+            else:
+                break
+        self.tables.spark.catalog.dropTempView(view)
+
+    @contextmanager
+    def maintenance(self, name: str) -> Iterator[None]:
+        """Let commits rewrite files, and those on the changelog carry the metadata of the stream's last one."""
+        conf = self.tables.spark.conf
+        last = self.tables.last_commit(name) if name == schemas.CHANGELOG else None
+        settings = {_REWRITE: "false"}
+        if last is not None:
+            settings[_METADATA] = json.dumps({"sessionlake": {**last.metadata, "copied": True}})
+        before = {key: conf.get(key, None) for key in settings}
+        for key, value in settings.items():
+            conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key, old in before.items():
+                if old is None:
+                    conf.unset(key)
+                else:
+                    conf.set(key, old)
+
+
+def quoted_path(path: str) -> str:
+    """Return a table's path as SQL names it."""
+    return "delta.`" + path.replace("`", "``") + "`"

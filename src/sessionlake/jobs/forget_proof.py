@@ -1,0 +1,60 @@
+"""The proof that nothing of a key is left: rows, data files, logs and local stores, each looked through for it."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import functions as F
+
+from sessionlake.jobs.forget_files import find_files
+from sessionlake.jobs.forget_keys import matching
+from sessionlake.jobs.forget_lake import Lake
+from sessionlake.jobs.forget_logs import find_in_log
+from sessionlake.jobs.forget_stores import find_in_stores
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What holds a key, by place: (what, how many), only where there is any."""
+
+    places: dict[str, int]
+    source_rows: int
+    """Rows of the source, which is the user's: they stay."""
+
+    @property
+    def found(self) -> int:
+        """How much holds a key, all places together."""
+        return sum(self.places.values())
+
+    def lines(self) -> list[str]:
+        """Return the proof for people."""
+        lines = [f"{place}: {count:,} with a key" for place, count in self.places.items()]
+        if self.source_rows:
+            lines.append(f"source: {self.source_rows:,} rows with a key; they are yours, and are not removed")
+        return lines or ["no key found in tables, data files, logs, stores and pending files"]
+
+
+def prove(lake: Lake, *, alone: bool) -> Proof:
+    """Look for the keys everywhere."""
+    places: dict[str, int] = {}
+    for name in lake.holders:
+        files = find_files(lake, name, alone=alone)
+        places[f"rows of {name}"] = lake.count(name)
+        places[f"data files of {name}, referenced"] = len(files.live)
+        places[f"data files of {name}, removed"] = len(files.removed)
+        places[f"data files of {name}, in no log"] = len(files.unknown)
+        places[f"log files of {name}"] = len(find_in_log(lake, name))
+    places["files of local stores"] = len(find_in_stores(lake.config, lake.keys))
+    return Proof({place: count for place, count in places.items() if count}, _source_rows(lake))
+
+
+def _source_rows(lake: Lake) -> int:
+    """Count the source's rows with a key: by column where files have columns, else by text."""
+    source, spark = lake.config.source, lake.tables.spark
+    if source.kind == "delta" and source.path in map(lake.tables.path, lake.holders):
+        return 0
+    if source.kind == "delta" or source.format == "parquet":
+        reader = spark.read.format("delta" if source.kind == "delta" else "parquet")
+        rows = (reader if source.kind == "delta" else reader.option("recursiveFileLookup", "true")).load(source.path)
+        texts = rows.select(F.col(lake.config.event.key).cast("string").alias("value"))
+        return matching(texts.alias("t"), lake.frame, F.expr("t.value = k.key")).count()
+    texts = spark.read.option("recursiveFileLookup", "true").text(source.path)
+    return matching(texts.alias("t"), lake.frame, F.expr("t.value rlike k.value")).count()
