@@ -12,8 +12,10 @@ from sessionlake.errors import JobError
 
 # Delta cuts texts in a file's statistics after this many characters.
 _STATISTICS_LENGTH = 32
-_BEFORE = r"""(?:^|["',;|:\[\t=]\s*)"""
 _AFTER = r"""(?:\s*["',;|:\]}\t\\]|\s*$)"""
+_IN_CSV = r"""(?:^|["',;|\t]\s*)"""
+# A number among statistics is no key, unless it stands in a text: after a name whose quotes are escaped.
+_IN_STATISTICS = r"""(?:["',;|\t]\s*|\\":\s*)"""
 _QUOTE = r"""["']"""
 
 
@@ -43,19 +45,27 @@ class Keys:
             key: sorted({key, *(json.dumps(key, ensure_ascii=a)[1:-1] for a in (True, False))}) for key in self.values
         }
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """Return a row a key: key, and regular expressions for it as a value of a row's text, as a quoted one, and in statistics."""
+    def frame(self, spark: SparkSession, field: str | None) -> DataFrame:
+        """Return a row a key: the key, and regular expressions for it in raw rows, in quotes, and in statistics.
+
+        Raw rows are JSON whose key is in `field`, or (None) CSV, of which any field counts.
+        """
+        before = _IN_CSV if field is None else rf"{_QUOTE}{_quoted(field)}{_QUOTE}\s*:\s*{_QUOTE}?"
         rows = []
         for key, texts in self.written.items():
-            value = f"(?:{'|'.join(map(_quoted, texts))})"
-            short = f"(?:{'|'.join(_quoted(text[:_STATISTICS_LENGTH]) for text in texts)})"
+            whole, start = _any(texts), _any([text[:_STATISTICS_LENGTH] for text in texts])
             end = "" if len(key) > _STATISTICS_LENGTH else _AFTER
-            rows.append((key, f"{_BEFORE}{value}{_AFTER}", f"{_QUOTE}{value}[\"'\\\\]", f"{_BEFORE}{short}{end}"))
+            quoted = rf"{_QUOTE}{whole}[\"'\\]"
+            rows.append((key, f"{before}{whole}{_AFTER}", quoted, f"{_IN_STATISTICS}{start}{end}"))
         return spark.createDataFrame(rows, "key string, value string, quoted string, statistics string")
 
     def literals(self) -> list[bytes]:
         """Return the keys' bytes, for a search in local files."""
         return [key.encode() for key in self.values]
+
+
+def _any(texts: list[str]) -> str:
+    return f"(?:{'|'.join(map(_quoted, texts))})"
 
 
 def _quoted(text: str) -> str:

@@ -58,7 +58,8 @@ class Lake:
     @cached_property
     def frame(self) -> DataFrame:
         """The keys, see `Keys.frame`."""
-        return self.keys.frame(self.tables.spark)
+        is_csv = self.config.source.format == "csv"
+        return self.keys.frame(self.tables.spark, None if is_csv else self.config.event.key)
 
     @cached_property
     def holders(self) -> dict[str, list[Holder]]:

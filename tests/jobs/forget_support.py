@@ -1,0 +1,131 @@
+"""A pipeline in which two keys stand wherever a key can, and a search for them that shares nothing with the job's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from sessionlake import read_sessions, schemas
+from sessionlake.config import Config
+from sessionlake.jobs.expire import expire
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.tables import Tables
+from tests.jobs.support import make_config, write_rows
+
+ANNA = "anna.longer-than-32-characters@example.org"
+BO = 'bö "the" b'
+GONE = [ANNA, BO]
+STAY = ["carl", "anna", "b"]
+SECTIONS: dict[str, Any] = {"source": {"max_files_per_batch": 2}}
+
+
+def build(spark: SparkSession, root: Path) -> Config:
+    """Run a pipeline over cold, warm, late, dead and malformed rows; then corrections that wait, and traces of old times."""
+    config = make_config(root, **SECTIONS)
+    for batch in range(4):
+        times = [(key, 1000 + 100 * batch + 2 * i) for i, key in enumerate([*GONE, *STAY])]
+        rows: list[Any] = [{"key": key, "time_us": at, "v": at} for key, at in times]
+        if batch > 1:
+            rows += [{"key": key, "time_us": 1065, "v": 1} for key in (ANNA, "carl")]
+            rows += [{"key": key, "time_us": 10, "v": 1} for key in (*GONE, "carl")]
+            rows += [json.dumps({"key": key, "v": 2}) + " broken" for key in (*GONE, "carl")]
+            rows += [{"key": "", "time_us": 1, "v": 7, "note": "anna.longer"}]
+        write_rows(root, f"{batch}.json", rows)
+    run(spark, config, once=True)
+    tables = Tables(spark, config.pipeline.warehouse)
+    _snapshot(spark, tables)
+    _archive(spark, config, tables)
+    _checkpoint(tables, schemas.CHANGELOG)
+    expire(spark, config, where=f"session_key = '{ANNA}' and event_count > 99", run_id="named")
+    _crash_leftovers(tables)
+    tables.append_rows(schemas.CORRECTIONS, _restated(tables))
+    return config
+
+
+def _snapshot(spark: SparkSession, tables: Tables) -> None:
+    """Fold all sessions, as compaction does, one of them hidden by a deletion vector."""
+    name = f"delta.`{tables.path(schemas.SESSIONS)}`"
+    spark.sql(f"alter table {name} set tblproperties (delta.enableDeletionVectors = true)")
+    tables.read(schemas.CHANGELOG).where("op = 'upsert'").selectExpr(
+        *[
+            c if c != "session_date" else "to_date(session_start) session_date"
+            for c in tables.read(schemas.SESSIONS).columns
+        ]
+    ).coalesce(1).write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
+    spark.sql(f"delete from {name} where session_key like 'anna.l%' and unix_micros(session_start) < 1100")
+
+
+def _archive(spark: SparkSession, config: Config, tables: Tables) -> None:
+    rows = spark.read.json(config.source.path).select("key", "time_us", "v").where("time_us is not null")
+    rows.coalesce(1).write.format("delta").save(tables.path("events"))
+    for _ in range(2):
+        spark.sql(f"delete from delta.`{tables.path('events')}` where key = 'carl' and time_us > 1200")
+
+
+def _checkpoint(tables: Tables, name: str) -> None:
+    jvm, none = tables.spark._jvm, tables.spark._jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(tables.spark._jsparkSession, tables.path(name))
+    log.checkpoint(log.update(False, none, none), none)
+
+
+def _crash_leftovers(tables: Tables) -> None:
+    """Leave a whole data file, and half of one, that no commit names."""
+    folder = Path(tables.path(schemas.CHANGELOG))
+    data = next(f for f in sorted(folder.glob("*.parquet")) if pq.read_table(f).num_rows)
+    (folder / "part-00000-crashed.snappy.parquet").write_bytes(data.read_bytes())
+    (folder / "part-00001-crashed.snappy.parquet").write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+
+
+def _restated(tables: Tables) -> pa.Table:
+    """Return partials of both a key that goes and one that stays, as the job for late events would send them."""
+    columns = ["session_key", "session_start", "session_end", "event_count", "state"]
+    rows = tables.read(schemas.CHANGELOG).where("op = 'upsert'").orderBy("session_end").select(*columns).collect()
+    newest = {row.session_key: row.asDict() for row in rows}
+    sent = [{**newest[key], "correction_id": f"r{key}", "kind": "restate", "job": "late"} for key in (ANNA, "carl")]
+    return pa.Table.from_pylist(
+        [{**row, "state": bytes(row["state"])} for row in sent], schema=schemas.CORRECTIONS_SCHEMA
+    )
+
+
+def traces(config: Config, keys: list[str] = GONE) -> list[str]:
+    """Return every file of warehouse and stores in which a key stands: as a text in Parquet, or as bytes."""
+    roots = (Path(config.pipeline.warehouse), Path(config.pipeline.store))
+    forms = {form for key in keys for form in _forms(key)}
+    files = [(root, file) for root in roots for file in sorted(root.rglob("*")) if file.is_file()]
+    return [str(file.relative_to(root)) for root, file in files if any(_stands_in(file, form) for form in forms)]
+
+
+def _forms(key: str) -> set[str]:
+    once = {json.dumps(key, ensure_ascii=plain)[1:-1] for plain in (True, False)}
+    twice = {json.dumps(form, ensure_ascii=plain)[1:-1] for form in once for plain in (True, False)}
+    # Statistics hold the first 32 characters of a long text.
+    return {form[:32] for form in {key, *once, *twice}}
+
+
+def _stands_in(file: Path, form: str) -> bool:
+    if file.suffix == ".parquet":
+        try:
+            return form in str(pq.ParquetFile(file).read().to_pylist())
+        except pa.ArrowInvalid:
+            return "crashed" in file.name  # unreadable: of ours are those that a crash left
+    return form.encode() in file.read_bytes()
+
+
+def kept_rows(spark: SparkSession, config: Config) -> dict[str, list[str]]:
+    """Return the rows of the keys that stay, and of none, by table."""
+    tables = Tables(spark, config.pipeline.warehouse)
+    kept = {}
+    for name in (schemas.CHANGELOG, schemas.SESSIONS, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, "events"):
+        rows = tables.read(name).collect()
+        kept[name] = sorted(str(row) for row in rows if not any(f in str(row) for key in GONE for f in _forms(key)))
+    return kept
+
+
+def live(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:
+    rows = read_sessions(spark, config).selectExpr(
+        "session_key", "unix_micros(session_start) a", "unix_micros(session_end) b", "event_count", "total"
+    )
+    return sorted(tuple(row) for row in rows.collect())

@@ -1,0 +1,200 @@
+"""The right to erasure through the real engine: no trace of a key is left, nothing of the others is missing."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from sessionlake import schemas
+from sessionlake.cli import main
+from sessionlake.config import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import JobError
+from sessionlake.jobs.forget import Waiting, check, forget
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.jobs.sessionizer.single_driver import locked_store
+from sessionlake.jobs.status import read_status
+from sessionlake.tables import Tables
+from tests.jobs.copies import copy_pipeline
+from tests.jobs.forget_support import ANNA, GONE, SECTIONS, STAY, build, kept_rows, live, traces
+from tests.jobs.support import write_rows
+
+POINTS = [
+    "before_tombstones",
+    "after_tombstones",
+    *[
+        f"{side}_{name}"
+        for name in (
+            "corrections",
+            "dead_letters",
+            "events",
+            "late_events",
+            "session_changelog",
+            "sessions",
+            "job_runs",
+        )
+        for side in ("before", "after")
+    ],
+    "before_file",
+    "before_log",
+    "before_store",
+]
+"""In the order in which a run passes them."""
+
+
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("forget") / "original"
+    root.mkdir()
+    build(spark, root)
+    return root
+
+
+@pytest.fixture
+def config(original: Path, tmp_path: Path) -> Config:
+    return copy_pipeline(original, tmp_path / "copy", **SECTIONS)
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    def hit(name: str) -> None:
+        if name == f"forget_{point}":
+            raise KeyboardInterrupt(name)
+
+    monkeypatch.setattr(failpoints, "hit", hit)
+
+
+def test_nothing_is_left_and_the_stream_goes_on(spark: SparkSession, config: Config) -> None:
+    assert {path.split("/")[0] for path in traces(config)} >= {
+        *("session_changelog", "sessions", "late_events", "dead_letters", "corrections", "events", "job_runs", "test")
+    }
+    run(spark, config, once=True)
+    others, kept = [s for s in live(spark, config) if s[0] in STAY], kept_rows(spark, config)
+    report = forget(spark, config, GONE, run_id="f")
+    assert (report.counts["found"], traces(config)) == (0, []), report.notes
+    assert {name for name, n in report.counts.items() if name.startswith("rows_of") and n} == {
+        f"rows_of_{n}"
+        for n in (
+            *("session_changelog", "sessions", "late_events", "dead_letters", "corrections", "events"),
+            "job_runs",
+        )
+    }
+    assert report.counts["source_rows"] > 0
+    assert kept_rows(spark, config) == kept
+    assert forget(spark, config, GONE, run_id="f").repeated
+    assert forget(spark, config, GONE).counts["files"] == 0
+
+    tables = Tables(spark, config.pipeline.warehouse)
+    last = tables.last_commit(schemas.CHANGELOG)
+    assert last is not None
+    assert tables.commit(schemas.CHANGELOG, tables.latest_version(schemas.CHANGELOG)).metadata["copied"]
+    # Every store is lost: what the tables restore has no such key, and the streams go on over the removed files.
+    shutil.rmtree(config.pipeline.store)
+    write_rows(
+        Path(config.directory),
+        "new.json",
+        [{"key": key, "time_us": 1304 + 2 * i, "v": 1} for i, key in enumerate(STAY)],
+    )
+    run(spark, config, once=True)
+    after = live(spark, config)
+    assert [s for s in after if s[1] < 1300] == [s for s in others if s[1] < 1300]
+    assert [(s[0], s[3]) for s in after if s[1] >= 1300] == [(s[0], s[3] + 1) for s in others if s[1] >= 1300]
+    assert traces(config) == []
+    assert read_status(spark, config).reconciles
+
+
+def test_killed_on_its_way_and_repeated(spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    for point in ("after_tombstones", "after_session_changelog", "before_store"):
+        crash_at(monkeypatch, point)
+        with pytest.raises(KeyboardInterrupt, match=point):
+            forget(spark, config, GONE, run_id="f")
+    monkeypatch.undo()
+    assert traces(config) != []
+    report = forget(spark, config, GONE, run_id="f")
+    assert (report.counts["found"], traces(config)) == (0, [])
+    assert {s[0] for s in live(spark, config)} == set(STAY)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_at_every_point(spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = kept_rows(spark, config)
+    for point in POINTS:
+        crash_at(monkeypatch, point)
+        with pytest.raises(KeyboardInterrupt, match=point):
+            forget(spark, config, GONE, run_id="f")
+    monkeypatch.undo()
+    assert forget(spark, config, GONE, run_id="f").counts["found"] == 0
+    assert traces(config) == []
+    after = kept_rows(spark, config)
+    assert {n: [r for r in rows if r in after[n]] for n, rows in kept.items()} == kept
+
+
+def test_beside_a_stream_it_waits_then_marks_its_stores(
+    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is a stream's; its batches are run when forget waits for them."""
+    now = [0.0]
+    stream_runs: list[Any] = []
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+        for step in stream_runs:
+            step()
+
+    waiting = Waiting(10_000_000, lambda: now[0], wait)
+    with locked_store(config):
+        with pytest.raises(JobError, match=r"still have .* sessions, and 1 corrections .* --run-id f") as caught:
+            forget(spark, config, GONE, run_id="f", waiting=waiting)
+        assert "\n" not in str(caught.value)
+    stored = f"sessionlake.jobs.sessionizer.run.{locked_store.__name__}"
+
+    def batch() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(stored, lambda _: __import__("contextlib").nullcontext())
+            run(spark, config, once=True)
+
+    stream_runs.append(batch)
+    with locked_store(config):
+        report = forget(spark, config, GONE, run_id="f", waiting=Waiting(60_000_000, lambda: now[0], wait))
+    assert report.counts["stores_marked"] == len(list(Path(config.store_dir).glob("*.forget"))) > 0
+    assert report.counts["found"] > 0
+    assert "a stream runs" in report.notes[-1]
+    assert {s[0] for s in live(spark, config)} == set(STAY)
+    done = forget(spark, config, GONE, run_id="f")
+    assert (done.counts["found"], done.repeated, traces(config)) == (0, False, [])
+    assert not list(Path(config.store_dir).glob("*.forget"))
+
+
+@pytest.mark.usefixtures("spark")
+def test_command_line(config: Config) -> None:
+    path = Path(config.directory, "pipeline.toml")
+    path.write_text(
+        """
+        pipeline = { name = "test", warehouse = "warehouse", shards = 2 }
+        source = { kind = "files", path = "events", format = "json" }
+        event = { key = "key", time = "time_us", time_unit = "us" }
+        session = { gap = "10 us", grace = "20 us", retention = "60 us" }
+        aggregates = { total = "sum(v)" }
+        """
+    )
+    found = CliRunner().invoke(main, ["forget", str(path), "carl", "--proof"])
+    assert found.exit_code == 1, found.output
+    assert "rows of session_changelog: " in found.output
+    assert CliRunner().invoke(main, ["forget", str(path), "nobody", "--proof"]).exit_code == 0
+    keys = Path(config.directory, "keys.txt")
+    keys.write_text(f"{ANNA}\n")
+    dry = CliRunner().invoke(main, ["forget", str(path), "--keys-file", str(keys), "--dry-run"])
+    assert dry.exit_code == 0, dry.output
+    assert json.loads(dry.stdout.splitlines()[-1])["sessions"] > 0
+    none = CliRunner().invoke(main, ["forget", str(path)])
+    assert (none.exit_code, none.stderr.count("\n")) == (2, 1)
+
+
+def test_proof_of_other_keys_is_not_confused(spark: SparkSession, original: Path) -> None:
+    """Parts of kept texts are no keys: `ann`, and the word `longer` in a malformed row."""
+    config = copy_pipeline(original, original.with_name("same"), **SECTIONS)
+    assert check(spark, config, ["ann", "longer", "car", "upsert"]).places == {}
