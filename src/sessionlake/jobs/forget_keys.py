@@ -39,6 +39,11 @@ class Keys:
         return [hashlib.sha256(key.encode()).hexdigest() for key in self.values]
 
     @property
+    def encoded(self) -> list[bytes]:
+        """The keys as stores have them, ascending."""
+        return sorted(key.encode() for key in self.values)
+
+    @property
     def written(self) -> dict[str, list[str]]:
         """Each key as JSON may write it."""
         return {
@@ -58,10 +63,6 @@ class Keys:
             quoted = rf"{_QUOTE}{whole}[\"'\\]"
             rows.append((key, f"{before}{whole}{_AFTER}", quoted, f"{_IN_STATISTICS}{start}{end}"))
         return spark.createDataFrame(rows, "key string, value string, quoted string, statistics string")
-
-    def literals(self) -> list[bytes]:
-        """Return the keys' bytes, for a search in local files."""
-        return [key.encode() for key in self.values]
 
 
 def _any(texts: list[str]) -> str:

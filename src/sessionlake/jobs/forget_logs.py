@@ -63,7 +63,8 @@ def erase_in_log(lake: Lake, name: str, *, alone: bool) -> int:
         failpoints.hit("forget_before_log")
         if uri.endswith(_COMMIT):
             text = lake.tables.read_text(uri) or ""
-            files.replace(uri, "".join(_without_bounds(line, added) for line in text.splitlines(keepends=True)))
+            # Texts in a line may hold other characters that Python takes for the end of one.
+            files.replace(uri, "\n".join(_without_bounds(line, added) if line else line for line in text.split("\n")))
         elif uri.endswith(_CHECKSUM) or alone:
             files.delete(uri)
         else:
@@ -79,9 +80,8 @@ def _without_bounds(line: str, added: set[str]) -> str:
         return line
     rows = json.loads(action["add"]["stats"]).get("numRecords")
     action["add"]["stats"] = json.dumps({"numRecords": rows}, separators=(",", ":"))
-    body = line.rstrip("\n")
     new = json.dumps(action, separators=(",", ":"), ensure_ascii=False)
-    return new + " " * (len(body.encode()) - len(new.encode())) + line[len(body) :]
+    return new + " " * (len(line.encode()) - len(new.encode()))
 
 
 def _checkpoint(lake: Lake, name: str) -> None:

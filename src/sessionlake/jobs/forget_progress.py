@@ -32,7 +32,7 @@ def files_since(lake: Lake, name: str, version: int) -> set[str]:
     found = set()
     log = f"{lake.tables.path(name)}/_delta_log"
     for v in range(version, lake.tables.latest_version(name) + 1):
-        for line in (lake.tables.read_text(f"{log}/{v:020d}.json") or "").splitlines():
+        for line in (lake.tables.read_text(f"{log}/{v:020d}.json") or "").split("\n"):
             if line.startswith('{"add"'):
                 found.add(json.loads(line)["add"]["path"].rpartition("/")[2])
     return found

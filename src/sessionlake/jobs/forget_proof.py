@@ -42,7 +42,7 @@ def prove(lake: Lake, *, alone: bool) -> Proof:
         places[f"data files of {name}, removed"] = len(files.removed)
         places[f"data files of {name}, in no log"] = len(files.unknown)
         places[f"log files of {name}"] = len(find_in_log(lake, name))
-    places["files of local stores"] = len(find_in_stores(lake.config, lake.keys))
+    places["files of local stores"] = len(find_in_stores(lake.config, lake.keys, alone=alone))
     return Proof({place: count for place, count in places.items() if count}, _source_rows(lake))
 
 

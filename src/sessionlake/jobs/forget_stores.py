@@ -3,10 +3,12 @@
 import mmap
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
@@ -14,7 +16,11 @@ from sessionlake.engine.operator import shard_of
 from sessionlake.errors import StoreError
 from sessionlake.jobs.forget_keys import Keys
 from sessionlake.jobs.sessionizer.single_driver import locked_store
+from sessionlake.sessions.windows import SessionWindows
+from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 
+_TELLING = 6
+"""Bytes from which on a key is not found by chance."""
 MARKER = ".forget"
 """Suffix of a file beside a shard's store, named after the shard: the store is to be cleared and restored."""
 
@@ -22,18 +28,15 @@ MARKER = ".forget"
 @contextmanager
 def store_if_free(config: Config) -> Iterator[bool]:
     """Hold the store's lock; yield False, without it, where a driver on this machine has it."""
-    lock = locked_store(config)
-    try:
-        lock.__enter__()
-    except StoreError as error:
-        if "is locked by process" not in str(error):
-            raise
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.__exit__(None, None, None)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked_store(config))
+        except StoreError as error:
+            if "is locked by process" not in str(error):
+                raise
+            yield False
+        else:
+            yield True
 
 
 def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
@@ -42,7 +45,7 @@ def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
     Where a driver runs, shards are marked instead: it restores a marked one before it uses it again.
     """
     removed = marked = 0
-    for shard in sorted(_shards(config, keys)):
+    for shard in sorted(_shards(config, keys, alone=alone)):
         failpoints.hit("forget_before_store")
         folder = Path(config.store_dir)
         if not alone:
@@ -57,19 +60,53 @@ def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
     return removed, marked
 
 
-def _shards(config: Config, keys: Keys) -> set[int]:
+def _shards(config: Config, keys: Keys, *, alone: bool) -> set[int]:
     """Return the keys' shards, and what is left of times when there were more, or others had the keys."""
     count = config.pipeline.shards
-    own = {int(shard) for shard in shard_of(pa.array(keys.values, pa.string()), count)}
+    own = {int(path.name) for path in _own(config, keys)}
     there = {int(p.name.partition(".")[0]) for p in _folders(config)}
-    other = {int(p.relative_to(config.store_dir).parts[0].partition(".")[0]) for p in find_in_stores(config, keys)}
+    found = find_in_stores(config, keys, alone=alone)
+    other = {int(path.relative_to(config.store_dir).parts[0].partition(".")[0]) for path in found}
     return own | other | {shard for shard in there if shard >= count}
 
 
-def find_in_stores(config: Config, keys: Keys) -> list[Path]:
-    """Return the files of stores, and pending files, in which a key's bytes stand."""
+def find_in_stores(config: Config, keys: Keys, *, alone: bool) -> list[Path]:
+    """Return the stores, and files of stores or pending ones, that hold a key.
+
+    Files are searched for the key's bytes, unless it is so short that these stand anywhere; the key's own store is
+    asked for it, where no driver has it (`alone`); pending files are read.
+    """
+    long = [key for key in keys.encoded if len(key) >= _TELLING]
     files = [file for folder in _folders(config) for file in sorted(folder.rglob("*")) if file.is_file()]
-    return [file for file in files if _holds(file, keys.literals())]
+    found = [file for file in files if _holds(file, long) or (file.suffix == ".arrow" and _writes(file, keys))]
+    return found + [path for path in _own(config, keys) if alone and path.exists() and _stores(config, path, keys)]
+
+
+def _own(config: Config, keys: Keys) -> list[Path]:
+    shards = shard_of(pa.array(keys.values, pa.string()), config.pipeline.shards)
+    return [Path(config.store_dir) / str(shard) for shard in sorted(set(shards.tolist()))]
+
+
+def _writes(pending: Path, keys: Keys) -> bool:
+    try:
+        with pa.memory_map(str(pending)) as source:
+            column = pa.ipc.open_file(source).read_all()["key"]
+    except (OSError, pa.ArrowInvalid):
+        return False  # half a file, which no batch will use; its bytes are searched
+    return bool(pc.any(pc.is_in(column.cast(pa.binary()), pa.array(keys.encoded, pa.binary()))).as_py())
+
+
+def _stores(config: Config, path: Path, keys: Keys) -> bool:
+    windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
+    try:
+        store = SegmentedSessionStore(path, segment_interval(windows.kept_us))
+    except StoreError:
+        return True  # damaged: nobody knows
+    try:
+        ends = np.full(len(keys.encoded), np.iinfo(np.int64).min)
+        return len(store.find_many(keys.encoded, ends).segment) > 0
+    finally:
+        store.close()
 
 
 def _folders(config: Config) -> list[Path]:

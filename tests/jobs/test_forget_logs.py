@@ -1,0 +1,33 @@
+"""A commit that loses a file's statistics keeps its length, its other lines, and all else of that line."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlake.jobs.forget_logs import _without_bounds
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+
+
+def add(path: str, low: str, rows: int, *, ascii_only: bool) -> str:
+    stats = json.dumps({"numRecords": rows, "minValues": {"session_key": low}}, separators=(",", ":"))
+    action = {"add": {"path": path, "partitionValues": {"a": low}, "size": 7, "dataChange": True, "stats": stats}}
+    return json.dumps(action, ensure_ascii=ascii_only, separators=(",", ":"))
+
+
+@given(TEXT, st.integers(0, 2**40), st.booleans())
+def test_only_the_bounds_go(low: str, rows: int, ascii_only: bool) -> None:  # noqa: FBT001
+    line = add("x", low, rows, ascii_only=ascii_only)
+    new = _without_bounds(line, {"x"})
+    assert len(new.encode()) == len(line.encode())
+    before, after = json.loads(line)["add"], json.loads(new)["add"]
+    assert json.loads(after.pop("stats")) == {"numRecords": rows}
+    del before["stats"]
+    assert after == before
+
+
+@given(TEXT)
+def test_lines_of_other_files_are_left_alone(low: str) -> None:
+    for line in (add("y", low, 1, ascii_only=False), '{"remove":{"path":"x"}}', '{"commitInfo":{"a":1}}'):
+        assert _without_bounds(line, {"x"}) == line
