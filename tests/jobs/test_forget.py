@@ -2,6 +2,10 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from sessionlake.cli import main
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
+from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import Waiting, check, forget
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.sessionizer.single_driver import locked_store
@@ -44,6 +49,13 @@ POINTS = [
     "before_store",
 ]
 """In the order in which a run passes them."""
+TOML = """
+pipeline = { name = "test", warehouse = "warehouse", shards = 2, trigger = "1 second" }
+source = { kind = "files", path = "events", format = "json", max_files_per_batch = 2 }
+event = { key = "key", time = "time_us", time_unit = "us" }
+session = { gap = "10 us", grace = "20 us", retention = "60 us" }
+aggregates = { total = "sum(v)" }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -150,11 +162,10 @@ def test_beside_a_stream_it_waits_then_marks_its_stores(
         with pytest.raises(JobError, match=r"still have .* sessions, and 1 corrections .* --run-id f") as caught:
             forget(spark, config, GONE, run_id="f", waiting=waiting)
         assert "\n" not in str(caught.value)
-    stored = f"sessionlake.jobs.sessionizer.run.{locked_store.__name__}"
 
     def batch() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(stored, lambda _: __import__("contextlib").nullcontext())
+            patch.setattr("sessionlake.jobs.sessionizer.run.locked_store", lambda _: nullcontext())
             run(spark, config, once=True)
 
     stream_runs.append(batch)
@@ -169,18 +180,60 @@ def test_beside_a_stream_it_waits_then_marks_its_stores(
     assert not list(Path(config.store_dir).glob("*.forget"))
 
 
+@contextmanager
+def stream(config: Config) -> Iterator[subprocess.Popen[str]]:
+    """Run a pipeline's stream in a process of its own; it has the store's lock when this yields."""
+    path = Path(config.directory, "pipeline.toml")
+    path.write_text(TOML)
+    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            until(process, lambda: holder(config) == str(process.pid))
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def holder(config: Config) -> str:
+    """Return the process that took the store's lock last; trying the lock could keep the stream from it."""
+    return Path(config.store_dir, "LOCK").read_text()
+
+
+def until(process: subprocess.Popen[str], done: Callable[[], bool]) -> None:
+    while not done():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+            raise AssertionError(f"the stream ended: {process.stdout.read() if process.stdout else ''}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_beside_a_live_stream(spark: SparkSession, config: Config) -> None:
+    tables = Tables(spark, config.pipeline.warehouse)
+
+    def has_carl_at(time_us: int) -> bool:
+        return any(s[0] == "carl" and s[2] == time_us for s in live(spark, config))
+
+    with stream(config) as process:
+        report = forget(spark, config, GONE, run_id="f")
+        assert report.counts["rows_of_session_changelog"] > 0
+        assert report.counts["stores_marked"] > 0
+        for at in (2000, 2100):
+            write_rows(Path(config.directory), f"{at}.json", [{"key": "carl", "time_us": at, "v": 1}])
+            until(process, lambda at=at: has_carl_at(at))
+        tombstone = tables.read(schemas.CORRECTIONS).count()
+        expire(spark, config, where="session_key = 'carl' and unix_micros(session_end) = 2000")
+        assert tables.read(schemas.CORRECTIONS).count() == tombstone + 1
+        until(process, lambda: not has_carl_at(2000))
+    assert forget(spark, config, GONE, run_id="f").counts["found"] == 0
+    assert traces(config) == []
+
+
 @pytest.mark.usefixtures("spark")
 def test_command_line(config: Config) -> None:
     path = Path(config.directory, "pipeline.toml")
-    path.write_text(
-        """
-        pipeline = { name = "test", warehouse = "warehouse", shards = 2 }
-        source = { kind = "files", path = "events", format = "json" }
-        event = { key = "key", time = "time_us", time_unit = "us" }
-        session = { gap = "10 us", grace = "20 us", retention = "60 us" }
-        aggregates = { total = "sum(v)" }
-        """
-    )
+    path.write_text(TOML)
     found = CliRunner().invoke(main, ["forget", str(path), "carl", "--proof"])
     assert found.exit_code == 1, found.output
     assert "rows of session_changelog: " in found.output

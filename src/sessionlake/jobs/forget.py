@@ -16,7 +16,7 @@ from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.forget_files import erase_files
 from sessionlake.jobs.forget_keys import Keys, matching
 from sessionlake.jobs.forget_lake import Lake, quoted_path
-from sessionlake.jobs.forget_logs import erase_in_log
+from sessionlake.jobs.forget_logs import erase_in_logs
 from sessionlake.jobs.forget_progress import in_flight
 from sessionlake.jobs.forget_proof import Proof, prove
 from sessionlake.jobs.forget_stores import erase_stores, store_if_free
@@ -76,9 +76,11 @@ def forget(
         proof = proof_of(lake, on_step)
         return run.finish({"sessions": _live(lake).count(), "found": proof.found}, proof.lines())
     counts = {"tombstones": _settle(lake, run, waiting or Waiting(parse_duration(wait, "wait")), on_step, apply=apply)}
-    for name in lake.holders:
-        on_step(f"removing rows of {name}")
-        counts[f"rows_of_{name}"] = lake.delete(name)
+    for name, rows in lake.counts().items():
+        counts[f"rows_of_{name}"] = rows
+        if rows:
+            on_step(f"removing {rows:,} rows of {name}")
+            lake.delete(name)
     with store_if_free(config) as alone:
         _erase_traces(lake, counts, on_step, alone=alone)
     proof = proof_of(lake, on_step)
@@ -136,16 +138,14 @@ def _live(lake: Lake) -> DataFrame:
 
 
 def _erase_traces(lake: Lake, counts: dict[str, int], on_step: OnStep, *, alone: bool) -> None:
-    names = ("files", "log_files", "stores", "stores_marked")
-    counts |= dict.fromkeys(names, 0)
-    for name in lake.holders:
-        on_step(f"removing files of {name}")
-        erased = erase_files(lake, name, alone=alone)
-        counts["files"] += erased
-        counts["log_files"] += erase_in_log(lake, name, alone=alone)
-        if erased:
-            with lake.maintenance(name):
-                lake.tables.spark.sql(f"vacuum {quoted_path(lake.tables.path(name))}")
+    on_step("removing files")
+    erased = erase_files(lake, alone=alone)
+    counts["files"] = sum(erased.values())
+    for name in (name for name, files in erased.items() if files):
+        with lake.maintenance(name):
+            lake.tables.spark.sql(f"vacuum {quoted_path(lake.tables.path(name))}")
+    on_step("removing traces in logs")
+    counts["log_files"] = erase_in_logs(lake, alone=alone)
     on_step("removing local stores")
     counts["stores"], counts["stores_marked"] = erase_stores(lake.config, lake.keys, alone=alone)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -83,19 +83,18 @@ class Lake:
         table = self.tables.read(holder.table) if table is None else table
         return matching(table.alias("t"), self.frame, F.expr(holder.condition))
 
-    def count(self, name: str) -> int:
-        """Count the rows of a table that hold a key."""
-        return sum(self.rows(holder).count() for holder in self.holders[name])
+    def counts(self) -> dict[str, int]:
+        """Count the rows that hold a key, of each table; one Spark job."""
+        found = [self.rows(h).select(F.lit(h.table).alias("table")) for hs in self.holders.values() for h in hs]
+        rows = reduce(DataFrame.unionAll, found).groupBy("table").count().collect()
+        return {**dict.fromkeys(self.holders, 0), **{row["table"]: row["count"] for row in rows}}
 
-    def delete(self, name: str) -> int:
-        """Remove a table's rows of the keys; return how many. The stream's metadata goes on in the changelog's log."""
-        count = self.count(name)
+    def delete(self, name: str) -> None:
+        """Remove a table's rows of the keys. The stream's metadata goes on in the changelog's log."""
         failpoints.hit(f"forget_before_{name}")
-        if count:
-            for holder in self.holders[name]:
-                self._merge(holder)
+        for holder in self.holders[name]:
+            self._merge(holder)
         failpoints.hit(f"forget_after_{name}")
-        return count
 
     def _merge(self, holder: Holder) -> None:
         # DELETE would write its condition, keys and all, into the table's log; of MERGE the log names columns only.

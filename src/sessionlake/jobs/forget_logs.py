@@ -1,6 +1,7 @@
 """Keys in a table's log: Delta keeps the least and greatest text of each file there, long after the file is gone."""
 
 import json
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,46 +18,57 @@ LogFiles = dict[str, set[str]]
 """URIs of a log's files, each with the data files (as the log writes their paths) whose statistics hold a key there."""
 
 
-def find_in_log(lake: Lake, name: str) -> LogFiles:
-    """Look into the log's commits, checksums and checkpoints, at files that the table has no more."""
-    folder = f"{lake.tables.path(name)}/_delta_log"
-    names = [n for n in lake.tables.names(folder) if n[0].isdigit()]
-    live = [(path.rpartition("/")[2],) for path in lake.tables.read(name).inputFiles()]
+def find_in_logs(lake: Lake) -> dict[str, LogFiles]:
+    """Look into the logs' commits, checksums and checkpoints, at files that their table has no more; by table."""
+    adds, live = [], []
+    for name in lake.holders:
+        live += [(path.rpartition("/")[2],) for path in lake.tables.read(name).inputFiles()]
+        names = [n for n in lake.tables.names(_folder(lake, name)) if n[0].isdigit()]
+        for kind in (_COMMIT, _CHECKSUM, _CHECKPOINT):
+            paths = [f"{_folder(lake, name)}/{n}" for n in names if n.endswith(kind)]
+            if paths:
+                adds.append(_statistics(lake, kind, paths).select(F.lit(name), "path", "stats", "file"))
     table = F.broadcast(lake.tables.spark.createDataFrame(live, "name string"))
-    found: LogFiles = {}
-    for kind in (_COMMIT, _CHECKSUM, _CHECKPOINT):
-        paths = [f"{folder}/{n}" for n in names if n.endswith(kind)]
-        if paths:
-            adds = _statistics(lake, kind, paths).toDF("path", "stats", "file").where("stats is not null")
-            dead = adds.join(table, F.element_at(F.split("path", "/"), -1) == F.col("name"), "left_anti")
-            rows = matching(dead.alias("t"), lake.frame, F.expr("t.stats rlike k.statistics"))
-            for row in rows.select("file", "path").distinct().collect():
-                found.setdefault(f"{folder}/{row['file']}", set()).add(row["path"])
+    of_all = reduce(DataFrame.unionAll, adds).toDF("table", "path", "stats", "file").where("stats is not null")
+    dead = of_all.join(table, F.element_at(F.split("path", "/"), -1) == F.col("name"), "left_anti")
+    rows = matching(dead.alias("t"), lake.frame, F.expr("t.stats rlike k.statistics"))
+    found: dict[str, LogFiles] = {name: {} for name in lake.holders}
+    for row in rows.select("table", "file", "path").distinct().collect():
+        uri = f"{_folder(lake, row['table'])}/{row['file']}"
+        found[row["table"]].setdefault(uri, set()).add(row["path"])
     return found
 
 
+def _folder(lake: Lake, name: str) -> str:
+    return f"{lake.tables.path(name)}/_delta_log"
+
+
 def _statistics(lake: Lake, kind: str, paths: list[str]) -> DataFrame:
-    """Return path, statistics and log file of each data file that some files of a log name as added."""
+    """Return path, stats and log file of each data file that some files of a log name as added."""
     # Delta cleans its log, too, at any time.
     reader = lake.tables.spark.read.option("ignoreMissingFiles", "true")
-    file = F.col("_metadata.file_name")
+    file = F.col("_metadata.file_name").alias("file")
     if kind == _CHECKSUM:
-        texts = reader.text(paths, wholetext=True)
         adds = F.explode(F.from_json("value", f"allFiles array<{_ADD}>")["allFiles"])
-        return texts.select(adds.alias("add"), file.alias("file")).select("add.path", "add.stats", "file")
+        return (
+            reader.text(paths, wholetext=True).select(adds.alias("add"), file).select("add.path", "add.stats", "file")
+        )
     log = reader.parquet(*paths) if kind == _CHECKPOINT else reader.schema(f"add {_ADD}").json(paths)
     return log.select("add.path", "add.stats", file)
 
 
-def erase_in_log(lake: Lake, name: str, *, alone: bool) -> int:
-    """Take the keys out of a table's log; return how many files changed.
+def erase_in_logs(lake: Lake, *, alone: bool) -> int:
+    """Take the keys out of the logs; return how many files changed.
 
     A commit keeps of the statistics of a file that held a key the number of rows only, and its own length, which
     readers may have noted. Checksums are optional: those with a key go. So do checkpoints, once there is a newer one,
     where no driver runs (`alone`) that may be reading them.
     """
-    found, files = find_in_log(lake, name), Files(lake.tables.spark)
-    changed = 0
+    return sum(_erase(lake, name, found, alone=alone) for name, found in find_in_logs(lake).items())
+
+
+def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
+    files, changed = Files(lake.tables.spark), 0
     if alone and any(uri.endswith(_CHECKPOINT) for uri in found):
         _checkpoint(lake, name)
     for uri, added in sorted(found.items()):

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from sessionlake.jobs.forget_files import find_files
 from sessionlake.jobs.forget_keys import matching
 from sessionlake.jobs.forget_lake import Lake
-from sessionlake.jobs.forget_logs import find_in_log
+from sessionlake.jobs.forget_logs import find_in_logs
 from sessionlake.jobs.forget_stores import find_in_stores
 
 
@@ -34,14 +34,13 @@ class Proof:
 
 def prove(lake: Lake, *, alone: bool) -> Proof:
     """Look for the keys everywhere."""
-    places: dict[str, int] = {}
-    for name in lake.holders:
-        files = find_files(lake, name, alone=alone)
-        places[f"rows of {name}"] = lake.count(name)
+    places: dict[str, int] = {f"rows of {name}": count for name, count in lake.counts().items()}
+    for name, files in find_files(lake, alone=alone).items():
         places[f"data files of {name}, referenced"] = len(files.live)
         places[f"data files of {name}, removed"] = len(files.removed)
         places[f"data files of {name}, in no log"] = len(files.unknown)
-        places[f"log files of {name}"] = len(find_in_log(lake, name))
+    for name, found in find_in_logs(lake).items():
+        places[f"log files of {name}"] = len(found)
     places["files of local stores"] = len(find_in_stores(lake.config, lake.keys, alone=alone))
     return Proof({place: count for place, count in places.items() if count}, _source_rows(lake))
 
