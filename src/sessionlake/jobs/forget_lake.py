@@ -19,9 +19,12 @@ from sessionlake.tables import Tables
 
 EVENTS = "events"
 _ATTEMPTS = 20
+_LISTING_TASKS = 32
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 # A deletion vector would leave the rows in their files.
 _REWRITE = "spark.databricks.delta.merge.deletionVectors.persistent"
+# By default VACUUM lists a table in 10,000 tasks: a minute for a table of ten files.
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class Lake:
         """Let commits rewrite files, and those on the changelog carry the metadata of the stream's last one."""
         conf = self.tables.spark.conf
         last = self.tables.last_commit(name) if name == schemas.CHANGELOG else None
-        settings = {_REWRITE: "false"}
+        settings = {_REWRITE: "false", _LISTING: str(_LISTING_TASKS)}
         if last is not None:
             settings[_METADATA] = json.dumps({"sessionlake": {**last.metadata, "copied": True}})
         before = {key: conf.get(key, None) for key in settings}
