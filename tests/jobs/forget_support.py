@@ -46,16 +46,16 @@ def build(spark: SparkSession, root: Path) -> Config:
 
 
 def _snapshot(spark: SparkSession, tables: Tables) -> None:
-    """Fold all sessions, as compaction does, one of them hidden by a deletion vector."""
+    """Fold all sessions, as compaction does, those of a key hidden by a deletion vector, in a file of its own with a key that stays."""
     name = f"delta.`{tables.path(schemas.SESSIONS)}`"
     spark.sql(f"alter table {name} set tblproperties (delta.enableDeletionVectors = true)")
-    tables.read(schemas.CHANGELOG).where("op = 'upsert'").selectExpr(
-        *[
-            c if c != "session_date" else "to_date(session_start) session_date"
-            for c in tables.read(schemas.SESSIONS).columns
-        ]
-    ).coalesce(1).write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
-    spark.sql(f"delete from {name} where session_key like 'anna.l%' and unix_micros(session_start) < 1100")
+    columns = [
+        c.replace("session_date", "to_date(session_start) session_date") for c in tables.read(schemas.SESSIONS).columns
+    ]
+    rows = tables.read(schemas.CHANGELOG).where("op = 'upsert'").selectExpr(*columns)
+    for some in (f"session_key in ('{ANNA}', 'carl')", f"session_key not in ('{ANNA}', 'carl')"):
+        rows.where(some).coalesce(1).write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
+    spark.sql(f"delete from {name} where session_key = '{ANNA}'")
 
 
 def _archive(spark: SparkSession, config: Config, tables: Tables) -> None:
@@ -117,10 +117,11 @@ def _stands_in(file: Path, form: str) -> bool:
 def kept_rows(spark: SparkSession, config: Config) -> dict[str, list[str]]:
     """Return the rows of the keys that stay, and of none, by table."""
     tables = Tables(spark, config.pipeline.warehouse)
+    forms = {form for key in GONE for form in _forms(key)}
     kept = {}
     for name in (schemas.CHANGELOG, schemas.SESSIONS, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, "events"):
-        rows = tables.read(name).collect()
-        kept[name] = sorted(str(row) for row in rows if not any(f in str(row) for key in GONE for f in _forms(key)))
+        rows = ["\n".join(map(str, row)) for row in tables.read(name).collect()]
+        kept[name] = sorted(row for row in rows if not any(form in row for form in forms))
     return kept
 
 

@@ -100,7 +100,8 @@ def proof_of(lake: Lake, on_step: OnStep = lambda _: None) -> Proof:
 def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply: bool) -> int:
     """Have the stream drop the keys' sessions and read every correction that names one; return the tombstones sent.
 
-    The first pass comes before the first look: a batch that a crash interrupted may hold the keys too.
+    The first pass comes before the first look: a batch that a crash interrupted may hold the keys too. A session that
+    stays though its tombstone was read is not the stream's any more, but a row that some job has brought back.
     """
     sent = passes = 0
     deadline = waiting.clock() + waiting.wait_us / 1e6
@@ -108,14 +109,14 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply
         on_step("waiting for the stream")
         applied = apply and passes < _PASSES and apply_corrections(lake.tables.spark, lake.config)
         passes += applied
-        sent += _send(lake, run)
-        sessions, corrections = _live(lake).count(), in_flight(lake).count()
-        if not sessions and not corrections:
+        new, unread = _send(lake, run), in_flight(lake).count()
+        sent += new
+        if not unread:
             return sent
         if passes == _PASSES or (not applied and waiting.clock() > deadline):
             raise JobError(
-                f"forget: after {passes} passes and {format_duration(waiting.wait_us)} the keys still have {sessions} sessions, and {corrections} corrections "
-                f"that the stream has not read; see that the stream runs and that no producer sends the keys, then repeat with --run-id {run.run_id}"
+                f"forget: after {passes} passes and {format_duration(waiting.wait_us)} the stream has not read {unread} corrections of the keys, of which {new} are new; "
+                f"see that the stream runs and that no producer sends the keys, then repeat with --run-id {run.run_id}"
             )
         if not applied:
             waiting.sleep(_POLL_S)

@@ -17,13 +17,15 @@ _LOG = "_delta_log"
 
 @dataclass(frozen=True)
 class Found:
-    """Data files of a table that hold a key, and unreferenced ones that can't be read, so that nobody knows."""
+    """Data files of a table that hold a key, and those that may."""
 
     live: list[Entry]
     removed: list[Entry]
     """The table's log names them."""
     unknown: list[Entry]
     """No log names them: left by a crash, or being written."""
+    broken: list[Entry]
+    """Not written to their end, so that they can't be read: left by a crash."""
 
 
 def find_files(lake: Lake, *, alone: bool) -> dict[str, Found]:
@@ -41,14 +43,14 @@ def find_files(lake: Lake, *, alone: bool) -> dict[str, Found]:
     holding = _holding(lake, whole)
     found = {}
     for name, entries in there.items():
-        broken = {e.name for e in entries} - {e.name for e in whole[name]} if alone else set()
-        suspects = [e for e in entries if e.name in holding or e.name in broken]
+        suspects = [e for e in entries if e.name in holding]
         dead = [e for e in suspects if e.name not in live[name]]
         named = _named(lake, name, [e.name for e in dead])
         found[name] = Found(
             [e for e in suspects if e.name in live[name]],
             [e for e in dead if e.name in named],
             [e for e in dead if e.name not in named],
+            [e for e in entries if e not in whole[name]] if alone else [],
         )
     return found
 
@@ -98,7 +100,7 @@ def _delete(lake: Lake, name: str, found: Found, *, alone: bool) -> int:
     unread: set[str] = set()
     if found.removed and is_read_by_stream(lake, name):
         unread = files_since(lake, name, consumed_version(lake, name))
-    going = [e for e in (*found.removed, *(found.unknown if alone else [])) if e.name not in unread]
+    going = [e for e in (*found.removed, *((*found.unknown, *found.broken) if alone else ())) if e.name not in unread]
     files = Files(lake.tables.spark)
     for entry in going:
         failpoints.hit("forget_before_file")

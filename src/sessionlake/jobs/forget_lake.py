@@ -66,9 +66,12 @@ class Lake:
 
     @cached_property
     def holders(self) -> dict[str, list[Holder]]:
-        """Where keys can stand, by table; job_runs last, since the record of this run is in it."""
+        """Where keys can stand, by table, in the order in which rows are removed.
+
+        The snapshot is first: without the changelog's deletes its rows would be sessions again, until they go too.
+        """
         found = {}
-        for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (n == schemas.JOB_RUNS, n)):
+        for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (n != schemas.SESSIONS, n)):
             if not name.startswith(("_", ".")) and self.tables.exists(name):
                 found[name] = self._of(name, self.tables.read(name).columns)
         return {name: holders for name, holders in found.items() if holders}

@@ -26,10 +26,10 @@ class Proof:
 
     def lines(self) -> list[str]:
         """Return the proof for people."""
-        lines = [f"{place}: {count:,} with a key" for place, count in self.places.items()]
+        lines = [f"{place}: {count:,}" for place, count in self.places.items()]
         if self.source_rows:
             lines.append(f"source: {self.source_rows:,} rows with a key; they are yours, and are not removed")
-        return lines or ["no key found in tables, data files, logs, stores and pending files"]
+        return lines if self.places else [*lines, "no key in tables, data files, logs, stores and pending files"]
 
 
 def prove(lake: Lake, *, alone: bool) -> Proof:
@@ -39,6 +39,7 @@ def prove(lake: Lake, *, alone: bool) -> Proof:
         places[f"data files of {name}, referenced"] = len(files.live)
         places[f"data files of {name}, removed"] = len(files.removed)
         places[f"data files of {name}, in no log"] = len(files.unknown)
+        places[f"data files of {name}, unreadable"] = len(files.broken)
     for name, found in find_in_logs(lake).items():
         places[f"log files of {name}"] = len(found)
     places["files of local stores"] = len(find_in_stores(lake.config, lake.keys, alone=alone))
