@@ -144,7 +144,7 @@ def test_beside_a_stream_it_waits_then_marks_its_stores(
     waiting = Waiting(10_000_000, lambda: now[0], wait)
     with locked_store(config):
         with pytest.raises(
-            JobError, match="has not read 9 corrections of the keys, of which 0 are new; .* --run-id f"
+            JobError, match=r"has not read 9 corrections of the keys, of which 0 are new; .* --run-id f"
         ) as caught:
             forget(spark, config, GONE, run_id="f", waiting=waiting)
         assert "\n" not in str(caught.value)
