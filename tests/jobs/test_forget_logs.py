@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.jobs.forget_logs import _without_bounds
+from sessionlake.jobs.forget_logs import _cut
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 
@@ -19,7 +19,7 @@ def add(path: str, low: str, rows: int, *, ascii_only: bool) -> str:
 @given(TEXT, st.integers(0, 2**40), st.booleans())
 def test_only_the_bounds_go(low: str, rows: int, ascii_only: bool) -> None:  # noqa: FBT001
     line = add("x", low, rows, ascii_only=ascii_only)
-    new = _without_bounds(line, {"x"})
+    new = _cut(line, {"x"})
     assert len(new.encode()) == len(line.encode())
     before, after = json.loads(line)["add"], json.loads(new)["add"]
     assert json.loads(after.pop("stats")) == {"numRecords": rows}
@@ -30,4 +30,12 @@ def test_only_the_bounds_go(low: str, rows: int, ascii_only: bool) -> None:  # n
 @given(TEXT)
 def test_lines_of_other_files_are_left_alone(low: str) -> None:
     for line in (add("y", low, 1, ascii_only=False), '{"remove":{"path":"x"}}', '{"commitInfo":{"a":1}}'):
-        assert _without_bounds(line, {"x"}) == line
+        assert _cut(line, {"x"}) == line
+
+
+def test_conditions_of_a_commit_go_as_a_whole() -> None:
+    line = '{"commitInfo":{"operation":"DELETE","operationParameters":{"predicate":"[\\"(session_key#1 = bob)\\"]"}}}'
+    new = _cut(line, {""})
+    assert len(new) == len(line)
+    assert json.loads(new) == {"commitInfo": {"operation": "DELETE", "operationParameters": {}}}
+    assert _cut(line, {"x"}) == line

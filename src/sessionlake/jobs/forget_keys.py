@@ -16,6 +16,7 @@ _AFTER = r"""(?:\s*["',;|:\]}\t\\]|\s*$)"""
 _IN_CSV = r"""(?:^|["',;|\t]\s*)"""
 # A number among statistics is no key, unless it stands in a text: after a name whose quotes are escaped.
 _IN_STATISTICS = r"""(?:["',;|\t]\s*|\\":\s*)"""
+_IN_CONDITION = r"(?:[=(,]\s*'?)"
 _QUOTE = r"""["']"""
 
 
@@ -51,7 +52,7 @@ class Keys:
         }
 
     def frame(self, spark: SparkSession, field: str | None) -> DataFrame:
-        """Return a row a key: the key, and regular expressions for it in raw rows, in quotes, and in statistics.
+        """Return a row a key: the key, and regular expressions for it in raw rows, in quotes, in statistics, and in conditions as Delta logs them.
 
         Raw rows are JSON whose key is in `field`, or (None) CSV, of which any field counts.
         """
@@ -61,8 +62,10 @@ class Keys:
             whole, start = _any(texts), _any([text[:_STATISTICS_LENGTH] for text in texts])
             end = "" if len(key) > _STATISTICS_LENGTH else _AFTER
             quoted = rf"{_QUOTE}{whole}[\"'\\]"
-            rows.append((key, f"{before}{whole}{_AFTER}", quoted, f"{_IN_STATISTICS}{start}{end}"))
-        return spark.createDataFrame(rows, "key string, value string, quoted string, statistics string")
+            condition = rf"{_IN_CONDITION}{whole}'?\s*[,)]"
+            rows.append((key, f"{before}{whole}{_AFTER}", quoted, f"{_IN_STATISTICS}{start}{end}", condition))
+        names = ("key", "value", "quoted", "statistics", "condition")
+        return spark.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
 
 
 def _any(texts: list[str]) -> str:

@@ -13,6 +13,9 @@ from sessionlake.jobs.forget_lake import Lake
 
 _COMMIT, _CHECKSUM, _CHECKPOINT = ".json", ".crc", ".parquet"
 _ADD = "struct<path string, stats string>"
+_INFO = "struct<operationParameters map<string, string>>"
+_CONDITIONS = ""
+"""Stands for a data file where it is the commit's own conditions that hold a key: those of a DELETE by hand."""
 
 LogFiles = dict[str, set[str]]
 """URIs of a log's files, each with the data files (as the log writes their paths) whose statistics hold a key there."""
@@ -31,7 +34,9 @@ def find_in_logs(lake: Lake) -> dict[str, LogFiles]:
     table = F.broadcast(lake.tables.spark.createDataFrame(live, "name string"))
     of_all = reduce(DataFrame.unionAll, adds).toDF("table", "path", "stats", "file").where("stats is not null")
     dead = of_all.join(table, F.element_at(F.split("path", "/"), -1) == F.col("name"), "left_anti")
-    rows = matching(dead.alias("t"), lake.frame, F.expr("t.stats rlike k.statistics"))
+    rows = matching(
+        dead.alias("t"), lake.frame, F.expr(f"t.stats rlike if(t.path = '{_CONDITIONS}', k.condition, k.statistics)")
+    )
     found: dict[str, LogFiles] = {name: {} for name in lake.holders}
     for row in rows.select("table", "file", "path").distinct().collect():
         uri = f"{_folder(lake, row['table'])}/{row['file']}"
@@ -53,15 +58,23 @@ def _statistics(lake: Lake, kind: str, paths: list[str]) -> DataFrame:
         return (
             reader.text(paths, wholetext=True).select(adds.alias("add"), file).select("add.path", "add.stats", "file")
         )
-    log = reader.parquet(*paths) if kind == _CHECKPOINT else reader.schema(f"add {_ADD}").json(paths)
-    return log.select("add.path", "add.stats", file)
+    if kind == _CHECKPOINT:
+        return reader.parquet(*paths).select("add.path", "add.stats", file)
+    log = reader.schema(f"add {_ADD}, commitInfo {_INFO}").json(paths)
+    conditions = F.concat_ws(" ", F.map_values("commitInfo.operationParameters"))
+    is_info = F.col("commitInfo").isNotNull()
+    return log.select(
+        F.when(is_info, _CONDITIONS).otherwise(F.col("add.path")).alias("path"),
+        F.when(is_info, conditions).otherwise(F.col("add.stats")).alias("stats"),
+        file,
+    )
 
 
 def erase_in_logs(lake: Lake, *, alone: bool) -> int:
     """Take the keys out of the logs; return how many files changed.
 
-    A commit keeps of the statistics of a file that held a key the number of rows only, and its own length, which
-    readers may have noted. Checksums are optional: those with a key go. So do checkpoints, once there is a newer one,
+    A commit keeps of the statistics of a file that held a key the number of rows only, none of the conditions where they
+    name one, and its own length, which readers may have noted. Checksums are optional: those with a key go. So do checkpoints, once there is a newer one,
     where no driver runs (`alone`) that may be reading them.
     """
     return sum(_erase(lake, name, found, alone=alone) for name, found in find_in_logs(lake).items())
@@ -76,7 +89,7 @@ def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
         if uri.endswith(_COMMIT):
             text = lake.tables.read_text(uri) or ""
             # Texts in a line may hold other characters that Python takes for the end of one.
-            files.replace(uri, "\n".join(_without_bounds(line, added) if line else line for line in text.split("\n")))
+            files.replace(uri, "\n".join(_cut(line, added) if line else line for line in text.split("\n")))
         elif uri.endswith(_CHECKSUM) or alone:
             files.delete(uri)
         else:
@@ -85,13 +98,16 @@ def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
     return changed
 
 
-def _without_bounds(line: str, added: set[str]) -> str:
+def _cut(line: str, added: set[str]) -> str:
     """Return a line of a commit, as long as it was; if it adds one of the files, its statistics are the row count."""
     action = json.loads(line)
-    if action.get("add", {}).get("path") not in added:
+    if _CONDITIONS in added and "commitInfo" in action:
+        action["commitInfo"]["operationParameters"] = {}
+    elif action.get("add", {}).get("path") in added:
+        rows = json.loads(action["add"]["stats"]).get("numRecords")
+        action["add"]["stats"] = json.dumps({"numRecords": rows}, separators=(",", ":"))
+    else:
         return line
-    rows = json.loads(action["add"]["stats"]).get("numRecords")
-    action["add"]["stats"] = json.dumps({"numRecords": rows}, separators=(",", ":"))
     new = json.dumps(action, separators=(",", ":"), ensure_ascii=False)
     return new + " " * (len(line.encode()) - len(new.encode()))
 
