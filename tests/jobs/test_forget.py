@@ -141,7 +141,7 @@ def test_beside_a_stream_it_waits_then_marks_its_stores(
         for step in stream_runs:
             step()
 
-    waiting = Waiting(10_000_000, lambda: now[0], wait)
+    waiting = Waiting(1_000_000, lambda: now[0], wait)
     with locked_store(config):
         with pytest.raises(
             JobError, match=r"has not read 9 corrections of the keys, of which 0 are new; .* --run-id f"
