@@ -89,9 +89,8 @@ def test_killed_then_nothing_is_left_and_the_stream_goes_on(
     assert forget(spark, config, GONE, run_id="f").repeated
 
     tables = Tables(spark, config.pipeline.warehouse)
-    last = tables.last_commit(schemas.CHANGELOG)
-    assert last is not None
-    assert tables.commit(schemas.CHANGELOG, tables.latest_version(schemas.CHANGELOG)).metadata["copied"]
+    commits = [tables.commit(schemas.CHANGELOG, v) for v in range(tables.latest_version(schemas.CHANGELOG) + 1)]
+    assert any(commit is not None and commit.metadata.get("copied") for commit in commits)
     # Every store is lost: what the tables restore has no such key, and the streams go on over the removed files.
     shutil.rmtree(config.pipeline.store)
     write_rows(
