@@ -51,6 +51,17 @@ def test_find_tells_a_short_key_from_its_byte(config: Config) -> None:
     assert find_in_stores(config, Keys.of(["8", "nobody@example.org"]), alone=True) == []
 
 
+def test_find_tells_a_key_from_a_part_of_another(config: Config) -> None:
+    assert find_in_stores(config, Keys.of(["nna@example.org", "anna@example.or"]), alone=True) == []
+    store = SegmentedSessionStore(Path(config.store_dir) / "4", segment_interval(70))
+    try:  # still in RocksDB's log
+        store.put(StoredSession(Windowed("someone@example.org", 100, 110), 1, 0, b"state"))
+        assert len(find_in_stores(config, Keys.of(["someone@example.org"]), alone=False)) == 1
+        assert find_in_stores(config, Keys.of(["one@example.org"]), alone=False) == []
+    finally:
+        store.close()
+
+
 def test_erase_takes_the_keys_shards_and_leftovers_only(config: Config) -> None:
     keys, folder = Keys.of(["anna@example.org", "7"]), Path(config.store_dir)
     (folder / "0.forget").touch()

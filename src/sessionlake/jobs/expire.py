@@ -126,10 +126,10 @@ def _absolute(path: str) -> str:
 
 
 def _pin(lake: Tables, spark: SparkSession, named: Mapping[str, str]) -> dict[str, Any]:
-    # In this order: what the sequence has counted is in the version of corrections, and what a snapshot has folded is
-    # in the version of the changelog.
+    # In this order: what the sequence has counted is in the version of corrections, and what is trimmed from the
+    # changelog is in the version of the snapshot.
     sequence = lake.app_version(schemas.CORRECTIONS, JOB)
-    names = (schemas.CORRECTIONS, schemas.SESSIONS, schemas.CHANGELOG)
+    names = (schemas.CORRECTIONS, schemas.CHANGELOG, schemas.SESSIONS)
     return {
         "sequence": -1 if sequence is None else sequence,
         **{name: lake.latest_version(name) for name in names},

@@ -2,7 +2,7 @@
 
 import mmap
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -73,12 +73,12 @@ def _shards(config: Config, keys: Keys, *, alone: bool) -> set[int]:
 def find_in_stores(config: Config, keys: Keys, *, alone: bool) -> list[Path]:
     """Return the stores, and files of stores or pending ones, that hold a key.
 
-    Files are searched for the key's bytes, unless it is so short that these stand anywhere; the key's own store is
-    asked for it, where no driver has it (`alone`); pending files are read.
+    A store's files are searched for the key's bytes where these stand as a key, unless it is so short that this is
+    chance; the key's own store is asked for it, where no driver has it (`alone`). Pending files are read.
     """
-    long = [key for key in keys.encoded if len(key) >= _TELLING]
     files = [file for folder in _folders(config) for file in sorted(folder.rglob("*")) if file.is_file()]
-    found = [file for file in files if _holds(file, long) or (file.suffix == ".arrow" and _writes(file, keys))]
+    long = [key for key in keys.encoded if len(key) >= _TELLING]
+    found = [file for file in files if (_writes(file, keys) if _is_pending(file) else _holds(file, long, _is_key_at))]
     return found + [path for path in _own(config, keys) if alone and path.exists() and _stores(config, path, keys)]
 
 
@@ -87,12 +87,17 @@ def _own(config: Config, keys: Keys) -> list[Path]:
     return [Path(config.store_dir) / str(shard) for shard in sorted(set(shards.tolist()))]
 
 
+def _is_pending(file: Path) -> bool:
+    return file.parent.suffix == ".pending"
+
+
 def _writes(pending: Path, keys: Keys) -> bool:
+    """Say whether a pending file has a key; half a file, which no batch will use, where any of its bytes are one."""
     try:
         with pa.memory_map(str(pending)) as source:
             column = pa.ipc.open_file(source).read_all()["key"]
     except (OSError, pa.ArrowInvalid):
-        return False  # half a file, which no batch will use; its bytes are searched
+        return _holds(pending, keys.encoded, lambda *_: True)
     return bool(pc.any(pc.is_in(column.cast(pa.binary()), pa.array(keys.encoded, pa.binary()))).as_py())
 
 
@@ -115,12 +120,34 @@ def _folders(config: Config) -> list[Path]:
     return [p for p in found if p.is_dir() and p.name.partition(".")[0].isdigit()]
 
 
-def _holds(file: Path, keys: list[bytes]) -> bool:
+def _holds(file: Path, keys: list[bytes], counts: Callable[[mmap.mmap, int, bytes], bool]) -> bool:
+    """Say whether a key's bytes stand in a file, at a place that counts."""
     try:
         with file.open("rb") as opened:
             if not file.stat().st_size:
                 return False
             with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return any(content.find(key) >= 0 for key in keys)
+                return any(counts(content, at, key) for key in keys for at in _places(content, key))
     except FileNotFoundError:  # a running driver compacts
         return False
+
+
+def _places(content: mmap.mmap, key: bytes) -> Iterator[int]:
+    at = content.find(key)
+    while at >= 0:
+        yield at
+        at = content.find(key, at + 1)
+
+
+def _is_key_at(content: mmap.mmap, at: int, key: bytes) -> bool:
+    """Say whether bytes are a whole key for RocksDB, not a part of another one.
+
+    Its log has a key's length right before it; its tables that of the key and 8 bytes of their own, then the value's.
+    """
+    before = content[max(0, at - 8) : at]
+    return before.endswith(_varint(len(key))) or _varint(len(key) + 8) in before[:-1]
+
+
+def _varint(number: int) -> bytes:
+    low, high = number & 0x7F, number >> 7
+    return bytes([low]) if not high else bytes([low | 0x80]) + _varint(high)
