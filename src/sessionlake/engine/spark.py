@@ -20,7 +20,11 @@ from pyspark.sql import SparkSession
 
 from sessionlake.errors import ConfigError
 
-SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SHORT_LIVED = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 """For runs of a few minutes on little data: such a JVM would spend most of its time on compiling for throughput."""
 JARS_VARIABLE = "SESSIONLAKE_JARS"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"

@@ -172,7 +172,8 @@ def _plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
     ).observe(read, F.count(F.lit(1)).alias("sessions"))
     before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), JOB)
     matched = rule.matching(sessions, run.started_us).select(*IDENTITY, "session_end")
-    marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left")
+    # Kept, because a sort reads its input twice: the sessions would be read, and counted, twice.
+    marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left").persist()
     ordered = marked.orderBy(F.col("before").isNotNull(), "session_end", "session_key", "session_start").withColumn(
         "place", F.monotonically_increasing_id()
     )
@@ -182,6 +183,8 @@ def _plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
     except PySparkException as error:
         ordered.unpersist()
         raise wrong_sql(error) from error
+    finally:
+        marked.unpersist()
     emitted_before = sum(old for _, _, old in parts)
     counts = {
         "sessions": int(read.get["sessions"]),
