@@ -25,6 +25,13 @@ test-all: lint ## the same with the slow and the cluster tests
 bench: setup ## measure throughput against the peers
 	@$(PYTHON) -m benchmarks.run
 
+.PHONY: bench-jobs
+bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plain ways
+	@$(PYTHON) -m benchmarks.compact --only fold
+	@$(PYTHON) -m benchmarks.expire
+	@$(PYTHON) -m benchmarks.backfill
+	@$(PYTHON) -m benchmarks.quality
+
 .PHONY: lint
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy

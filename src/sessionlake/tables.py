@@ -292,7 +292,7 @@ class Tables:
     def _actions(self, name: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""
         text = self.read_text(f"{self.path(name)}/_delta_log/{version:020d}.json")
-        for line in (text or "").splitlines():
+        for line in (text or "").split("\n"):
             if line.startswith(f'{{"{kind}":'):
                 yield json.loads(line)[kind]
 

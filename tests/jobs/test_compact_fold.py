@@ -25,14 +25,16 @@ from tests.jobs.compact_support import (
     sessions,
     upkeep_of,
 )
+from tests.jobs.copies import copy_pipeline
 
 MB = 1 << 20
 
 
-@pytest.fixture
-def config(spark: SparkSession, tmp_path: Path) -> Config:
+@pytest.fixture(scope="module")
+def nine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nine batches: a session deleted in 5 and made anew in 7, one with many changes, one of a date that empties, one emitted."""
-    found = one_event(spark, tmp_path)
+    root = tmp_path_factory.mktemp("nine")
+    found = one_event(spark, root)
     tables = Tables(spark, found.pipeline.warehouse)
     append_batch(tables, 1, ("upsert", "again", 10, 1), ("upsert", "often", 10, 1), ("emit", "none", 10, 9))
     append_batch(tables, 2, ("upsert", "often", 10, 2), ("upsert", "gone", 3 * DAY, 1))
@@ -42,7 +44,12 @@ def config(spark: SparkSession, tmp_path: Path) -> Config:
     append_batch(tables, 6, ("delete", "gone", 3 * DAY, 0), ("delete", "never there", DAY, 0))
     append_batch(tables, 7, ("upsert", "again", 10, 7), ("delete", "again", 30, 0))
     append_batch(tables, 8, ("upsert", "often", 10, 8), ("upsert", "last", 5 * DAY, 8))
-    return found
+    return root
+
+
+@pytest.fixture
+def config(nine: Path, tmp_path: Path) -> Config:
+    return copy_pipeline(nine, tmp_path)
 
 
 @pytest.mark.parametrize("method", [MERGE, REWRITE])

@@ -116,6 +116,11 @@ def start_run(
     return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report)
 
 
+def was_forgotten(tables: Tables) -> bool:
+    """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
+    return tables.exists(schemas.JOB_RUNS) and not tables.read(schemas.JOB_RUNS).where("job = 'forget'").isEmpty()
+
+
 def _find(tables: Tables, job: str, run_id: str) -> dict[str, dict[str, Any]]:
     if not tables.exists(schemas.JOB_RUNS):
         return {}

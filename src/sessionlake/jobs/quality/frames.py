@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
+from sessionlake.jobs.runs import was_forgotten
 from sessionlake.jobs.sessionizer.setup import build_spec
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.tables import Tables, spark_schema
@@ -72,15 +73,8 @@ def pin(tables: Tables) -> dict[str, Any]:
         "batch_id": last.metadata["batch_id"],
         "committed_us": last.metadata["committed_us"],
         "types": last.metadata["settings"]["types"],
-        "forgotten": _forgotten(tables),
+        "forgotten": was_forgotten(tables),
     }
-
-
-def _forgotten(tables: Tables) -> bool:
-    """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
-    if not tables.exists(schemas.JOB_RUNS):
-        return False
-    return not tables.read(schemas.JOB_RUNS).where("job = 'forget'").isEmpty()
 
 
 def events(inputs: Inputs) -> Checked:
