@@ -15,7 +15,7 @@ demo: setup ## run the whole life of the data on the shipped events
 
 .PHONY: test
 test: lint ## check style and types, run all but the slow tests
-	@$(PYTHON) -m pytest -n 2 --dist loadfile -m "not slow"
+	@$(PYTHON) -m pytest -n 2 --dist worksteal -m "not slow"
 
 .PHONY: test-all
 test-all: lint ## the same with the slow and the cluster tests

@@ -166,6 +166,7 @@ def test_damage_is_repaired_whoever_kills_the_run(
     assert reprocess_late(spark, config).counts["late_events"] == 0
 
 
+@pytest.mark.slow
 def test_late_events_of_reprocess_late_count_once_in_flight_and_after(spark: SparkSession, restored: Path) -> None:
     config = config_of(restored)
     in_retention = make_config(restored, session={"grace": "30 us", "retention": "500 us"}, aggregates=AGGREGATES)

@@ -24,6 +24,7 @@ def add(spark: SparkSession, path: Path, first: int, files: int) -> None:
     frame.write.format("delta").mode("append").save(str(path))
 
 
+@pytest.mark.slow
 def test_a_delta_source_is_read_as_its_stream_read_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

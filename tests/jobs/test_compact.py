@@ -133,6 +133,7 @@ def test_restore_and_status_after_trim_equal_an_undisturbed_run(
     assert (status.reconciles, status.counts) == (True, other.counts)
 
 
+@pytest.mark.slow
 def test_a_live_stream_beside_it_never_fails(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     ours = lake.copy(tmp_path / "ours")
     first, failures = threading.Event(), []

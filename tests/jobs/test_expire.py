@@ -126,6 +126,7 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
     assert expire(spark, config, where=PER_KEY, tables=lives).counts["matched"] == 0
 
 
+@pytest.mark.slow
 def test_throttle_and_limit_take_the_oldest_first(spark: SparkSession, config: Config) -> None:
     before = sorted((s[2], s[0], s[1]) for s in live(spark, config))
     clock = Clock()
@@ -197,6 +198,7 @@ def test_of_two_runs_at_once_one_stops(
     assert {r.run_id for r in sent(spark, config)} == ({"b"} if nth == 1 else {"a", "b"})
 
 
+@pytest.mark.slow
 def test_session_changed_after_the_pin_survives(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -352,7 +352,14 @@ total = "sum(v)"
     assert len(list((lake / "docs").rglob("validations/events/x/**/*.json"))) == 1
 
 
-@pytest.mark.parametrize("point", ["quality_checked_late_events", "quality_stored", "quality_documented"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("quality_checked_late_events", marks=pytest.mark.slow),
+        "quality_stored",
+        pytest.param("quality_documented", marks=pytest.mark.slow),
+    ],
+)
 def test_killed_and_retried_is_once_on_the_pinned_versions(
     spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

@@ -215,6 +215,7 @@ def test_later_batches_wait_for_the_next_run_and_events_of_one_id_count_once(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     files = events(seed)
+    files[3] += [{**event, "n": 3500 + i} for i, event in enumerate(files[2][40:60])]
     everything = [event for file in files for event in file]
     late = pipeline(spark, tmp_path / "ids", files[:3], id="id")
     first, earlier = late.reprocess(), late_numbers(late)

@@ -62,6 +62,7 @@ def bury_stale(late: Late, batch_id: int) -> None:
     late.tables.append_rows(schemas.DEAD_LETTERS, pa.Table.from_pylist([row], schema=schemas.DEAD_LETTERS_SCHEMA))
 
 
+@pytest.mark.slow
 def test_a_backfill_covers_late_events_until_its_replacement_goes_stale(late: Late) -> None:
     numbers = late_numbers(late)
     behind = sorted((e["time_us"], e["key"]) for e in ALL if e["n"] in numbers)
