@@ -102,7 +102,12 @@ class Tables:
             builder = builder.partitionedBy(*partitioned_by)
         for key, value in properties.items():
             builder = builder.property(f"delta.{key}", value)
-        builder.execute()
+        try:
+            builder.execute()
+        except Exception:
+            # Delta refuses the second of two who create a table at one moment, which is as good.
+            if not self.exists(name):
+                raise
 
     def read(self, name: str, version: int | None = None) -> DataFrame:
         """Return a table, pinned to a version where one is given."""
