@@ -13,7 +13,15 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
+from sessionlake_airflow.defaults import (
+    DAG_DEFAULTS,
+    NO_BATCHES,
+    SESSIONS,
+    apply_param,
+    config_param,
+    dry_run_param,
+    time_param,
+)
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -37,5 +45,6 @@ with DAG(
         pipeline="backfill",
         options=["from", "to", "apply", "dry_run"],
         interval=True,
+        skip_where=[NO_BATCHES],
         outlets=[SESSIONS],
     )

@@ -23,6 +23,8 @@ CHECKED_SESSIONS = Asset("checked_sessions", uri="delta://sessionlake/checked_se
 
 BUSY = "is locked by process"
 """In the message of a sessionizer that finds another one running on its pipeline."""
+NO_BATCHES = "has no batches yet"
+"""In the message of a job on a pipeline that has never run."""
 
 
 def alert(context: Mapping[str, Any]) -> None:

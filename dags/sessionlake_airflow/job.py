@@ -121,7 +121,7 @@ class SparkJob(BaseOperator):
         with self._process as process:
             for line in process.stdout or ():
                 text = line.rstrip()
-                self.log.info("%s", text)
+                self.log.info(text)
                 tail.append(text)
                 metrics = _metrics(text) or metrics
         if alarm:

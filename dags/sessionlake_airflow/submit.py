@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 HOME = Path(__file__).resolve().parents[2]
-_MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://.+")
+_MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://(?!local\b).+")
 _JARS_KEYS = ("spark.jars", "spark.jars.packages")
 
 
