@@ -14,7 +14,7 @@ from sessionlake_airflow.submit import HOME
 
 SESSIONIZE_POOL = "sessionize"
 MAINTENANCE_POOL = "maintenance"
-"""One slot each: at most one sessionizer and one other job at a time on this machine. `make airflow` creates them."""
+"""One slot for maintenance, so that its jobs don't fight over the machine; `make airflow` creates both pools."""
 
 SESSIONS = Asset("sessions", uri="delta://sessionlake/sessions", group="sessionlake")
 """Sessions changed; the event's extra has the job's counts."""

@@ -42,9 +42,9 @@ class Api:
 
     def set_up(self) -> None:
         """Create the pools and the Spark connection where they are not; what the user changed stays."""
-        for name, about in POOLS.items():
+        for name, (slots, about) in POOLS.items():
             if not self.exists(f"/pools/{name}"):
-                self.call("POST", "/pools", {"name": name, "slots": 1, "description": about})
+                self.call("POST", "/pools", {"name": name, "slots": slots, "description": about})
         if not self.exists(f"/connections/{CONNECTION}"):
             self.call("POST", "/connections", spark_connection())
 

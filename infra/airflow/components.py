@@ -19,7 +19,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 _WORKER = "LocalExecutor"
 _RESTARTS_AT_MOST = 5
 _RESTART_WINDOW = 120.0
-_PAUSE = 2.0
 
 
 class ComponentError(Exception):
@@ -29,8 +28,9 @@ class ComponentError(Exception):
 class Components:
     """The components of one Airflow, children of this process."""
 
-    def __init__(self, env: Mapping[str, str], logs: Path) -> None:
-        self._env, self._logs = env, logs
+    def __init__(self, env: Mapping[str, str], logs: Path, *, pause: float = 2.0, patience: float = 10.0) -> None:
+        """Start components with `env`; wait `pause` seconds before a restart, `patience` for what was asked to end."""
+        self._env, self._logs, self._pause, self._patience = env, logs, pause, patience
         self._running: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
         self._due: dict[str, float] = {}
         self._deaths: dict[str, list[float]] = {}
@@ -72,8 +72,8 @@ class Components:
         """End everything: tasks first, while the API server is there to take their state; what stays is killed."""
         server = next((process.pid for name, process in self._running.values() if name == "api-server"), None)
         rest = [process for process in _descendants() if process.pid != server and process.ppid() != server]
-        _signal(rest, 10.0)
-        _signal(_descendants(), 5.0)
+        _signal(rest, self._patience)
+        _signal(_descendants(), self._patience / 2)
         for process in _descendants():
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -88,7 +88,7 @@ class Components:
             raise ComponentError(f"{name} ended {len(deaths)} times in two minutes; see {self._logs / name}.log")
         sys.stdout.write(f"airflow: {name} ended, starting it again\n")
         sys.stdout.flush()
-        self._due[name] = now + _PAUSE
+        self._due[name] = now + self._pause
 
     def _reap(self) -> list[int]:
         """Collect children that ended, our own and those that came to us as orphans."""

@@ -12,8 +12,8 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
 POOLS = {
-    "sessionize": "sessionize_stream and sessionize_micro: one sessionizer at a time",
-    "maintenance": "All other jobs: one at a time, so that they don't fight over the machine",
+    "sessionize": (2, "sessionize_stream and sessionize_micro: where both run, a run of the second is skipped"),
+    "maintenance": (1, "All other jobs: one at a time, so that they don't fight over the machine"),
 }
 CONNECTION = "spark_default"
 # A JVM of a few minutes on little data would spend most of its time on compiling for throughput.

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import psutil
@@ -57,3 +59,12 @@ def alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def wait_for(found: Callable[[], Any], seconds: float = 100) -> Any:
+    """Return what is found as soon as there is something."""
+    deadline = monotonic() + seconds
+    while not (value := found()):
+        assert monotonic() < deadline, "it did not happen"
+        sleep(0.05)
+    return value

@@ -5,12 +5,11 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
-from tests.airflow.support import airflow_process, alive, ask_airflow
+from tests.airflow.support import airflow_process, alive, ask_airflow, wait_for
 
 REPORT = '{"job": "x", "run_id": "r", "corrections": 3}'
 SAYS = f"echo 'for people'; echo '{REPORT}'; "
@@ -188,11 +187,3 @@ def test_driver_dies_with_a_killed_task(tmp_path: Path) -> None:
 
 def read_pid(file: Path) -> int:
     return int(file.read_text() or 0) if file.exists() else 0
-
-
-def wait_for(found: Callable[[], Any], seconds: float = 100) -> Any:
-    deadline = monotonic() + seconds
-    while not (value := found()):
-        assert monotonic() < deadline, "it did not happen"
-        sleep(0.05)
-    return value
