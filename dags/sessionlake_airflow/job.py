@@ -32,7 +32,7 @@ class SparkJob(BaseOperator):
     `options` names params that become options of the same name; params that are empty are left out, lists come last as they
     are. `interval` takes --from and --to of the run's data interval where the params are empty. The DAG run's id becomes
     --run-id: it is the same for all tries, so that a retry goes on where the last one stopped. A try whose message
-    contains one of `skip_where` is skipped. A job that `judges` fails without another try where exit code 1 follows its report: that is its verdict. A job with `minutes`, the name of a param, is stopped after that time and succeeds.
+    contains one of `skip_where` is skipped, and so is a sessionizer's that found no input: then no asset is updated. A job that `judges` fails without another try where exit code 1 follows its report: that is its verdict. A job with `minutes`, the name of a param, is stopped after that time and succeeds.
     """
 
     template_fields: ClassVar[Sequence[str]] = ("arguments",)
@@ -72,6 +72,8 @@ class SparkJob(BaseOperator):
         code = self._process.returncode if self._process else None
         if code and not self._time_is_up:
             self._refuse(code, tail, metrics, context)
+        if metrics and metrics.get("batches") == 0:
+            raise AirflowSkipException("no input had arrived: sessions are as they were")
         for asset in self.outlets if metrics else ():
             context["outlet_events"][asset].extra = metrics
         return metrics

@@ -68,6 +68,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "keys": {"dag": "forget_key", "conf": {"keys": ["a b", "--proof"]}, "env": {"STUB": SAYS}},
     "micro": {"dag": "sessionize_micro", "env": {"STUB": "true"}},
+    "idle micro": {"dag": "sessionize_micro", "env": {"STUB": """echo '{"job": "sessionize", "batches": 0}'"""}},
     "user's error": {
         "dag": "reprocess_late",
         "env": {"STUB": "echo 'sessionlake: warning: w' >&2; echo 'sessionlake: what, which, what to do' >&2; exit 2"},
@@ -136,6 +137,11 @@ def test_users_error_is_one_line_and_tried_again(ran: Ran) -> None:
 def test_second_sessionizer_waits_or_is_skipped(ran: Ran) -> None:
     assert (ran("busy stream")["state"], ran("busy stream")["message"]) == ("AirflowException", BUSY)
     assert (ran("busy micro")["state"], ran("busy micro")["message"]) == ("AirflowSkipException", BUSY)
+
+
+def test_sessionizer_without_input_updates_nothing(ran: Ran) -> None:
+    assert ran("idle micro")["state"] == "AirflowSkipException"
+    assert ran("idle micro")["events"] == [{}]
 
 
 def test_verdict_is_final_and_a_crash_is_not(ran: Ran) -> None:
