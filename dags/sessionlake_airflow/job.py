@@ -29,10 +29,12 @@ _PR_SET_PDEATHSIG = 1
 class SparkJob(BaseOperator):
     """Run pipelines/<pipeline>.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
 
-    `options` names params that become options of the same name; params that are empty are left out, lists come last as they
-    are. `interval` takes --from and --to of the run's data interval where the params are empty. The DAG run's id becomes
-    --run-id: it is the same for all tries, so that a retry goes on where the last one stopped. A try whose message
-    contains one of `skip_where` is skipped, and so is a sessionizer's that found no input: then no asset is updated. A job that `judges` fails without another try where exit code 1 follows its report: that is its verdict. A job with `minutes`, the name of a param, is stopped after that time and succeeds.
+    - `options` names params that become options of the same name. Empty ones are left out; a list comes last, as it is.
+    - `interval`: --from and --to are the run's data interval where the params are empty.
+    - `names_run`: the DAG run's id becomes --run-id. It is the same for all tries: a retry goes on where the last one stopped.
+    - `minutes` names the param after which the driver is stopped; that is success.
+    - `skip_where`: a try whose message contains one of these is skipped. So is one that reports no batches: no asset is updated.
+    - `judges`: exit code 1 after a report is the job's verdict, and fails without another try.
     """
 
     template_fields: ClassVar[Sequence[str]] = ("arguments",)

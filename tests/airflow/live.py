@@ -44,6 +44,10 @@ class LiveAirflow:
         """The pipeline's folder."""
         return self.place.pipeline.parent
 
+    def age(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self.started
+
     def wait_until_ready(self) -> None:
         wait_for(lambda: "password:" in self.log.read_text() or self.process.poll() is not None, 400)
         assert self.process.poll() is None, self.log.read_text()
