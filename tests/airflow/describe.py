@@ -8,8 +8,10 @@ import io
 import json
 import os
 import sys
+import threading
 import time
 from datetime import datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -155,6 +157,30 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
     return {**found, "argv": words, "log": [entry["event"] for entry in log]}
 
 
+def alert() -> dict[str, Any]:
+    """Return what the alert for a task that failed for good posts, and where."""
+    from sessionlake_airflow.defaults import alert as send
+
+    posted: list[dict[str, Any]] = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            posted.append({"path": self.path, **json.loads(body)})
+            self.send_response(200)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Webhook) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        ti = SimpleNamespace(dag_id="compact_tables", task_id="t", run_id="r", try_number=3, log_url="http://log")
+        os.environ["SESSIONLAKE_ALERT_URL"] = f"http://127.0.0.1:{server.server_port}/hook"
+        send({"ti": ti, "exception": ValueError("what, which, what to do")})
+        thread.join()
+    send({"ti": ti, "exception": ValueError("nobody listens now")})  # must not raise
+    return posted[0]
+
+
 def _load(dag_id: str) -> Any:
     from airflow.dag_processing.dagbag import DagBag
 
@@ -170,4 +196,5 @@ if __name__ == "__main__":
         out["describe"] = describe()
     out["validate"] = validate(wanted.get("validate", []))
     out["run"] = run(wanted.get("run", []))
+    out["alert"] = alert()
     Path(sys.argv[1]).write_text(json.dumps(out))

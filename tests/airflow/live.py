@@ -120,10 +120,8 @@ class LiveAirflow:
                 live.pop(action.get("remove", {}).get("path"), None)
         files = [str(self.root / "warehouse" / table / path) for path in live]
         with duckdb.connect() as db:
-            db.read_parquet(files, union_by_name=True).create_view("t")
-            row = db.sql(sql).fetchone()
-        assert row is not None
-        return row[0]
+            db.execute("create view t as select * from read_parquet(" + repr(files) + ", union_by_name = true)")
+            return db.execute(sql).fetchall()[0][0]
 
     def stop(self) -> list[psutil.Process]:
         """Send what ctrl-C sends; return the processes that are still there."""
@@ -155,9 +153,11 @@ def live_airflow(folder: Path, *, hold_back: int = 0) -> Iterator[LiveAirflow]:
 
 
 def prepare(root: Path, hold_back: int) -> None:
-    """Make the demo's pipeline, its last files put aside."""
+    """Make the demo's pipeline, its last files put aside, and a retention in which all of its late events are."""
     code = "import sys; from pathlib import Path; from rich.console import Console; from sessionlake.demo import prepare; prepare(Path(sys.argv[1]), Console())"
     subprocess.run([sys.executable, "-c", code, str(root)], check=True, capture_output=True)
+    config = root / "commits.toml"
+    config.write_text(config.read_text().replace('retention = "30 days"', 'retention = "7300 days"'))
     (root / "held").mkdir()
     for file in sorted((root / "events").glob("*.json.gz"))[-hold_back:]:
         shutil.move(file, root / "held" / file.name)

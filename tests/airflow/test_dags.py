@@ -107,3 +107,8 @@ def test_quality_stands_between_sessions_and_what_depends_on_them(dags: dict[str
 def test_form(answer: dict[str, Any], number: int, dag: str, conf: dict[str, Any], refused: str) -> None:
     found = answer["validate"][number]
     assert refused in found if refused else found == "", (dag, conf)
+
+
+def test_alert_says_what_failed_and_where_its_log_is(answer: dict[str, Any]) -> None:
+    text = "compact_tables.t failed in run r, try 3: what, which, what to do\nhttp://log"
+    assert answer["alert"] == {"path": "/hook", "text": text}
