@@ -106,7 +106,8 @@ class LiveAirflow:
     def commits(self) -> list[Json]:
         """Return the metadata of the changelog's batches, straight from Delta's log."""
         log = self.root / "warehouse" / "session_changelog" / "_delta_log"
-        infos = [json.loads(line).get("commitInfo", {}) for file in sorted(log.glob("*.json")) for line in file.open()]
+        lines = [line for file in sorted(log.glob("*.json")) for line in file.read_text().splitlines()]
+        infos = [json.loads(line).get("commitInfo", {}) for line in lines]
         found = [json.loads(info["userMetadata"])["sessionlake"] for info in infos if "userMetadata" in info]
         return [metadata for metadata in found if not metadata.get("copied")]
 
