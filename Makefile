@@ -21,6 +21,10 @@ test: lint ## check style and types, run all but the slow tests
 test-all: lint ## the same with the slow and the cluster tests
 	@$(PYTHON) -m pytest
 
+.PHONY: airflow
+airflow: setup ## start Airflow with all DAGs on the demo's pipeline
+	@$(PYTHON) infra/airflow/up.py
+
 .PHONY: bench
 bench: setup ## measure throughput against the peers
 	@$(PYTHON) -m benchmarks.run

@@ -65,7 +65,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "commits"
 def run_demo(directory: str, console: Console) -> None:
     """Make the demo's pipeline in `directory`, run it to the end of its input, and show what came out."""
     root = Path(directory).resolve()
-    _prepare(root, console)
+    prepare(root, console)
     config = load_config(root / "commits.toml")
     spark = open_session(config, driver_memory="2g", conf=SHORT_LIVED)
     console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
@@ -82,7 +82,8 @@ def run_demo(directory: str, console: Console) -> None:
     spark.stop()
 
 
-def _prepare(root: Path, console: Console) -> None:
+def prepare(root: Path, console: Console) -> None:
+    """Make the demo's pipeline in `root`: its config and its files of events; an old one is replaced."""
     if not EXAMPLES.is_dir():
         raise SourceError(
             f"demo: the example events are not at {str(EXAMPLES)!r}; run the demo from a checkout of the project"

@@ -1,6 +1,8 @@
 """The commands that run the sessionizer."""
 
+import json
 import signal
+import time
 from types import FrameType
 from typing import Any
 
@@ -29,6 +31,7 @@ def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT
         console.print("stopped; nothing is lost, `sessionlake run` goes on from here")
         return
     print_summary(summary)
+    print_metrics(summary)
 
 
 @click.command("bootstrap")
@@ -59,6 +62,14 @@ def print_summary(summary: RunSummary) -> None:
         f" + {c['dropped']:,} dropped + {c['emitted']:,} emitted; watermark {format_time(summary.watermark_us)}"
     )
     show_warnings(summary.warnings)
+
+
+def print_metrics(summary: RunSummary) -> None:
+    """Print what a run did as one line of JSON, the last, for what called it, as the scheduled jobs do."""
+    watermark = summary.watermark_us
+    lag = None if watermark is None else round(time.time() - watermark / 1e6)
+    metrics = {"watermark": None if watermark is None else format_time(watermark), "watermark_lag_seconds": lag}
+    click.echo(json.dumps({"job": "sessionize", "batches": summary.batches, **summary.counts, **metrics}))
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

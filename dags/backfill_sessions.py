@@ -1,0 +1,50 @@
+"""
+### Computes a day's sessions from the events again
+
+Corrects those that differ, and only those: of a range that is as it should be nothing changes, however often it runs. Every
+night for the day before, as an audit; for a range of days `airflow backfill create --dag-id backfill_sessions --from-date
+2026-01-01 --to-date 2026-01-31`; by hand with *From* and *To*.
+
+Runs beside the stream. Late events of the days are taken in too. **If it is red with "overtook":** another job
+restated the same sessions meanwhile; trigger it again.
+"""
+
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, CronDataIntervalTimetable
+
+from sessionlake_airflow.defaults import (
+    DAG_DEFAULTS,
+    NO_BATCHES,
+    SESSIONS,
+    apply_param,
+    config_param,
+    dry_run_param,
+    time_param,
+)
+from sessionlake_airflow.job import SparkJob
+
+with DAG(
+    "backfill_sessions",
+    description="Computes a day's sessions from the events again and corrects those that differ",
+    doc_md=__doc__,
+    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC"),
+    start_date=datetime(2000, 1, 1, tzinfo=UTC),  # backfills may reach back as far
+    tags=["sessionlake", "maintenance"],
+    params={
+        "config": config_param(),
+        "from": time_param("From", "Sessions that reach this time or later, UTC. Empty: the run's data interval."),
+        "to": time_param("To", "Exclusive, UTC. Empty: the run's data interval."),
+        "apply": apply_param(),
+        "dry_run": dry_run_param(),
+    },
+    **DAG_DEFAULTS,
+):
+    SparkJob(
+        task_id="backfill_sessions",
+        pipeline="backfill",
+        options=["from", "to", "apply", "dry_run"],
+        interval=True,
+        skip_where=[NO_BATCHES],
+        outlets=[SESSIONS],
+    )

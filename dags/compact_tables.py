@@ -1,0 +1,35 @@
+"""
+### Keeps the tables small and fast to read
+
+Folds the changelog into the snapshot `sessions`, trims what is folded, puts files in order, vacuums. Readers of
+`sessions_live` see the same rows before, during and after; the stream goes on beside it.
+
+**If it fails or is late:** nothing is wrong but slow: reads and restores go through more of the changelog. A retry does
+what is left.
+"""
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param
+
+from sessionlake_airflow.defaults import DAG_DEFAULTS, config_param, dry_run_param
+from sessionlake_airflow.job import SparkJob
+
+with DAG(
+    "compact_tables",
+    description="Folds the changelog into the snapshot, trims, optimizes and vacuums",
+    doc_md=__doc__,
+    schedule=CronTriggerTimetable("0 */6 * * *", timezone="UTC"),
+    tags=["sessionlake", "maintenance"],
+    params={
+        "config": config_param(),
+        "method": Param(
+            "auto",
+            type="string",
+            enum=["auto", "merge", "rewrite"],
+            title="Method",
+            description="How the changelog gets into the snapshot; auto takes what is cheaper for its size.",
+        ),
+        "dry_run": dry_run_param(),
+    },
+    **DAG_DEFAULTS,
+):
+    SparkJob(task_id="compact_tables", pipeline="compact", options=["method", "dry_run"])

@@ -1,0 +1,51 @@
+"""
+### Removes expired sessions
+
+By the rule of the config's section `[expire]`, or by the one given here: an age, SQL over a session's row, or both. Each
+session gets one tombstone, ever; one that changed in between survives. Skipped where no rule says what expires.
+
+**Before a new rule:** trigger with *Dry run*; the counts are in the task's XCom.
+
+**Retries and clearing are safe:** all tries of a run are one run of the job (`--run-id`).
+"""
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param
+
+from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param
+from sessionlake_airflow.job import SparkJob
+
+with DAG(
+    "expire_sessions",
+    description="Removes expired sessions: by age, or by any SQL",
+    doc_md=__doc__,
+    schedule=CronTriggerTimetable("30 2 * * *", timezone="UTC"),
+    tags=["sessionlake", "maintenance"],
+    params={
+        "config": config_param(),
+        "ttl": Param(
+            None,
+            type=["null", "string"],
+            title="Time to live",
+            description="After session_end, as in '90 days'. Empty: the config's rule.",
+        ),
+        "where": Param(
+            None,
+            type=["null", "string"],
+            title="Where",
+            description="SQL over a session's row, as in event_count > 1000.",
+        ),
+        "max_per_run": Param(
+            None, type=["null", "integer"], minimum=1, title="At most", description="Sessions to remove in this run."
+        ),
+        "apply": apply_param(),
+        "dry_run": dry_run_param(),
+    },
+    **DAG_DEFAULTS,
+):
+    SparkJob(
+        task_id="expire_sessions",
+        pipeline="expire",
+        options=["ttl", "where", "max_per_run", "apply", "dry_run"],
+        skip_where=["expire: no rule says what expires"],
+        outlets=[SESSIONS],
+    )

@@ -1,0 +1,42 @@
+"""
+### Checks the tables, each time sessions were updated
+
+The suites of Great Expectations in `expectations/`. Only if they pass is the asset `checked_sessions` updated: schedule on
+it what must not see bad data, `schedule=[Asset("checked_sessions")]`.
+
+**If it is red:** the log names the checks that failed and rows to look at. There is no retry: the data stays as it is
+until somebody acts. The sessionizer goes on; what depends on `checked_sessions` waits for the next run that passes.
+"""
+
+from airflow.sdk import DAG, Param
+
+from sessionlake_airflow.defaults import CHECKED_SESSIONS, DAG_DEFAULTS, SESSIONS, config_param, dry_run_param
+from sessionlake_airflow.job import SparkJob
+
+with DAG(
+    "quality_checks",
+    description="Checks the tables when sessions were updated; what is scheduled on checked_sessions waits for it",
+    doc_md=__doc__,
+    schedule=[SESSIONS],
+    tags=["sessionlake", "quality"],
+    params={
+        "config": config_param(),
+        "fail_on": Param(
+            "critical",
+            type="string",
+            enum=["critical", "warn"],
+            title="Fail on",
+            description="Least severity of a failed check that blocks checked_sessions.",
+        ),
+        "dry_run": dry_run_param(),
+    },
+    **DAG_DEFAULTS,
+):
+    SparkJob(
+        task_id="quality_checks",
+        pipeline="quality",
+        options=["fail_on", "dry_run"],
+        judges=True,
+        inlets=[SESSIONS],
+        outlets=[CHECKED_SESSIONS],
+    )

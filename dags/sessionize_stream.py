@@ -1,0 +1,50 @@
+"""
+### Keeps the sessionizer running
+
+Each run of this DAG is one stretch of the stream (param *minutes*); then it ends, the asset `sessions` is updated, and the
+next run starts at once. Use this **or** `sessionize_micro`: whichever comes second is skipped or waits.
+
+**Never two on one pipeline.** One run at a time; a second trigger waits in the queue. A retried or cleared task stops its
+driver first; a killed task, worker or scheduler takes the driver with it. Should one live all the same, the engine's lock
+refuses the next (`is locked by process N`, exit code 2) and the retry waits.
+
+**If it is red:** the last lines of the log say why. Nothing is lost: the next run goes on at the last committed batch.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL, SESSIONS, config_param
+from sessionlake_airflow.job import SparkJob
+
+with DAG(
+    "sessionize_stream",
+    description="Keeps the sessionizer running, in stretches; an alternative to sessionize_micro",
+    doc_md=__doc__,
+    schedule="@continuous",
+    is_paused_upon_creation=True,
+    tags=["sessionlake", "sessionize"],
+    params={
+        "config": config_param(),
+        "minutes": Param(
+            60,
+            type="number",
+            exclusiveMinimum=0,
+            maximum=1440,
+            title="Minutes",
+            description="Length of a stretch. The restart between two takes seconds, and lets new code and settings in.",
+        ),
+    },
+    **{**DAG_DEFAULTS, "dagrun_timeout": timedelta(hours=26)},
+):
+    SparkJob(
+        task_id="sessionize",
+        pipeline="sessionize",
+        names_run=False,
+        minutes="minutes",
+        outlets=[SESSIONS],
+        pool=SESSIONIZE_POOL,
+        retries=5,
+        execution_timeout=timedelta(hours=25),
+    )

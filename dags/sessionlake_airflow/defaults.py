@@ -1,0 +1,94 @@
+"""Defaults of all DAGs: retries, timeouts, pools, alerts, assets, and the params that several have."""
+
+import json
+import logging
+import os
+import urllib.request
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Asset, Param
+
+from sessionlake_airflow.submit import HOME
+
+SESSIONIZE_POOL = "sessionize"
+MAINTENANCE_POOL = "maintenance"
+"""One slot for maintenance, so that its jobs don't fight over the machine; `make airflow` creates both pools."""
+
+SESSIONS = Asset("sessions", uri="delta://sessionlake/sessions", group="sessionlake")
+"""Sessions changed; the event's extra has the job's counts."""
+CHECKED_SESSIONS = Asset("checked_sessions", uri="delta://sessionlake/checked_sessions", group="sessionlake")
+"""Sessions changed and passed the quality checks: what dashboards and exports are to be scheduled on."""
+
+BUSY = "is locked by process"
+"""In the message of a sessionizer that finds another one running on its pipeline."""
+NO_BATCHES = "has no batches yet"
+"""In the message of a job on a pipeline that has never run."""
+
+
+def alert(context: Mapping[str, Any]) -> None:
+    """Log what failed for good, and post it to SESSIONLAKE_ALERT_URL (a Slack-compatible webhook) where that is set."""
+    ti = context["ti"]
+    text = f"{ti.dag_id}.{ti.task_id} failed in run {ti.run_id}, try {ti.try_number}: {context.get('exception')}\n{ti.log_url}"
+    log = logging.getLogger(__name__)
+    log.error("%s", text)
+    url = os.environ.get("SESSIONLAKE_ALERT_URL")
+    if url:
+        body = json.dumps({"text": text}).encode()
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 (the operator's own URL)
+        try:
+            urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
+        except OSError as error:
+            log.warning("the alert could not be posted to %s: %s", url, error)
+
+
+TASK_DEFAULTS: dict[str, Any] = {
+    "owner": "sessionlake",
+    "retries": 2,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=10),
+    "execution_timeout": timedelta(hours=2),
+    "pool": MAINTENANCE_POOL,
+    "on_failure_callback": alert,
+}
+# A run that waits for its pool's slot is no failure: hence the time for several jobs.
+DAG_DEFAULTS: dict[str, Any] = {
+    "catchup": False,
+    "max_active_runs": 1,
+    "dagrun_timeout": timedelta(hours=8),
+    "default_args": TASK_DEFAULTS,
+}
+
+
+def config_param() -> Param:
+    """Return the param that says which pipeline."""
+    default = os.environ.get("SESSIONLAKE_CONFIG") or str(HOME / "demo" / "commits.toml")
+    return Param(
+        default,
+        type="string",
+        minLength=1,
+        title="Pipeline",
+        description="Path or URI of the pipeline's TOML config, as the driver sees it.",
+    )
+
+
+def time_param(title: str, description: str) -> Param:
+    """Return a param for a point in time, which may be empty."""
+    return Param(None, type=["null", "string"], format="date-time", title=title, description=description)
+
+
+def dry_run_param() -> Param:
+    """Return the param for looking only."""
+    return Param(False, type="boolean", title="Dry run", description="Only say what would be done; nothing is written.")
+
+
+def apply_param() -> Param:
+    """Return the param for the pass of the sessionizer at a job's end."""
+    return Param(
+        True,
+        type="boolean",
+        title="Apply",
+        description="End with one pass of the sessionizer, so that the corrections take effect. Where a stream runs, it takes them itself.",
+    )

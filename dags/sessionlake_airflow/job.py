@@ -1,0 +1,174 @@
+"""The operator that runs one pipeline of sessionlake with spark-submit and lives and dies with it.
+
+Not SparkSubmitOperator: that one falls back to YARN where it can't read the connection, leaves its driver running when the
+task's process is killed, and keeps no result. docs/airflow.md has what was seen.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseOperator, Connection
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from sessionlake_airflow.submit import python_of, submit_command
+
+Metrics = dict[str, Any]
+_USERS_ERROR = 2
+_SECONDS_TO_STOP = 15
+_PR_SET_PDEATHSIG = 1
+
+
+class SparkJob(BaseOperator):
+    """Run pipelines/<pipeline>.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
+
+    - `options` names params that become options of the same name. Empty ones are left out; a list comes last, as it is.
+    - `interval`: --from and --to are the run's data interval where the params are empty.
+    - `names_run`: the DAG run's id becomes --run-id. It is the same for all tries: a retry goes on where the last one stopped.
+    - `minutes` names the param after which the driver is stopped; that is success.
+    - `skip_where`: a try whose message contains one of these is skipped. So is one that reports no batches: no asset is updated.
+    - `judges`: exit code 1 after a report is the job's verdict, and fails without another try.
+    """
+
+    template_fields: ClassVar[Sequence[str]] = ("arguments",)
+    ui_color = "#d9ead3"
+
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        arguments: Sequence[str] = (),
+        options: Sequence[str] = (),
+        interval: bool = False,
+        names_run: bool = True,
+        minutes: str | None = None,
+        skip_where: Sequence[str] = (),
+        judges: bool = False,
+        conn_id: str = "spark_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pipeline, self.arguments, self.options = pipeline, list(arguments), list(options)
+        self.interval, self.names_run, self.minutes = interval, names_run, minutes
+        self.skip_where, self.judges, self.conn_id = list(skip_where), judges, conn_id
+        self._process: subprocess.Popen[str] | None = None
+        self._time_is_up = False
+
+    def execute(self, context: Mapping[str, Any]) -> Metrics | None:
+        """Run the pipeline to its end; return the counts it printed."""
+        connection = Connection.get(self.conn_id)
+        try:
+            command = submit_command(connection, self.pipeline, self.command_arguments(context), context["dag"].dag_id)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
+        _die_with_the_worker()
+        tail: deque[str] = deque(maxlen=30)
+        metrics = self._run(command, python_of(connection), context, tail)
+        code = self._process.returncode if self._process else None
+        if code and not self._time_is_up:
+            self._refuse(code, tail, metrics, context)
+        if metrics and metrics.get("batches") == 0:
+            raise AirflowSkipException("no input had arrived: sessions are as they were")
+        for asset in self.outlets if metrics else ():
+            context["outlet_events"][asset].extra = metrics
+        return metrics
+
+    def command_arguments(self, context: Mapping[str, Any]) -> list[str]:
+        """Return the pipeline's arguments: config, options, and what follows them."""
+        params = {**context["params"]}
+        if self.interval and context.get("data_interval_start"):
+            params["from"] = params.get("from") or context["data_interval_start"].isoformat()
+            params["to"] = params.get("to") or context["data_interval_end"].isoformat()
+        words, rest = [params["config"], *self.arguments], []
+        for name in self.options:
+            value, flag = params.get(name), f"--{name.replace('_', '-')}"
+            if isinstance(value, list):
+                rest += map(str, value)
+            elif value is True or (value is False and name == "apply"):
+                words.append(flag if value else "--no-apply")
+            elif value not in (None, "", False):
+                words += [flag, str(value)]
+        if self.names_run:
+            words += ["--run-id", context["run_id"]]
+        return [*words, "--", *rest] if rest else words
+
+    def on_kill(self) -> None:
+        """End spark-submit, and with it the driver: asked first, then forced."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        self.log.info("stopping spark-submit, process %s", process.pid)
+        process.terminate()
+        try:
+            process.wait(_SECONDS_TO_STOP)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+    def _run(self, command: list[str], python: str, context: Mapping[str, Any], tail: deque[str]) -> Metrics | None:
+        """Run the command, its output into the task's log; return the last line that is a JSON object of a job."""
+        self.log.info("running: %s", " ".join(command))
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", "SESSIONLAKE_PYTHON": python}
+        env.setdefault("PYSPARK_PYTHON", python)
+        metrics = None
+        # Started by the main thread: the kernel watches the thread that started it.
+        self._process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        alarm = self._stop_later(context)
+        with self._process as process:
+            for line in process.stdout or ():
+                text = line.rstrip()
+                self.log.info(text)
+                tail.append(text)
+                metrics = _metrics(text) or metrics
+        if alarm:
+            alarm.cancel()
+        return metrics
+
+    def _stop_later(self, context: Mapping[str, Any]) -> threading.Timer | None:
+        if not self.minutes:
+            return None
+
+        def stop() -> None:
+            self._time_is_up = True
+            self.on_kill()
+
+        alarm = threading.Timer(context["params"][self.minutes] * 60, stop)
+        alarm.daemon = True
+        alarm.start()
+        return alarm
+
+    def _refuse(self, code: int, tail: Sequence[str], metrics: Metrics | None, context: Mapping[str, Any]) -> None:
+        """Raise what the exit code means: a user's error is one line of the command line's."""
+        if metrics:
+            context["ti"].xcom_push("return_value", metrics)
+        lines = [line for line in tail if line.startswith("sessionlake: ") and "warning:" not in line]
+        reason = lines[-1] if code == _USERS_ERROR and lines else f"{self.pipeline} ended with exit code {code}"
+        if any(text in reason for text in self.skip_where):
+            raise AirflowSkipException(reason)
+        if self.judges and code == 1 and metrics:
+            raise AirflowFailException(f"{self.pipeline} says no: {metrics}")
+        raise AirflowException(reason)
+
+
+def _metrics(line: str) -> Metrics | None:
+    if not line.startswith('{"job"'):
+        return None
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _die_with_the_worker() -> None:
+    """Let the kernel send SIGTERM to this task when its worker dies, so that on_kill stops the driver at once."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,146 @@
+"""`make airflow`: all of Airflow on this machine, in .airflow, with the demo's pipeline; ctrl-C ends all of it."""
+
+import argparse
+import fcntl
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+from api import Api
+from components import ComponentError, Components
+from settings import PROJECT, Place, free_port
+
+_PATIENCE = 240.0
+_STEP = 0.3
+
+
+def main() -> None:
+    arguments = _arguments()
+    home = arguments.home.resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    lock = (home / "up.lock").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        sys.exit(f"airflow: one runs here already: {lock.read().strip()}; its ctrl-C ends it")
+    place = Place(home, free_port(arguments.port), arguments.pipeline.resolve())
+    lock.truncate(0)
+    lock.write(place.url)
+    lock.flush()
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        _run(place, time.monotonic())
+    except KeyboardInterrupt:
+        _say("stopped")
+    except ComponentError as error:
+        sys.exit(f"airflow: {error}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--home", type=Path, default=PROJECT / ".airflow", help="AIRFLOW_HOME")
+    parser.add_argument("--port", type=int, default=8080, help="the next free one is taken")
+    parser.add_argument(
+        "--pipeline",
+        type=Path,
+        default=PROJECT / "demo" / "commits.toml",
+        help="made from the demo's events where absent",
+    )
+    return parser.parse_args()
+
+
+def _run(place: Place, started: float) -> None:
+    """Start everything, then tend it until interrupted."""
+    if not place.pipeline.exists():
+        _say(f"making the demo's pipeline in {place.pipeline.parent}")
+        _prepare(place)
+    logs = place.home / "components"
+    logs.mkdir(exist_ok=True)
+    env = place.environment()
+    password = place.password
+    _say(f"database and processes in {place.home}; half a minute, the first time a whole one")
+    with (logs / "migrate.log").open("ab") as log:
+        done = subprocess.run(["airflow", "db", "migrate"], env=env, stdout=log, stderr=log, check=False)
+    if done.returncode:
+        sys.exit(f"airflow: db migrate failed; see {logs / 'migrate.log'}")
+    components, api = Components(env, logs), Api(place)
+    try:
+        components.start("api-server", "dag-processor")
+        _wait(components, _answers(api), "the API server")
+        api.set_up()
+        components.start("scheduler", "triggerer")
+        dags = {file.stem for file in (PROJECT / "dags").glob("*.py")}
+        _wait(components, lambda: dags <= _listed(api) and _scheduler_beats(api), "scheduler and DAGs")
+        _welcome(place, password, time.monotonic() - started)
+        while True:
+            components.tend()
+            time.sleep(_STEP)
+    finally:
+        # A second ctrl-C must not leave half of it running.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        _say("stopping: tasks first, then Airflow")
+        components.stop()
+
+
+def _prepare(place: Place) -> None:
+    # In a process of its own: it imports Spark and draws, which this one need not carry.
+    code = "import sys; from pathlib import Path; from sessionlake.cli.shared import console; from sessionlake.demo import prepare; prepare(Path(sys.argv[1]), console)"
+    done = subprocess.run([sys.executable, "-c", code, str(place.pipeline.parent)], check=False)
+    if done.returncode or not place.pipeline.exists():
+        sys.exit(f"airflow: no pipeline at {place.pipeline}; pass --pipeline with a config that is there")
+
+
+def _wait(components: Components, ready: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        components.tend()
+        with suppress(OSError, KeyError, ValueError):
+            if ready():
+                return
+        if time.monotonic() > deadline:
+            raise ComponentError(f"{what} not ready after {_PATIENCE:.0f} s; see the logs in components/")
+        time.sleep(_STEP)
+
+
+def _answers(api: Api) -> Callable[[], bool]:
+    return lambda: api.call("GET", "/monitor/health")["metadatabase"]["status"] == "healthy"
+
+
+def _listed(api: Api) -> set[str]:
+    return {dag["dag_id"] for dag in api.call("GET", "/dags?limit=100")["dags"]}
+
+
+def _scheduler_beats(api: Api) -> bool:
+    return bool(api.call("GET", "/monitor/health")["scheduler"]["status"] == "healthy")
+
+
+def _welcome(place: Place, password: str, seconds: float) -> None:
+    _say(f"ready after {seconds:.0f} s")
+    sys.stdout.write(
+        f"\n  {place.url}   login: admin   password: {password}\n\n"
+        "  All DAGs are on but sessionize_stream, the alternative to sessionize_micro, which has started on the demo's events.\n"
+        "  Try reprocess_late: Trigger, look at the form, Trigger. Where Spark runs: Admin, Connections, spark_default.\n"
+        f"  Logs of Airflow itself: {place.home / 'components'}. ctrl-C stops everything.\n\n"
+    )
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"airflow: {text}\n")
+    sys.stdout.flush()
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

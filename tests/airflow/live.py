@@ -1,0 +1,170 @@
+"""An Airflow that `make airflow`'s script starts for a test: its REST API as the UI uses it, its processes, its tables."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psutil
+
+from tests.airflow.support import wait_for
+
+INFRA = Path(__file__).parents[2] / "infra" / "airflow"
+sys.path.insert(0, str(INFRA))
+
+from api import Api  # noqa: E402 (a folder of scripts, not a package)
+from settings import Place, free_port  # noqa: E402
+
+Json = dict[str, Any]
+ENDED = ("success", "failed")
+
+
+@dataclass
+class LiveAirflow:
+    """A running Airflow and the pipeline that its DAGs work on."""
+
+    place: Place
+    process: subprocess.Popen[str]
+    log: Path
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.api = Api(self.place)
+        self.pid = psutil.Process(self.process.pid)
+
+    @property
+    def root(self) -> Path:
+        """The pipeline's folder."""
+        return self.place.pipeline.parent
+
+    def age(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self.started
+
+    def wait_until_ready(self) -> None:
+        wait_for(lambda: "password:" in self.log.read_text() or self.process.poll() is not None, 400)
+        assert self.process.poll() is None, self.log.read_text()
+
+    def call(self, method: str, path: str, body: Json | None = None) -> Json:
+        return self.api.call(method, path, body)
+
+    def trigger(self, dag: str, run: str, **conf: Any) -> str:
+        body = {"logical_date": None, "dag_run_id": run, "conf": {"config": str(self.place.pipeline), **conf}}
+        self.call("POST", f"/dags/{dag}/dagRuns", body)
+        return run
+
+    def pause(self, dag: str, *, paused: bool) -> None:
+        self.call("PATCH", f"/dags/{dag}", {"is_paused": paused})
+
+    def runs(self, dag: str) -> list[Json]:
+        found: list[Json] = self.call("GET", f"/dags/{dag}/dagRuns?limit=100")["dag_runs"]
+        return found
+
+    def state(self, dag: str, run: str) -> str:
+        return str(self.call("GET", f"/dags/{dag}/dagRuns/{run}")["state"])
+
+    def task(self, dag: str, run: str) -> Json:
+        return self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"][0]  # type: ignore[no-any-return]
+
+    def wait_for_run(self, dag: str, run: str, seconds: float = 300) -> str:
+        return str(wait_for(lambda: (state := self.state(dag, run)) in ENDED and state, seconds))
+
+    def result(self, dag: str, run: str) -> Json:
+        """Return what the run's task left in XCom."""
+        task = self.task(dag, run)["task_id"]
+        path = f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value"
+        value = self.call("GET", path)["value"]
+        return json.loads(value) if isinstance(value, str) else value
+
+    def log_of(self, dag: str, run: str) -> str:
+        folder = self.place.home / "logs" / f"dag_id={dag}" / f"run_id={run}"
+        return "\n".join(file.read_text() for file in sorted(folder.rglob("*.log")))
+
+    def processes(self) -> list[psutil.Process]:
+        return self.pid.children(recursive=True)
+
+    def drivers(self) -> list[psutil.Process]:
+        """Return the JVMs that run a sessionizer, wherever they hang now."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                words = process.cmdline()
+            except psutil.Error:
+                continue
+            ours = any(word.endswith("pipelines/sessionize.py") for word in words) and str(self.place.pipeline) in words
+            if ours and words[0].endswith("java"):
+                found.append(process)
+        return found
+
+    def commits(self) -> list[Json]:
+        """Return the metadata of the changelog's batches, straight from Delta's log."""
+        log = self.root / "warehouse" / "session_changelog" / "_delta_log"
+        lines = [line for file in sorted(log.glob("*.json")) for line in file.read_text().splitlines()]
+        infos = [json.loads(line).get("commitInfo", {}) for line in lines]
+        found = [json.loads(info["userMetadata"])["sessionlake"] for info in infos if "userMetadata" in info]
+        return [metadata for metadata in found if not metadata.get("copied")]
+
+    def query(self, table: str, sql: str) -> Any:
+        """Return the one value of a query over `t`, the table's live files."""
+        live: dict[str, None] = {}
+        for file in sorted((self.root / "warehouse" / table / "_delta_log").glob("*.json")):
+            actions = [json.loads(line) for line in file.read_text().splitlines()]
+            live.update(dict.fromkeys(action["add"]["path"] for action in actions if "add" in action))
+            for action in actions:
+                live.pop(action.get("remove", {}).get("path"), None)
+        files = [str(self.root / "warehouse" / table / path) for path in live]
+        with duckdb.connect() as db:
+            db.execute("create view t as select * from read_parquet(" + repr(files) + ", union_by_name = true)")
+            return db.execute(sql).fetchall()[0][0]
+
+    def stop(self) -> list[psutil.Process]:
+        """Send what ctrl-C sends; return the processes that are still there."""
+        before = [*self.processes(), *self.drivers()]
+        self.process.terminate()
+        self.process.wait(60)
+        return [process for process in before if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+@contextmanager
+def live_airflow(folder: Path, *, hold_back: int = 0) -> Iterator[LiveAirflow]:
+    """Start Airflow on a pipeline in `folder`; `hold_back` files of the demo's events come later, with `release`."""
+    pipeline = folder / "demo" / "commits.toml"
+    if hold_back:
+        prepare(pipeline.parent, hold_back)
+    port = free_port(18080)
+    log = folder / "up.log"
+    command = [sys.executable, str(INFRA / "up.py"), "--home", str(folder / "home"), "--port", str(port)]
+    with log.open("w") as output:
+        process = subprocess.Popen([*command, "--pipeline", str(pipeline)], stdout=output, stderr=output, text=True)
+    airflow = LiveAirflow(Place(folder / "home", port, pipeline), process, log)
+    try:
+        airflow.wait_until_ready()
+        yield airflow
+    finally:
+        if process.poll() is None:
+            airflow.stop()
+        process.wait(60)
+
+
+def prepare(root: Path, hold_back: int) -> None:
+    """Make the demo's pipeline, its last files put aside, and a retention in which all of its late events are."""
+    code = "import sys; from pathlib import Path; from rich.console import Console; from sessionlake.demo import prepare; prepare(Path(sys.argv[1]), Console())"
+    subprocess.run([sys.executable, "-c", code, str(root)], check=True, capture_output=True)
+    config = root / "commits.toml"
+    config.write_text(config.read_text().replace('retention = "30 days"', 'retention = "7300 days"'))
+    (root / "held").mkdir()
+    for file in sorted((root / "events").glob("*.json.gz"))[-hold_back:]:
+        shutil.move(file, root / "held" / file.name)
+
+
+def release(airflow: LiveAirflow) -> None:
+    """Let the next file arrive."""
+    file = min((airflow.root / "held").iterdir())
+    file.rename(airflow.root / "events" / file.name)

@@ -1,0 +1,70 @@
+"""A process in which Airflow is imported, and what it finds as spark-submit."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import psutil
+
+DESCRIBE = Path(__file__).with_name("describe.py")
+LOCAL = json.dumps({"conn_type": "spark", "host": "local[*]"})
+STUB = """\
+#!/usr/bin/env bash
+printf '%s\\n' "$@" > "$STUB_FILES/argv"
+echo $$ > "$STUB_FILES/pid"
+eval "${STUB:-true}"
+"""
+
+
+def airflow_process(home: Path, wanted: dict[str, Any]) -> tuple[subprocess.Popen[str], Path]:
+    """Start describe.py with an empty AIRFLOW_HOME and a stub in the place of spark-submit; return it and its answer's path."""
+    stub = home / "bin" / "spark-submit"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    env |= {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": LOCAL,
+        "SESSIONLAKE_CONFIG": "clicks.toml",
+        "STUB_FILES": str(home),
+        "PATH": f"{stub.parent}{os.pathsep}{env['PATH']}",
+    }
+    (home / "wanted.json").write_text(json.dumps(wanted))
+    answer = home / "answer.json"
+    with (home / "wanted.json").open() as stdin, (home / "output.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(DESCRIBE), str(answer)], env=env, stdin=stdin, stdout=log, stderr=log, text=True
+        )
+    return process, answer
+
+
+def ask_airflow(home: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return describe.py's answer."""
+    process, answer = airflow_process(home, wanted)
+    assert process.wait(200) == 0, (home / "output.log").read_text()[-5000:]
+    found: dict[str, Any] = json.loads(answer.read_text())
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; one that waits for its parent to collect it doesn't."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for(found: Callable[[], Any], seconds: float = 100) -> Any:
+    """Return what is found as soon as there is something."""
+    deadline = monotonic() + seconds
+    while not (value := found()):
+        assert monotonic() < deadline, "it did not happen"
+        sleep(0.05)
+    return value

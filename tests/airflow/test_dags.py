@@ -1,0 +1,114 @@
+"""What every DAG must have, seen as Airflow parses them; what their forms accept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.support import ask_airflow
+
+DAGS = Path(__file__).parents[2] / "dags"
+NAMES = sorted(file.stem for file in DAGS.glob("*.py"))
+FORMS = [
+    ("reprocess_late", {}, ""),
+    ("reprocess_late", {"from": "2026-01-31T00:00:00Z", "to": None, "apply": False, "dry_run": True}, ""),
+    ("reprocess_late", {"apply": "maybe"}, "'maybe' is not of type 'boolean'"),
+    ("reprocess_late", {"from": 20260131}, "20260131 is not of type 'null', 'string'"),
+    ("reprocess_late", {"config": ""}, "'' should be non-empty"),
+    ("expire_sessions", {"ttl": "90 days", "where": "event_count > 3", "max_per_run": 10}, ""),
+    ("expire_sessions", {"max_per_run": 0}, "0 is less than the minimum of 1"),
+    ("compact_tables", {"method": "quick"}, "'quick' is not one of"),
+    ("quality_checks", {"fail_on": "info"}, "'info' is not one of"),
+    ("sessionize_stream", {"minutes": 0}, "0 is less than or equal to the minimum of 0"),
+    ("sessionize_stream", {"minutes": 1441}, "1441 is greater than the maximum"),
+    ("forget_key", {}, "No value passed"),
+    ("forget_key", {"keys": []}, "[] should be non-empty"),
+    ("forget_key", {"keys": ["a", ""]}, "'' should be non-empty"),
+    ("forget_key", {"keys": ["a", "-b"]}, ""),
+]
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    cases = [{"dag": dag, "conf": conf} for dag, conf, _ in FORMS]
+    return ask_airflow(tmp_path_factory.mktemp("airflow"), {"describe": True, "validate": cases})
+
+
+@pytest.fixture(scope="module")
+def dags(answer: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = answer["describe"]["dags"]
+    return found
+
+
+def test_eight_dags_load_and_are_named_as_their_files(answer: dict[str, Any], dags: dict[str, Any]) -> None:
+    assert answer["describe"]["errors"] == {}
+    assert sorted(dags) == NAMES
+    assert len(NAMES) == 8
+
+
+def test_files_are_thin() -> None:
+    assert {name: count for name in NAMES if (count := len((DAGS / f"{name}.py").read_text().splitlines())) >= 60} == {}
+
+
+def test_parsing_is_quick_and_does_no_work(answer: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """CPU time, so that a busy machine changes nothing; Airflow's own import is done before."""
+    files = answer["describe"]["files"]
+    with capsys.disabled():
+        print("\nparse time of DAG files, ms:", ", ".join(f"{name} {file['ms']}" for name, file in files.items()))  # noqa: T201
+    assert {name: file["work"] for name, file in files.items() if file["work"]} == {}
+    assert {name: file["ms"] for name, file in files.items() if file["ms"] >= 100} == {}
+    assert answer["describe"]["imported"] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_policy(dags: dict[str, Any], name: str) -> None:
+    dag = dags[name]
+    assert dag["description"]
+    assert dag["doc"].lstrip().startswith("### ")
+    assert "red" in dag["doc"] or "fails" in dag["doc"], "what to do when it fails"
+    assert "sessionlake" in dag["tags"]
+    assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
+    assert dag["dagrun_timeout"] is not None
+    for param in dag["params"].values():
+        assert param["help"]
+        assert param["title"]
+        assert param["type"]
+    for task in dag["tasks"].values():
+        assert task["owner"] == "sessionlake"
+        assert task["retries"] >= 2
+        assert task["retry_delay"] >= 30
+        assert task["timeout"] is not None
+        assert task["timeout"] < dag["dagrun_timeout"]
+        assert task["pool"] in {"sessionize", "maintenance"}
+        assert task["on_failure"] == ["alert"]
+        assert task["pipeline"] == name.split("_", maxsplit=1)[0] or name == "reprocess_late"
+
+
+def test_only_the_stream_waits_for_somebody_to_switch_it_on(dags: dict[str, Any]) -> None:
+    assert [name for name in NAMES if dags[name]["paused"]] == ["sessionize_stream"]
+
+
+def test_quality_stands_between_sessions_and_what_depends_on_them(dags: dict[str, Any]) -> None:
+    tasks = {name: next(iter(dag["tasks"].values())) for name, dag in dags.items()}
+    assert dags["quality_checks"]["schedule"] == "AssetTriggeredTimetable"
+    assert {name for name, task in tasks.items() if task["outlets"] == ["sessions"]} == {
+        "sessionize_stream",
+        "sessionize_micro",
+        "reprocess_late",
+        "expire_sessions",
+        "backfill_sessions",
+        "forget_key",
+    }
+    assert tasks["quality_checks"]["inlets"] == ["sessions"]
+    assert tasks["quality_checks"]["outlets"] == ["checked_sessions"]
+
+
+@pytest.mark.parametrize(("number", "dag", "conf", "refused"), [(n, *form) for n, form in enumerate(FORMS)])
+def test_form(answer: dict[str, Any], number: int, dag: str, conf: dict[str, Any], refused: str) -> None:
+    found = answer["validate"][number]
+    assert refused in found if refused else found == "", (dag, conf)
+
+
+def test_alert_says_what_failed_and_where_its_log_is(answer: dict[str, Any]) -> None:
+    text = "compact_tables.t failed in run r, try 3: what, which, what to do\nhttp://log"
+    assert answer["alert"] == {"path": "/hook", "text": text}

@@ -1,0 +1,195 @@
+"""The operator: what it submits where, what it makes of the end, and that nothing outlives it."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.support import airflow_process, alive, ask_airflow, wait_for
+
+REPORT = '{"job": "x", "run_id": "r", "corrections": 3}'
+SAYS = f"echo 'for people'; echo '{REPORT}'; "
+BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
+
+
+def connection(host: str, port: int | None = None, **extra: Any) -> dict[str, str]:
+    return {
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": host, "port": port, "extra": extra})
+    }
+
+
+PLACES = {
+    "local": (connection("local[2]"), ["--master", "local[2]", "--deploy-mode", "client"]),
+    "standalone": (connection("spark://master", 7077), ["--master", "spark://master:7077"]),
+    "uri": ({"AIRFLOW_CONN_SPARK_DEFAULT": "spark://master:7077"}, ["--master", "spark://master:7077"]),
+    "yarn": (connection("yarn", queue="etl"), ["--master", "yarn", "--queue", "etl"]),
+    "kubernetes": (
+        connection(
+            "k8s://https://10.0.0.1",
+            6443,
+            namespace="spark",
+            home="local:///opt/sessionlake",
+            **{"deploy-mode": "cluster", "conf": {"spark.kubernetes.container.image": "sessionlake:1"}},
+        ),
+        [
+            *("--master", "k8s://https://10.0.0.1:6443", "--deploy-mode", "cluster"),
+            *("--conf", "spark.kubernetes.namespace=spark", "--conf", "spark.kubernetes.container.image=sessionlake:1"),
+            "local:///opt/sessionlake/pipelines/reprocess_late.py",
+        ],
+    ),
+}
+WRONG = {
+    "scheme": (connection("spark://local[2]"), "'spark://local[2]' is no Spark master"),
+    "port": ({"AIRFLOW_CONN_SPARK_DEFAULT": "spark://local%5B2%5D:1"}, "'spark://local[2]:1' is no Spark master"),
+    "no host": (connection(""), "connection spark_default: '' is no Spark master; set its host to local[*]"),
+    "typo": (connection("lokal[*]"), "'lokal[*]' is no Spark master"),
+}
+CASES: dict[str, dict[str, Any]] = {
+    "options": {
+        "dag": "reprocess_late",
+        "conf": {"from": "2026-01-01T00:00:00Z", "apply": False, "dry_run": True},
+        "env": {"STUB": SAYS},
+    },
+    "interval": {
+        "dag": "backfill_sessions",
+        "run_id": "backfill__2026-01-02",
+        "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
+        "env": {"STUB": SAYS},
+    },
+    "interval by hand": {
+        "dag": "backfill_sessions",
+        "conf": {"from": "2020-01-01", "to": "2021-01-01"},
+        "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
+        "env": {"STUB": SAYS},
+    },
+    "keys": {"dag": "forget_key", "conf": {"keys": ["a b", "--proof"]}, "env": {"STUB": SAYS}},
+    "micro": {"dag": "sessionize_micro", "env": {"STUB": "true"}},
+    "idle micro": {"dag": "sessionize_micro", "env": {"STUB": """echo '{"job": "sessionize", "batches": 0}'"""}},
+    "user's error": {
+        "dag": "reprocess_late",
+        "env": {"STUB": "echo 'sessionlake: warning: w' >&2; echo 'sessionlake: what, which, what to do' >&2; exit 2"},
+    },
+    "busy stream": {"dag": "sessionize_stream", "env": {"STUB": f'echo "{BUSY}"; exit 2'}},
+    "busy micro": {"dag": "sessionize_micro", "env": {"STUB": f'echo "{BUSY}"; exit 2'}},
+    "crash": {"dag": "quality_checks", "env": {"STUB": "echo Traceback; exit 1"}},
+    "verdict": {"dag": "quality_checks", "env": {"STUB": SAYS + "exit 1"}},
+    "stretch": {"dag": "sessionize_stream", "conf": {"minutes": 0.005}, "env": {"STUB": "exec sleep 100"}},
+    "no connection": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": None}},
+    "no uri": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": "spark://local[2]"}},
+    **{f"at {name}": {"dag": "reprocess_late", "env": {"STUB": SAYS, **env}} for name, (env, _) in PLACES.items()},
+    **{f"wrong {name}": {"dag": "reprocess_late", "env": {"STUB": SAYS, **env}} for name, (env, _) in WRONG.items()},
+}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    answers = ask_airflow(tmp_path_factory.mktemp("airflow"), {"run": list(CASES.values())})["run"]
+    by_name = dict(zip(CASES, answers, strict=True))
+    return by_name.__getitem__
+
+
+Ran = Callable[[str], dict[str, Any]]
+
+
+def application(argv: list[str]) -> list[str]:
+    """Return what follows the pipeline's file."""
+    return argv[next(i for i, word in enumerate(argv) if "/pipelines/" in word) + 1 :]
+
+
+def test_params_become_options(ran: Ran) -> None:
+    words = ["clicks.toml", "--from", "2026-01-01T00:00:00Z", "--no-apply", "--dry-run", "--run-id", "manual__1"]
+    assert application(ran("options")["argv"]) == words
+
+
+def test_report_is_xcom_event_and_log(ran: Ran) -> None:
+    found = ran("options")
+    assert found["state"] == "success"
+    assert found["xcom"] == json.loads(REPORT)
+    assert found["events"] == [json.loads(REPORT)]
+    assert "for people" in found["log"]
+
+
+def test_data_interval_where_nothing_is_given(ran: Ran) -> None:
+    days = ["--from", "2026-01-01T00:00:00+00:00", "--to", "2026-01-02T00:00:00+00:00"]
+    assert application(ran("interval")["argv"]) == ["clicks.toml", *days, "--apply", "--run-id", "backfill__2026-01-02"]
+    by_hand = application(ran("interval by hand")["argv"])
+    assert by_hand[1:5] == ["--from", "2020-01-01", "--to", "2021-01-01"]
+
+
+def test_keys_are_no_options(ran: Ran) -> None:
+    words = application(ran("keys")["argv"])
+    assert words[-3:] == ["--", "a b", "--proof"]
+
+
+def test_sessionizer_has_no_run_id(ran: Ran) -> None:
+    assert application(ran("micro")["argv"]) == ["clicks.toml", "--once"]
+
+
+def test_users_error_is_one_line_and_tried_again(ran: Ran) -> None:
+    found = ran("user's error")
+    assert (found["state"], found["message"]) == ("AirflowException", "sessionlake: what, which, what to do")
+
+
+def test_second_sessionizer_waits_or_is_skipped(ran: Ran) -> None:
+    assert (ran("busy stream")["state"], ran("busy stream")["message"]) == ("AirflowException", BUSY)
+    assert (ran("busy micro")["state"], ran("busy micro")["message"]) == ("AirflowSkipException", BUSY)
+
+
+def test_sessionizer_without_input_updates_nothing(ran: Ran) -> None:
+    assert ran("idle micro")["state"] == "AirflowSkipException"
+    assert ran("idle micro")["events"] == [{}]
+
+
+def test_verdict_is_final_and_a_crash_is_not(ran: Ran) -> None:
+    assert (ran("crash")["state"], ran("crash")["message"]) == ("AirflowException", "quality ended with exit code 1")
+    assert ran("verdict")["state"] == "AirflowFailException"
+    assert ran("verdict")["pushed"] == {"return_value": json.loads(REPORT)}
+
+
+def test_a_stretch_of_the_stream_ends_well(ran: Ran) -> None:
+    assert (ran("stretch")["state"], ran("stretch")["message"]) == ("success", "")
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_connection_decides_where_spark_runs(ran: Ran, name: str) -> None:
+    found = ran(f"at {name}")
+    assert found["state"] == "success", found
+    words, at = found["argv"], -1
+    for word in PLACES[name][1]:  # all there, in this order
+        at = words.index(word, at + 1)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_connection_fails_at_once(ran: Ran, name: str) -> None:
+    found = ran(f"wrong {name}")
+    assert found["state"] == "AirflowFailException"
+    assert WRONG[name][1] in found["message"]
+    assert found["argv"] == []
+
+
+def test_missing_connection_is_no_yarn(ran: Ran) -> None:
+    assert ran("no connection")["state"] == "AirflowNotFoundException"
+    assert ran("no connection")["argv"] == []
+    assert ran("no uri")["state"] == "AirflowNotFoundException"
+    assert ran("no uri")["argv"] == []
+
+
+def test_driver_dies_with_a_killed_task(tmp_path: Path) -> None:
+    case = {"dag": "sessionize_stream", "env": {"STUB": "exec sleep 100"}}
+    process, _ = airflow_process(tmp_path, {"run": [case]})
+    try:
+        driver = wait_for(lambda: read_pid(tmp_path / "pid"))
+        assert alive(driver)
+        os.kill(process.pid, signal.SIGKILL)
+        wait_for(lambda: not alive(driver))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def read_pid(file: Path) -> int:
+    return int(file.read_text() or 0) if file.exists() else 0
