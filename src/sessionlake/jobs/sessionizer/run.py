@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionlake import errors, schemas
+from sessionlake import errors, kafka, schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine.coordinator import Coordinator
@@ -193,4 +193,4 @@ def _explained(text: str) -> SessionlakeError | None:
         return PipelineStateError(
             "checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first"
         )
-    return None
+    return kafka.explained(text)
