@@ -1,0 +1,132 @@
+"""The Kafka source against a real broker: sessions, dead letters, tombstones, Avro, and what a user gets wrong."""
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from infra.kafka.broker import Broker
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.jobs.sessionizer.run import RunSummary, run
+from sessionlake.tables import Tables
+from sessionlake.views import read_sessions
+from tests.jobs.kafka_support import T0, Row, Topic, as_record, config_of, event, expected_sessions
+
+
+def some_events(seed: int, count: int = 200, keys: int = 12) -> list[Row]:
+    rng = random.Random(seed)
+    return [event(f"user-{rng.randrange(keys)}", rng.randrange(8 * 3600), rng.randrange(100)) for _ in range(count)]
+
+
+def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, int, int]]:
+    times = (F.unix_seconds("session_start").alias("s"), F.unix_seconds("session_end").alias("e"))
+    found = read_sessions(spark, config).select("session_key", *times, "event_count", "total")
+    return sorted(tuple(row) for row in found.collect())
+
+
+def table(spark: SparkSession, config: Config, name: str) -> DataFrame:
+    return Tables(spark, config.pipeline.warehouse).read(name)
+
+
+def counts(summary: RunSummary) -> dict[str, int]:
+    return {name: value for name, value in summary.counts.items() if value}
+
+
+@pytest.fixture(scope="module")
+def malformed_and_more(
+    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Config, Topic, list[Row], RunSummary]:
+    """A topic of good and bad records, read in several batches."""
+    topic, rows = Topic.create(broker), some_events(1)
+    topic.send(as_record(row) for row in rows[:120])
+    bad: list[Row] = [
+        {"value": "{broken", "partition": 0, "timestamp": 1_700_000_000_123},
+        {"value": b"\xff\xfe", "partition": 1},
+        {"value": '{"key":"a","time":1}{"key":"b","time":2}', "partition": 1},
+        {"value": '{"key":"","time":1}', "partition": 1},
+        {"key": "user-1", "value": None, "partition": 1},
+    ]
+    topic.send(bad)
+    pretty = {"key": "user-3", "value": '{\n  "key": "user-3",\r\n  "time": %d,\n  "v": 5\n}' % (T0 + 10)}
+    topic.send([pretty, *(as_record(row) for row in rows[120:])])
+    config = config_of(tmp_path_factory.mktemp("lake"), topic, most=90)
+    return config, topic, [*rows, event("user-3", 10, 5)], run(spark, config, once=True)
+
+
+def test_sessions_equal_an_independent_computation(
+    spark: SparkSession, malformed_and_more: tuple[Config, Topic, list[Row], RunSummary]
+) -> None:
+    config, _, rows, summary = malformed_and_more
+    assert sessions(spark, config) == expected_sessions(rows)
+    assert summary.batches >= 3, "max_offsets_per_batch was passed over"
+    assert {name: summary.counts[name] for name in ("input", "accepted", "dead", "corrections")} == {
+        "input": len(rows) + 5,
+        "accepted": len(rows),
+        "dead": 5,
+        "corrections": 0,
+    }
+
+
+def test_dead_letters_name_partition_offset_and_time(
+    spark: SparkSession, malformed_and_more: tuple[Config, Topic, list[Row], RunSummary]
+) -> None:
+    config, topic, _, _ = malformed_and_more
+    dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "raw", "source").collect()
+    reasons = {row["reason"].partition(":")[0]: row["raw"] for row in dead}
+    assert reasons == {
+        "bad JSON": reasons["bad JSON"],
+        "empty key": '{"key":"","time":1}',
+        "null value without the headers of a tombstone": None,
+    }
+    raws = sorted(row["raw"] for row in dead if row["reason"].startswith("bad JSON"))
+    assert raws == ['{"key":"a","time":1}{"key":"b","time":2}', "{broken", "\ufffd\ufffd"]
+    broken = next(row["source"] for row in dead if row["raw"] == "{broken")
+    place, _, time = broken.partition("@")
+    name, partition, offset = place.split("/")
+    assert (name, partition, time) == (topic.name, "0", "2023-11-14T22:13:20.123Z")
+    assert int(offset) > 0
+
+
+def tombstone(key: str, start_us: int, revision: int, **more: str) -> Row:
+    headers = {"sessionlake.key": key, "sessionlake.start": str(start_us), "sessionlake.revision": str(revision)}
+    return {"key": key, "value": None, "headers": list({**headers, **more}.items())}
+
+
+def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic, rows = Topic.create(broker), some_events(2, count=60)
+    topic.send(as_record(row) for row in rows)
+    config = config_of(tmp_path, topic)
+    run(spark, config, once=True)
+    first, second, *_ = (
+        read_sessions(spark, config)
+        .select("session_key", F.unix_micros("session_start"), "revision")
+        .orderBy("session_key", "session_start")
+        .collect()
+    )
+    gone = tombstone(first[0], first[1], first[2], **{"sessionlake.correction": "c-1"})
+    incomplete: Row = {"value": None, "headers": [("sessionlake.key", b"user-1")]}
+    other: Row = {"value": None, "headers": [("theirs", b"x")]}
+    topic.send([gone, gone, tombstone(second[0], second[1], second[2] + 9), incomplete, other])
+    summary = run(spark, config, once=True)
+    kept = [row for row in expected_sessions(rows) if (row[0], row[1] * 1_000_000) != (first[0], first[1])]
+    assert sessions(spark, config) == kept
+    assert counts(summary) == {
+        "input": 1,
+        "dead": 1,
+        "corrections": 4,
+        "applied": 1,
+        "stale": 2,
+        "malformed": 1,
+        "deletes": 1,
+    }
+    dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "kind", "source").collect()
+    assert sorted((row["reason"], row["kind"]) for row in dead) == [
+        ("malformed correction", "tombstone"),
+        ("null value without the headers of a tombstone", "event"),
+        ("stale", "replace"),
+        ("stale", "replace"),
+    ]
+    assert sum(row["source"].startswith(f"c-1@{topic.name}/") for row in dead) == 1
