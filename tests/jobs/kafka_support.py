@@ -8,8 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from infra.kafka.broker import Broker
 from sessionlake.config import Config, load_config
@@ -70,13 +70,22 @@ class Topic:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
 
+    def config(self, name: str) -> str:
+        admin = self.admin()
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
+        return str(admin.describe_configs([resource])[resource].result(WAIT_S)[name].value)
+
     def widen(self, partitions: int) -> None:
         admin = self.admin()
         admin.create_partitions([NewPartitions(self.name, partitions)])[self.name].result(WAIT_S)
+        while len(admin.list_topics(self.name, timeout=WAIT_S).topics[self.name].partitions) < partitions:
+            pass
 
-    def delete(self) -> None:
+    def forget(self, before: int) -> None:
+        """Remove the records of partition 0 below an offset, as retention does."""
         admin = self.admin()
-        admin.delete_topics([self.name])[self.name].result(WAIT_S)
+        there = TopicPartition(self.name, 0, before)
+        admin.delete_records([there])[there].result(WAIT_S)
 
     def send(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Produce records (value, and optionally key, headers, partition, timestamp); return once all are stored."""

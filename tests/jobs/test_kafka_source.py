@@ -1,5 +1,7 @@
 """The Kafka source against a real broker: sessions, dead letters, tombstones, Avro, and what a user gets wrong."""
 
+import base64
+import json
 import random
 from pathlib import Path
 
@@ -7,9 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from infra.kafka.broker import Broker
+from infra.kafka.broker import Broker, free_port
 from sessionlake import schemas
 from sessionlake.config import Config
+from sessionlake.errors import SourceError
+from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.run import RunSummary, run
 from sessionlake.tables import Tables
 from sessionlake.views import read_sessions
@@ -50,7 +54,7 @@ def malformed_and_more(
         {"key": "user-1", "value": None, "partition": 1},
     ]
     topic.send(bad)
-    pretty = {"key": "user-3", "value": '{\n  "key": "user-3",\r\n  "time": %d,\n  "v": 5\n}' % (T0 + 10)}
+    pretty = {"value": json.dumps(event("user-3", 10, 5), indent=2).replace("\n", "\r\n")}
     topic.send([pretty, *(as_record(row) for row in rows[120:])])
     config = config_of(tmp_path_factory.mktemp("lake"), topic, most=90)
     return config, topic, [*rows, event("user-3", 10, 5)], run(spark, config, once=True)
@@ -130,3 +134,90 @@ def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Br
         ("stale", "replace"),
     ]
     assert sum(row["source"].startswith(f"c-1@{topic.name}/") for row in dead) == 1
+
+
+AVRO = (
+    '{"type": "record", "name": "Click", "fields": [{"name": "v", "type": "long"}, {"name": "page", "type": "string"}]}'
+)
+
+
+def avro(v: int, page: str) -> bytes:
+    """Encode a Click by the specification, apart from any library."""
+
+    def zigzag(number: int) -> bytes:
+        number, out = number * 2 if number >= 0 else -number * 2 - 1, []
+        while number > 127:
+            out.append(number % 128 + 128)
+            number //= 128
+        return bytes([*out, number])
+
+    return zigzag(v) + zigzag(len(page.encode())) + page.encode()
+
+
+def test_avro_values_with_the_records_own_key_and_time(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic, rows = Topic.create(broker), some_events(3, count=40)
+    schema_id = b"\x00\x00\x00\x00\x07"
+    (tmp_path / "click.avsc").write_text(AVRO)
+    topic.send(
+        {"key": row["key"], "value": schema_id + avro(row["v"], "/ä"), "timestamp": row["time"] * 1000} for row in rows
+    )
+    wrong = [avro(1, "/no-header")[:1] + b"\xff", schema_id + b"\x02\x80"]
+    topic.send({"key": "user-1", "value": value, "timestamp": T0 * 1000, "partition": 0} for value in wrong)
+    config = config_of(
+        tmp_path,
+        topic,
+        source='avro_schema = "click.avsc"\nconfluent_header = true',
+        format="avro",
+        key="_key",
+        time="_timestamp",
+    )
+    summary = run(spark, config, once=True)
+    assert counts(summary) | {"upserts": 0} == {"input": 42, "accepted": 40, "dead": 2, "upserts": 0}
+    assert sessions(spark, config) == expected_sessions(rows)
+    dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "raw", "session_key").collect()
+    assert {row["session_key"] for row in dead} == {"user-1"}
+    assert all(row["reason"].startswith("bad Avro") for row in dead)
+    assert sorted(row["raw"] for row in dead) == sorted(base64.b64encode(value).decode() for value in wrong)
+
+
+def test_a_compacted_topic_is_warned_of(
+    spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for policy, warned in (("compact", True), ("delete", False)):
+        caplog.clear()
+        topic = Topic.create(broker, cleanup_policy=policy)
+        check_topic(spark, config_of(tmp_path, topic).source)
+        assert ("is compacted" in caplog.text) == warned
+
+
+def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = Topic.create(broker)
+    config = config_of(tmp_path, topic)
+    with pytest.raises(SourceError, match=r"source\.topic: .* is empty.*declare each in \[source\.types\]"):
+        run(spark, config, once=True)
+    topic.send([{"value": '{"key": "a", "at": 1, "v": 2}'}])
+    with pytest.raises(SourceError, match=r"no column 'time'; pick one of key, at, v, _key, _timestamp"):
+        run(spark, config, once=True)
+    unknown = config.model_copy(update={"source": config.source.model_copy(update={"topic": "nowhere"})})
+    with pytest.raises(SourceError, match=r"source\.topic: 'nowhere' does not exist on .*; create it or correct"):
+        run(spark, unknown, once=True)
+    silent = f"127.0.0.1:{free_port()}"
+    closed = config.model_copy(update={"source": config.source.model_copy(update={"bootstrap_servers": silent})})
+    with pytest.raises(
+        SourceError, match=rf"source\.bootstrap_servers: '{silent}' does not answer .*Connection refused"
+    ):
+        run(spark, closed, once=True)
+
+
+def test_lost_offsets_are_told_in_one_line(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic, rows = Topic.create(broker, partitions=1), some_events(4, count=20)
+    topic.send(as_record(row) for row in rows[:10])
+    config = config_of(tmp_path, topic)
+    run(spark, config, once=True)
+    topic.send(as_record(row) for row in rows[10:])
+    topic.forget(before=15)
+    with pytest.raises(SourceError, match=r"source\.topic: records .* are gone from Kafka .* failOnDataLoss = false"):
+        run(spark, config, once=True)
+    forgiving = config_of(tmp_path, topic, options="failOnDataLoss = false")
+    assert run(spark, forgiving, once=True).counts["input"] == 5
+    assert sessions(spark, config) == expected_sessions([*rows[:10], *rows[15:]])

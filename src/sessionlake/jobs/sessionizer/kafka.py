@@ -31,7 +31,7 @@ def check_topic(spark: SparkSession, source: SourceSection) -> None:
     """Raise SourceError where the topic can't be read; warn where it is compacted."""
     cluster = Cluster("source", source.bootstrap_servers or "", option_texts(source.options))
     topic = source.topic or ""
-    if "compact" in (cluster.retention(spark, topic) or ""):
+    if cluster.describe(spark, topic).compacted:
         _log.warning(
             "sessionlake: warning: source.topic: %r is compacted: Kafka removes events that have a newer record of the same key, "
             "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
