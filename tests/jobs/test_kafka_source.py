@@ -15,6 +15,7 @@ from sessionlake.config import Config
 from sessionlake.errors import SourceError
 from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.run import RunSummary, run
+from sessionlake.jobs.topic_tombstones import send_tombstones
 from sessionlake.tables import Tables
 from sessionlake.views import read_sessions
 from tests.jobs.kafka_support import T0, Row, Topic, as_record, config_of, event, expected_sessions
@@ -104,27 +105,25 @@ def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Br
     topic.send(as_record(row) for row in rows)
     config = config_of(tmp_path, topic)
     run(spark, config, once=True)
-    first, second, *_ = (
-        read_sessions(spark, config)
-        .select("session_key", F.unix_micros("session_start"), "revision")
-        .orderBy("session_key", "session_start")
-        .collect()
-    )
+    live = read_sessions(spark, config).orderBy("session_key", "session_start")
+    first, second, third, *_ = live.select("session_key", F.unix_micros("session_start"), "revision").collect()
     gone = tombstone(first[0], first[1], first[2], **{"sessionlake.correction": "c-1"})
     incomplete: Row = {"value": None, "headers": [("sessionlake.key", b"user-1")]}
     other: Row = {"value": None, "headers": [("theirs", b"x")]}
     topic.send([gone, gone, tombstone(second[0], second[1], second[2] + 9), incomplete, other])
+    send_tombstones(config, live.withColumn("correction_id", F.lit("expire-1")).offset(2).limit(1))
     summary = run(spark, config, once=True)
-    kept = [row for row in expected_sessions(rows) if (row[0], row[1] * 1_000_000) != (first[0], first[1])]
+    removed = [(row[0], row[1]) for row in (first, third)]
+    kept = [row for row in expected_sessions(rows) if (row[0], row[1] * 1_000_000) not in removed]
     assert sessions(spark, config) == kept
     assert counts(summary) == {
         "input": 1,
         "dead": 1,
-        "corrections": 4,
-        "applied": 1,
+        "corrections": 5,
+        "applied": 2,
         "stale": 2,
         "malformed": 1,
-        "deletes": 1,
+        "deletes": 2,
     }
     dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "kind", "source").collect()
     assert sorted((row["reason"], row["kind"]) for row in dead) == [
