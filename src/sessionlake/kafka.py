@@ -17,7 +17,13 @@ _PREFIX = "kafka."
 _MISSING = "UnknownTopicOrPartition"
 _REFUSED = ("AuthorizationException", "AuthenticationException")
 _LOST = ("KAFKA_DATA_LOSS", "may have been lost because they are not available in Kafka", "OffsetOutOfRange")
-_SILENT = ("TimeoutException", "DisconnectException", "No resolvable bootstrap urls", "fetchOffset")
+_SILENT = (
+    "kafka.common.errors.TimeoutException",
+    "kafka.common.errors.DisconnectException",
+    "Timed out waiting for a node assignment",
+    "Cannot fetch record for offset",
+    "No resolvable bootstrap urls",
+)
 
 
 @dataclass(frozen=True)
@@ -136,19 +142,17 @@ def only_the_report_failed(text: str) -> bool:
     return "IterableOps.map" in text and 'return value of "scala.Option.get()" is null' in text
 
 
-def explained(text: str) -> SourceError | None:
+def explained(text: str, section: str = "source") -> SourceError | None:
     """Return what a failed query's messages mean where Kafka is the cause."""
     if any(sign in text for sign in _LOST):
         return SourceError(
-            "source.topic: records that were not read yet are gone from Kafka (retention, or the topic was made anew); "
-            "set failOnDataLoss = false in source.options to go on without them, or start a new warehouse"
+            f"{section}.topic: records that were not read yet are gone from Kafka (retention, or the topic was made anew); "
+            f"set failOnDataLoss = false in {section}.options to go on without them, or start a new warehouse"
         )
-    if "kafka" not in text.lower():
-        return None
     if _MISSING in text:
-        return SourceError("source.topic: was deleted, or partitions of it were; create it again or restore it")
+        return SourceError(f"{section}.topic: was deleted, or partitions of it were; create it again or restore it")
     if any(sign in text for sign in _SILENT):
         return SourceError(
-            "source.bootstrap_servers: Kafka stopped answering; nothing is lost, start again once it does"
+            f"{section}.bootstrap_servers: Kafka stopped answering; nothing is lost, start again once it does"
         )
     return None

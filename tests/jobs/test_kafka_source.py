@@ -13,9 +13,9 @@ from infra.kafka.broker import Broker, free_port
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import SourceError
+from sessionlake.jobs.expire import expire
 from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.run import RunSummary, run
-from sessionlake.jobs.topic_tombstones import send_tombstones
 from sessionlake.tables import Tables
 from sessionlake.views import read_sessions
 from tests.jobs.kafka_support import T0, Row, Topic, as_record, config_of, event, expected_sessions
@@ -111,7 +111,8 @@ def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Br
     incomplete: Row = {"value": None, "headers": [("sessionlake.key", b"user-1")]}
     other: Row = {"value": None, "headers": [("theirs", b"x")]}
     topic.send([gone, gone, tombstone(second[0], second[1], second[2] + 9), incomplete, other])
-    send_tombstones(config, live.withColumn("correction_id", F.lit("expire-1")).offset(2).limit(1))
+    where = f"session_key = '{third[0]}' and session_start = timestamp_micros({third[1]})"
+    assert expire(spark, config, where=where, to_topic=True).counts["expired"] == 1
     summary = run(spark, config, once=True)
     removed = [(row[0], row[1]) for row in (first, third)]
     kept = [row for row in expected_sessions(rows) if (row[0], row[1] * 1_000_000) not in removed]

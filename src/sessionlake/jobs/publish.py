@@ -109,7 +109,13 @@ def to_records(sessions: DataFrame) -> DataFrame:
 
 def _send(sessions: DataFrame, sink: KafkaSink) -> None:
     options = {**option_texts(sink.options), "kafka.bootstrap.servers": sink.bootstrap_servers, "topic": sink.topic}
-    to_records(sessions).write.format("kafka").options(**options).save()
+    try:
+        to_records(sessions).write.format("kafka").options(**options).save()
+    except Exception as error:
+        cause = kafka.explained(str(error), "sink.kafka")
+        if cause is None:
+            raise
+        raise cause from error
 
 
 def _sink(config: Config) -> KafkaSink:
@@ -149,6 +155,6 @@ def _await(query: StreamingQuery) -> None:
         text = str(error)
         if any(sign in text for sign in _SECOND):
             raise PipelineStateError("publish: another process publishes to this topic; stop it first") from error
-        raise kafka.explained(text) or error from error
+        raise kafka.explained(text, "sink.kafka") or error from error
     finally:
         query.stop()

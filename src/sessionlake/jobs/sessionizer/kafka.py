@@ -81,20 +81,21 @@ def record_types(spark: SparkSession, source: SourceSection, names: list[str]) -
     """Return the types of columns: of the Avro schema, or as the topic's first records have them; SourceError where one is missing."""
     if source.format == "avro":
         schema = to_arrow_schema(_avro_schema(spark, source))
-        found = {field.name: normal_type(field.type) for field in schema}
+        found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
     else:
-        found = {name: kind for name, kind in _sample(spark, source).items() if kind is not None}
-    missing = [name for name in names if name not in found and (source.format == "avro" or found)]
+        found = _sample(spark, source)
+    missing = [name for name in names if name not in found]
     if missing:
         raise SourceError(
             f"source.topic: {source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
             "or declare it in [source.types]"
         )
-    for name in names:
-        kind = found.get(name, pa.string())
+    # A column that is null throughout is left out, as it is for files.
+    kinds = {name: kind for name in names if (kind := found[name]) is not None}
+    for name, kind in kinds.items():
         if kind not in _SIMPLE and not pa.types.is_decimal128(kind):
             raise SourceError(f"source.avro_schema: {name!r} is a {kind}; pick a column of a plain type")
-    return {name: found[name] for name in names if name in found}
+    return kinds
 
 
 def record_columns(spark: SparkSession, source: SourceSection) -> list[str]:
