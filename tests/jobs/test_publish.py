@@ -17,7 +17,6 @@ from sessionlake.config import Config
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.sessionizer.run import run
-from sessionlake.source_config import SinkSection
 from sessionlake.tables import Tables
 from sessionlake.views import read_sessions
 from tests.engine.crash_support import CrashError, crash_at
@@ -29,9 +28,9 @@ US = 1_000_000
 
 def lake(root: Path, broker: Broker, topic: str, **session: str) -> Config:
     windows = {"gap": "10 seconds", "grace": "1 hour", "retention": "2 hours", **session}
-    sink = {"kafka": {"bootstrap_servers": broker.bootstrap_servers, "topic": topic}}
-    # `sink` has no default there, so that it is given beside the sections that have.
-    return make_config(root, session=windows).model_copy(update={"sink": SinkSection.model_validate(sink)})
+    return make_config(
+        root, session=windows, sink={"kafka": {"bootstrap_servers": broker.bootstrap_servers, "topic": topic}}
+    )
 
 
 def records(broker: Broker, topic: str) -> dict[tuple[str, str], Row]:
