@@ -16,11 +16,11 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.source_config import KafkaSink, option_texts
 from sessionlake.tables import Tables
-from sessionlake.views import merged_sessions
+from sessionlake.views import changes, latest_changes, merged_sessions
 
 IDENTITY = ["session_key", "session_start"]
 _FIRST = (*IDENTITY, "session_end", "session_id", "event_count", "revision")
-_HIDDEN = ("state", "session_date", "op", "commit_id", "batch_id")
+_HIDDEN = ("state", "session_date", "op", "commit_id", "batch_id", "changes")
 # To the microsecond: cut to milliseconds, as to_json does by itself, two sessions of a key could be one.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
 _SECOND = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_STREAM_LOG_UPDATE")
@@ -68,13 +68,13 @@ def publish(spark: SparkSession, config: Config, *, once: bool = False, on_batch
 
     def send(rows: DataFrame, _batch_id: int) -> None:
         nonlocal batches
-        _send(latest_changes(rows), sink)
+        _send(latest_changes(changes(rows, after=-1)), sink)
         failpoints.hit("published")
         batches += 1
         if on_batch is not None:
             on_batch(batches, False)
 
-    changes = (
+    changelog = (
         spark.readStream.format("delta")
         .option("startingVersion", version)
         # What maintenance rewrites or trims has been published before.
@@ -83,7 +83,7 @@ def publish(spark: SparkSession, config: Config, *, once: bool = False, on_batch
     )
     trigger = {"availableNow": True} if once else {"processingTime": f"{parse_duration(config.pipeline.trigger)} us"}
     query = (
-        changes.writeStream.foreachBatch(send)
+        changelog.writeStream.foreachBatch(send)
         .option("checkpointLocation", f"{checkpoint}/stream")
         .queryName(f"{config.pipeline.name}-publish")
         .trigger(**trigger)
@@ -91,13 +91,6 @@ def publish(spark: SparkSession, config: Config, *, once: bool = False, on_batch
     )
     _await(query)
     return Published(batches, first)
-
-
-def latest_changes(changes: DataFrame) -> DataFrame:
-    """Return the last change of each session among rows of the changelog; a sessionizer's batch changes each once."""
-    kept = changes.where("op != 'emit'")
-    last = F.max_by(F.struct(*(c for c in kept.columns if c not in IDENTITY)), "batch_id").alias("last")
-    return kept.groupBy(*IDENTITY).agg(last).select(*IDENTITY, "last.*")
 
 
 def to_records(sessions: DataFrame) -> DataFrame:
