@@ -53,7 +53,10 @@ def free_port() -> int:
 
 @dataclass
 class Broker:
-    """A broker in a folder; it can be killed and started again there, on the same port."""
+    """A broker in a folder; it can be killed and started again there, on the same port.
+
+    It ends with the thread that started it, so that none is left behind.
+    """
 
     folder: Path
     port: int = field(default_factory=free_port)

@@ -94,24 +94,26 @@ def test_broker_is_killed_and_partitions_are_added_in_mid_stream(
 
     failures: list[BaseException] = []
 
-    def disturb() -> None:
+    def stream() -> None:
         try:
-            assert started.wait(WAIT_S)
-            broker.kill()
-            broker.start()
-            topic.widen(4)
-            topic.send({**as_record(row), "partition": i % 4} for i, row in enumerate(after))
-            assert done.wait(WAIT_S)
+            run(spark, config, on_commit=on_commit)
         except BaseException as error:  # noqa: BLE001 (raised again in the test)
             failures.append(error)
-        finally:
-            for query in spark.streams.active:
-                query.stop()
 
-    thread = threading.Thread(target=disturb)
+    # Not the other way round: a broker ends with the thread that started it.
+    thread = threading.Thread(target=stream)
     thread.start()
-    run(spark, config, on_commit=on_commit)
-    thread.join()
+    try:
+        assert started.wait(WAIT_S)
+        broker.kill()
+        broker.start()
+        topic.widen(4)
+        topic.send({**as_record(row), "partition": i % 4} for i, row in enumerate(after))
+        assert done.wait(WAIT_S), failures
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        thread.join()
     assert not failures
     ends = json.loads(_last_offsets(Path(config.checkpoint)))[topic.name]
     assert sorted(ends) == ["0", "1", "2", "3"]
