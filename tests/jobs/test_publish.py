@@ -29,9 +29,9 @@ US = 1_000_000
 
 def lake(root: Path, broker: Broker, topic: str, **session: str) -> Config:
     windows = {"gap": "10 seconds", "grace": "1 hour", "retention": "2 hours", **session}
-    return make_config(
-        root, session=windows, sink={"kafka": {"bootstrap_servers": broker.bootstrap_servers, "topic": topic}}
-    )
+    sink = {"kafka": {"bootstrap_servers": broker.bootstrap_servers, "topic": topic}}
+    # Trimmed at once, where a day's changes stay otherwise.
+    return make_config(root, session=windows, sink=sink, compact={"safety": "0 seconds"})
 
 
 def records(broker: Broker, topic: str) -> dict[tuple[str, str], Row]:
