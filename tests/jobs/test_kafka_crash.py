@@ -39,7 +39,14 @@ def assert_each_event_once(spark: SparkSession, root: Path, topic: Topic, rows: 
     assert sessions(spark, config) == expected_sessions(rows)
 
 
-@pytest.mark.parametrize("point", ["after_dead", "before_changelog", "after_changelog"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "before_changelog",
+        pytest.param("after_dead", marks=pytest.mark.slow),
+        pytest.param("after_changelog", marks=pytest.mark.slow),
+    ],
+)
 def test_driver_fails_in_the_commit(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
