@@ -7,18 +7,22 @@ PYTHON := .venv/bin/python
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 .PHONY: demo
 demo: setup ## run the whole life of the data on the shipped events
 	@.venv/bin/sessionlake demo
 
+.PHONY: kafka
+kafka: setup kafka-jars ## start a Kafka broker on port 9092, until ctrl-C
+	@$(PYTHON) infra/kafka/broker.py
+
 .PHONY: test
-test: lint ## check style and types, run all but the slow tests
+test: lint kafka-jars ## check style and types, run all but the slow tests
 	@$(PYTHON) -m pytest -n 2 --dist worksteal -m "not slow"
 
 .PHONY: test-all
-test-all: lint ## the same with the slow and the cluster tests
+test-all: lint kafka-jars ## the same with the slow and the cluster tests
 	@$(PYTHON) -m pytest
 
 .PHONY: airflow
@@ -36,6 +40,10 @@ bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plai
 	@$(PYTHON) -m benchmarks.backfill
 	@$(PYTHON) -m benchmarks.quality
 
+.PHONY: bench-latency
+bench-latency: setup kafka-jars ## measure event to Delta row through Kafka at 10,000 events a second
+	@$(PYTHON) -m benchmarks.latency
+
 .PHONY: lint
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
@@ -49,7 +57,7 @@ setup: jars ## install what is missing: uv, the Python packages, Java, Spark's j
 
 .PHONY: clean
 clean: ## remove all that make installed or the tools cached
-	@rm -rf .venv .tools .jars .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .tools .jars .kafka .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: java
 java:
@@ -61,6 +69,10 @@ java:
 .PHONY: jars
 jars: .venv/stamp java
 	@$(PYTHON) infra/setup/jars.py
+
+.PHONY: kafka-jars
+kafka-jars: .venv/stamp java
+	@$(PYTHON) infra/setup/jars.py kafka
 
 .tools/bin/uv:
 	@infra/setup/uv

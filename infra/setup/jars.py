@@ -1,4 +1,7 @@
-"""Fetch the jars that ivy.xml lists into .jars/, with the Ivy that Spark ships; do nothing where they are there."""
+"""Fetch the jars that a list (ivy.xml) names, with the Ivy that Spark ships; do nothing where they are there.
+
+Spark's go to .jars/; with the argument `kafka` those of a Kafka broker, for tests and `make kafka`, to .kafka/jars/.
+"""
 
 import os
 import shutil
@@ -6,67 +9,94 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-JARS = HERE.parents[1] / ".jars"
-WORK = JARS / "work"
-LOG = JARS / "ivy.log"
+ROOT = HERE.parents[1]
 
 
-def expected_jars() -> list[str]:
-    dependencies = ET.parse(HERE / "ivy.xml").iter("dependency")
-    return sorted(f"{d.attrib['org']}_{d.attrib['name']}-{d.attrib['rev']}.jar" for d in dependencies)
+@dataclass(frozen=True)
+class JarSet:
+    """A list of jars and the folder that they go to."""
+
+    listed: Path
+    folder: Path
+    takes: str
+
+    @property
+    def work(self) -> Path:
+        """Where Ivy works; gone once all is there."""
+        return self.folder / "work"
+
+    @property
+    def log(self) -> Path:
+        """Ivy's output."""
+        return self.folder / "ivy.log"
+
+    def expected(self) -> list[str]:
+        """File names of the listed jars."""
+        dependencies = ET.parse(self.listed).iter("dependency")
+        return sorted(f"{d.attrib['org']}_{d.attrib['name']}-{d.attrib['rev']}.jar" for d in dependencies)
+
+
+SETS = {
+    "spark": JarSet(HERE / "ivy.xml", ROOT / ".jars", "15 s"),
+    "kafka": JarSet(ROOT / "infra" / "kafka" / "ivy.xml", ROOT / ".kafka" / "jars", "40 s"),
+}
 
 
 def present_jars(folder: Path) -> list[str]:
     return sorted(jar.name for jar in folder.glob("*.jar"))
 
 
-def resolve() -> None:
-    """Run Ivy into WORK; exit with its log's last lines where it fails."""
+def resolve(jars: JarSet) -> None:
+    """Run Ivy into the work folder; exit with its log's last lines where it fails."""
     java_home = os.environ.get("JAVA_HOME")
     java = str(Path(java_home, "bin", "java")) if java_home else "java"
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
         sys.exit("jars: no pyspark beside this Python; run `make setup`")
     ivy = next(Path(pyspark.origin).parent.glob("jars/ivy-*.jar"))
-    command = [java, "-jar", str(ivy), "-settings", str(HERE / "ivysettings.xml"), "-ivy", str(HERE / "ivy.xml")]
-    command += ["-notransitive", "-cache", str(WORK / "cache")]
-    command += ["-retrieve", f"{WORK}/[organisation]_[artifact]-[revision].[ext]"]
-    with LOG.open("w") as log:
+    command = [java, "-jar", str(ivy), "-settings", str(HERE / "ivysettings.xml"), "-ivy", str(jars.listed)]
+    command += ["-notransitive", "-cache", str(jars.work / "cache")]
+    command += ["-retrieve", f"{jars.work}/[organisation]_[artifact]-[revision].[ext]"]
+    with jars.log.open("w") as log:
         ivy_run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
-    missing = set(expected_jars()) - set(present_jars(WORK))
+    missing = set(jars.expected()) - set(present_jars(jars.work))
     if ivy_run.returncode or missing:
-        tail = "".join(LOG.read_text().splitlines(keepends=True)[-15:])
+        tail = "".join(jars.log.read_text().splitlines(keepends=True)[-15:])
         names = ", ".join(sorted(missing)) or "Ivy failed"
-        sys.exit(f"\n{tail}jars: not fetched: {names}. Is Maven Central reachable? See {LOG}, then run `make setup`.")
+        sys.exit(
+            f"\n{tail}jars: not fetched: {names}. Is Maven Central reachable? See {jars.log}, then run `make setup`."
+        )
 
 
-def install() -> None:
+def install(jars: JarSet) -> None:
     """Move the jars into place: until the last is there the set is not the list, so an interrupted run is repeated."""
-    for old in JARS.glob("*.jar"):
+    for old in jars.folder.glob("*.jar"):
         old.unlink()
-    for jar in WORK.glob("*.jar"):
-        jar.replace(JARS / jar.name)
+    for jar in jars.work.glob("*.jar"):
+        jar.replace(jars.folder / jar.name)
 
 
-def main() -> None:
-    jars = expected_jars()
-    if present_jars(JARS) == jars:
+def main(name: str) -> None:
+    jars = SETS[name]
+    names = jars.expected()
+    if present_jars(jars.folder) == names:
         return
     started = time.monotonic()
-    sys.stdout.write(f"jars: fetching {len(jars)} from Maven Central (about 10 s) ... ")
+    sys.stdout.write(f"jars: fetching {len(names)} for {name} from Maven Central (about {jars.takes}) ... ")
     sys.stdout.flush()
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
-    resolve()
-    install()
-    shutil.rmtree(WORK)
-    size = sum(jar.stat().st_size for jar in JARS.glob("*.jar"))
+    shutil.rmtree(jars.work, ignore_errors=True)
+    jars.work.mkdir(parents=True)
+    resolve(jars)
+    install(jars)
+    shutil.rmtree(jars.work)
+    size = sum(jar.stat().st_size for jar in jars.folder.glob("*.jar"))
     sys.stdout.write(f"{size / 1e6:.1f} MB in {time.monotonic() - started:.0f} s\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(*(sys.argv[1:] or ["spark"]))

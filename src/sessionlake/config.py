@@ -16,11 +16,11 @@ from sessionlake.config_sections import (
     QualitySection,
     Section,
     SessionSection,
-    SourceSection,
 )
 from sessionlake.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
 from sessionlake.schemas import RESERVED
+from sessionlake.source_config import SinkSection, SourceSection, check_sink, check_source
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,6 +38,7 @@ class Config(Section):
     compact: CompactSection = CompactSection()
     quality: QualitySection = QualitySection()
     expire: ExpireSection = ExpireSection()
+    sink: SinkSection = SinkSection()
     directory: str = "."
     """Directory of the config file; users' classes are looked for there too."""
 
@@ -125,7 +126,9 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
             "store": _resolve(config.pipeline.store, directory),
         }
     )
-    source = config.source.model_copy(update={"path": _resolve(config.source.path, directory)})
+    named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}
+    paths = {name: _resolve(path, directory) for name, path in named.items() if path}
+    source = config.source.model_copy(update=paths)
     tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
     expire = config.expire.model_copy(update={"tables": tables})
     sections = {"pipeline": pipeline, "source": source, "expire": expire}
@@ -141,10 +144,9 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"pipeline.name: {config.pipeline.name!r} must be letters, digits, _ and -; write for example 'clicks'"
         )
-    if config.source.kind == "files" and config.source.format is None:
-        raise ConfigError("source.format: is missing; write 'json', 'csv' or 'parquet'")
-    if config.source.kind == "delta" and config.source.format is not None:
-        raise ConfigError(f"source.format: {config.source.format!r} goes with kind 'files' only; remove it")
+    check_source(config.source)
+    if config.sink.kafka is not None:
+        check_sink(config.sink.kafka)
     if "://" in config.pipeline.store:
         raise ConfigError(f"pipeline.store: {config.pipeline.store!r} must be a local directory; write a path")
     if config.gap_us == 0:

@@ -36,20 +36,6 @@ class PipelineSection(Section):
     """Local directory of the session stores: a cache, restored from Delta when lost."""
 
 
-Format = Literal["json", "csv", "parquet"]
-
-
-class SourceSection(Section):
-    """What is read."""
-
-    kind: Literal["files", "delta"]
-    path: str
-    format: Format | None = None
-    max_files_per_batch: int = Field(default=16, ge=1)
-    types: dict[str, Literal["long", "double", "string", "boolean", "timestamp", "date"]] = {}
-    """Column types of text files, where inference from the files at first start is not enough."""
-
-
 class EventSection(Section):
     """Which columns make an event."""
 

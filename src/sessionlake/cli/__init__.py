@@ -6,6 +6,7 @@ from sessionlake.cli.backfill import backfill_command, rebuild_command
 from sessionlake.cli.compact import compact_command
 from sessionlake.cli.expire import expire_command
 from sessionlake.cli.forget import forget_command
+from sessionlake.cli.publish import publish_command
 from sessionlake.cli.quality import quality_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
@@ -43,6 +44,7 @@ for command in (
     backfill_command,
     rebuild_command,
     quality_command,
+    publish_command,
     demo_command,
 ):
     main.add_command(command)

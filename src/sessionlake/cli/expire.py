@@ -13,6 +13,7 @@ from sessionlake.config import load_config
 @click.option("--table", "named", multiple=True, metavar="NAME=PATH", help="A Delta table that --where may name.")
 @click.option("--max-per-run", type=click.IntRange(min=1), help="Tombstones of this run at the most.")
 @click.option("--max-per-second", type=click.IntRange(min=1), help="Tombstones a second at the most.")
+@click.option("--to-topic", is_flag=True, help="Send the tombstones to the Kafka topic that the events come from.")
 @job_options
 @one_line_errors
 def expire_command(
@@ -22,8 +23,9 @@ def expire_command(
     named: tuple[str, ...],
     max_per_run: int | None,
     max_per_second: int | None,
+    to_topic: bool,  # noqa: FBT001 (click passes flags by name)
     run_id: str | None,
-    dry_run: bool,  # noqa: FBT001 (click passes flags by name)
+    dry_run: bool,  # noqa: FBT001
     apply: bool,  # noqa: FBT001
 ) -> None:
     """Remove expired sessions: by age, or by any SQL over the session and other tables."""
@@ -49,6 +51,7 @@ def expire_command(
             max_per_second=max_per_second,
             run_id=run_id,
             dry_run=dry_run,
+            to_topic=to_topic,
             on_step=lambda done, total: status.update(f"tombstones: {done:,} of {total:,}"),
         )
     if apply and report.counts["expired"] and not report.dry_run and not apply_corrections(spark, config):

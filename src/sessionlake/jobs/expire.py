@@ -19,6 +19,7 @@ from sessionlake.errors import ConfigError, FencedError
 from sessionlake.jobs.expire_rule import Rule, wrong_sql
 from sessionlake.jobs.runs import JobReport, JobRun, start_run
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
+from sessionlake.jobs.topic_tombstones import require_topic, send_tombstones
 from sessionlake.tables import Tables
 from sessionlake.views import merged_sessions
 
@@ -79,12 +80,16 @@ def expire(
     dry_run: bool = False,
     pace: Pace | None = None,
     on_step: OnStep | None = None,
+    to_topic: bool = False,
 ) -> JobReport:
     """Append a tombstone for each expired session that has none yet at its revision; the rule given here replaces the config's.
 
     No session gets two tombstones at one revision, whatever runs beside or after each other: appends of all runs are
     one sequence (Delta's txnVersion), and a run that finds another's append after what it had pinned stops there.
+    With `to_topic` tombstones go to the source's topic instead, where none of this holds: a repeated one is stale.
     """
+    if to_topic:
+        require_topic(config)
     rule = Rule(*_rule(config, where, ttl))
     named = {**config.expire.tables, **{name: _absolute(path) for name, path in (tables or {}).items()}}
     limit = max_per_run or config.expire.max_per_run
@@ -94,7 +99,13 @@ def expire(
         config,
         JOB,
         run_id=run_id,
-        arguments={**asdict(rule), "tables": named, "max_per_run": limit, "max_per_second": rate},
+        arguments={
+            **asdict(rule),
+            "tables": named,
+            "max_per_run": limit,
+            "max_per_second": rate,
+            **({"to_topic": True} if to_topic else {}),
+        },
         pin=lambda lake: _pin(lake, spark, named),
         dry_run=dry_run,
     )
@@ -104,7 +115,7 @@ def expire(
         pace = pace or Pace()
         plan = _plan(run, rule, limit, max(1, int(rate * pace.interval_s)))
         try:
-            done, alone = _emit(run, plan, pace, on_step)
+            done, alone = _send(config, run, plan, pace, on_step) if to_topic else _emit(run, plan, pace, on_step)
         finally:
             plan.ranked.unpersist()
     counts = {
@@ -236,6 +247,16 @@ def _emit(run: JobRun, plan: Plan, pace: Pace, on_step: OnStep | None) -> tuple[
         if on_step is not None:
             on_step(min(plan.total, steps * plan.chunk), plan.total)
     return min(plan.total, steps * plan.chunk), alone
+
+
+def _send(config: Config, run: JobRun, plan: Plan, pace: Pace, on_step: OnStep | None) -> tuple[int, bool]:
+    """Send all tombstones of the run to the topic, in a retry again."""
+    for step in range(0 if run.dry_run else plan.steps):
+        pace.wait()
+        send_tombstones(config, tombstones(run, plan.rows(step)))
+        if on_step is not None:
+            on_step(min(plan.total, (step + 1) * plan.chunk), plan.total)
+    return plan.total, True
 
 
 def _appended(run: JobRun) -> tuple[bool, int]:

@@ -41,3 +41,12 @@ class EventColumns:
     def schema(self) -> pa.Schema:
         """Give the needed columns in their pinned types."""
         return pa.schema([(name, self.types[name]) for name in self.needed])
+
+
+def normal_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that a column of a typed source is read as: widest numbers, times in UTC microseconds."""
+    if pa.types.is_timestamp(type_):
+        return TIMESTAMP
+    if pa.types.is_integer(type_):
+        return pa.int64()
+    return pa.float64() if pa.types.is_floating(type_) else type_

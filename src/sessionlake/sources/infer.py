@@ -11,7 +11,7 @@ from sessionlake.sources.csv_rows import read_text, with_header
 from sessionlake.sources.decode import Format
 from sessionlake.sources.json_lines import json_lines
 from sessionlake.sources.json_rows import parse_object
-from sessionlake.sources.lines import Lines
+from sessionlake.sources.lines import Lines, index_values
 from sessionlake.sources.parquet_rows import open_parquet
 
 # Text is looked at only this far into each file.
@@ -46,6 +46,13 @@ def infer_types(
         )
     kinds = {name: found[name] for name in needed}
     return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def infer_values(values: Sequence[bytes]) -> Found:
+    """Infer the columns of JSON values by the same rules; those that are no objects are passed over."""
+    found: Found = {}
+    _add_objects(index_values(pa.array(values, pa.binary())), found)
+    return found
 
 
 def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002

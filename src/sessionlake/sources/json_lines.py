@@ -168,11 +168,16 @@ class _Reader:
 
 
 def _decode_lines(lines: Lines, path: str, columns: EventColumns) -> Decoded:
-    schema = pa.schema([(column.name, _transport(column.type)) for column in columns.schema])
-    reader = _Reader(lines, schema, columns.schema, is_utf8(lines.block))
-    read = reader.read()
-    table, error = typed(read, columns, reader.errors)
+    read, errors = read_lines(lines, columns.schema)
+    table, error = typed(read, columns, errors)
     return Decoded(table, error, path, lines)
+
+
+def read_lines(lines: Lines, pinned: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+    """Read a row of each line, not yet of the pinned types; and the reasons of lines that are no JSON object."""
+    schema = pa.schema([(column.name, _transport(column.type)) for column in pinned])
+    reader = _Reader(lines, schema, pinned, is_utf8(lines.block))
+    return reader.read(), reader.errors
 
 
 def is_utf8(content: bytes) -> bool:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Offsets = npt.NDArray[np.int64]
 _SPACES = tuple(b" \t\r")
@@ -60,6 +62,29 @@ def index_lines(block: bytes, lines_before: int) -> tuple[Lines, int]:
     first, last = content[starts[filled]], content[ends[filled] - 1]
     braced = (first == _OPEN) & (last == _CLOSE)
     return Lines(block, starts[filled], ends[filled], numbers[filled], braced), len(starts)
+
+
+def index_values(values: pa.Array) -> Lines:
+    """Lay binary values, none null, out as lines; blank ones too, so that line i is value i.
+
+    A line break within a value becomes a tab: in JSON both are space between tokens, and neither may stand in a string.
+    """
+    count = len(values)
+    joined = pc.binary_join(pa.ListArray.from_arrays([0, count], values.cast(pa.binary())), b"\n")[0].as_buffer()
+    lengths = pc.binary_length(values).to_numpy().astype(np.int64)
+    ends = np.cumsum(lengths + 1) - 1
+    starts = ends - lengths
+    content = np.frombuffer(joined, np.uint8)
+    within = (content == ord("\n")) | (content == ord("\r"))
+    within[ends[:-1]] = False
+    if within.any():
+        content = np.where(within, np.uint8(ord("\t")), content)
+    block = content.tobytes()
+    _trim(block, content, starts, ends)
+    filled = starts < ends
+    braced = np.zeros(count, np.bool_)
+    braced[filled] = (content[starts[filled]] == _OPEN) & (content[ends[filled] - 1] == _CLOSE)
+    return Lines(block, starts, ends, np.arange(1, count + 1), braced)
 
 
 def _trim(block: bytes, content: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets) -> None:

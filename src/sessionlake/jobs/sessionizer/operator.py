@@ -10,18 +10,20 @@ import pyarrow as pa
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.jobs.sessionizer.control import split_corrections
-from sessionlake.jobs.sessionizer.mapper import Rows, split_events
+from sessionlake.jobs.sessionizer.mapper import Rows, Split, split_events
 from sessionlake.jobs.sessionizer.shard import apply_shard
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import combined
 from sessionlake.sessions.windows import NO_WATERMARK, Bounds
 from sessionlake.sources.decode import decode
+from sessionlake.sources.kafka_records import Topic, decode_records, split_tombstones
 from sessionlake.store.layout import Sessions
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 
 WATERMARK = "watermark_us"
 CORRECTION = "correction"
 PATH, CONTENT = "path", "content"
+RECORD = "record"
 
 
 def watermark_of(state: Mapping[str, Any]) -> int:
@@ -51,7 +53,7 @@ class Sessionizer:
         return self.spec.windows.bounds(watermark_of(context.state))
 
     def split(self, batches: Iterator[pa.RecordBatch], context: BatchContext) -> Iterable[tuple[int, str, pa.Table]]:
-        """Split source rows; a source row is a file, an event, or a correction."""
+        """Split source rows; a source row is a file, an event, a Kafka record, or a correction."""
         bounds = self.bounds(context)
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -62,9 +64,22 @@ class Sessionizer:
                     struct = combined(corrections[CORRECTION])
                     yield from split_corrections(self.spec, bounds, pa.Table.from_struct_array(struct))
                 table = table.filter(pa.compute.invert(is_correction)).drop_columns([CORRECTION])
-            if table.num_rows:
+            if not table.num_rows:
+                continue
+            if self.spec.topic is not None:
+                yield from self._split_records(self.spec.topic, table, context)
+            else:
                 for rows in self._rows(table):
                     yield from split_events(self.spec, bounds, context.clock_us, rows)
+
+    def _split_records(self, topic: Topic, table: pa.Table, context: BatchContext) -> Split:
+        bounds = self.bounds(context)
+        records, tombstones = split_tombstones(pa.Table.from_struct_array(combined(table[RECORD])), topic)
+        if tombstones.num_rows:
+            yield from split_corrections(self.spec, bounds, tombstones)
+        for decoded in decode_records(records, topic, self.spec.columns):
+            rows = Rows(decoded.table, decoded.error, decoded.raw, decoded.position)
+            yield from split_events(self.spec, bounds, context.clock_us, rows)
 
     def _rows(self, table: pa.Table) -> Iterator[Rows]:
         if self.spec.format is None:

@@ -1,8 +1,7 @@
 """Run the sessionizer: until stopped, or over all available input."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,9 @@ import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from sessionlake import errors, schemas
+from sessionlake import errors, kafka, schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine.coordinator import Coordinator
@@ -117,8 +116,12 @@ class _Session:
             else {"processingTime": f"{parse_duration(self.config.pipeline.trigger)} microseconds"}
         )
         try:
-            with _stopped(writer.trigger(**trigger).start()) as query:
-                query.awaitTermination()
+            try:
+                _run_to_end(writer.trigger(**trigger))
+            except StreamingQueryException as error:
+                if failures or not kafka.only_the_report_failed(str(error)):
+                    raise
+                _run_to_end(writer.trigger(**trigger))
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
             raise (ours or _explained(" ".join(map(str, [error, *failures]))) or error) from error
@@ -175,10 +178,10 @@ class _Session:
         return RunSummary(self.batches, counts, last["state"].get(WATERMARK) if last else None, warnings)
 
 
-@contextmanager
-def _stopped(query: StreamingQuery) -> Iterator[StreamingQuery]:
+def _run_to_end(writer: DataStreamWriter) -> None:
+    query = writer.start()
     try:
-        yield query
+        query.awaitTermination()
     finally:
         query.stop()
 
@@ -193,4 +196,4 @@ def _explained(text: str) -> SessionlakeError | None:
         return PipelineStateError(
             "checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first"
         )
-    return None
+    return kafka.explained(text)

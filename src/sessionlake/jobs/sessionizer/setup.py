@@ -12,15 +12,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake import schemas
 from sessionlake.config import Config
-from sessionlake.config_sections import Format
 from sessionlake.errors import ConfigError, PipelineStateError, SourceError
+from sessionlake.jobs.sessionizer.kafka import check_topic, record_columns, record_types
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
 from sessionlake.sessions.aggregates.custom import Custom
 from sessionlake.sessions.partials import STATE_LAYOUT
 from sessionlake.sessions.windows import SessionWindows
-from sessionlake.sources.columns import EventColumns
+from sessionlake.source_config import Format
+from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.infer import all_columns, infer_types
+from sessionlake.sources.kafka_records import META, Topic
 from sessionlake.tables import Tables
 
 _TYPES = {
@@ -37,6 +39,8 @@ STATS_COLUMNS = "session_start,session_end,batch_id"
 
 def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | None) -> SessionizerSpec:
     """Return what workers need; column types are pinned by the first commit, or else read off the source."""
+    if config.source.kind == "kafka":
+        check_topic(spark, config.source)
     specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
     classes = [Custom(s.name, s.path, config.directory) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
@@ -59,8 +63,9 @@ def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | Non
         shards=config.pipeline.shards,
         beyond_retention=config.session.beyond_retention,
         max_future_skew_us=config.max_future_skew_us,
-        format=config.source.format,
-        place=config.source.path,
+        format=config.source.file_format,
+        place=config.source.place,
+        topic=Topic(config.source.topic, config.source.format == "avro") if config.source.topic else None,
     )
 
 
@@ -73,28 +78,38 @@ def source_types(spark: SparkSession, config: Config, needed: list[str]) -> dict
             raise SourceError(
                 f"source.path: {config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}"
             )
-        return {name: _normal(schema.field(name).type) for name in needed}
+        return {name: normal_type(schema.field(name).type) for name in needed}
     declared = {name: _TYPES[text] for name, text in config.source.types.items()}
+    if config.source.kind == "kafka":
+        declared |= META
     to_infer = [name for name in needed if name not in declared]
     try:
-        found = infer_types(source_files(config), _format(config), to_infer) if to_infer else {}
+        found = _inferred(spark, config, to_infer) if to_infer else {}
     except SourceError as error:
         where = "" if "source." in str(error) else f"source.path: {config.source.path!r}: "
         raise SourceError(f"{where}{error}") from error
     return {**dict.fromkeys(needed, pa.string()), **found, **{n: t for n, t in declared.items() if n in needed}}
 
 
+def _inferred(spark: SparkSession, config: Config, names: list[str]) -> dict[str, pa.DataType]:
+    if config.source.kind == "kafka":
+        return record_types(spark, config.source, names)
+    return infer_types(source_files(config), _format(config), names)
+
+
 def source_columns(spark: SparkSession, config: Config) -> list[str]:
     """Return all columns of the source."""
     if config.source.kind == "delta":
         return _delta_schema(spark, config).names
+    if config.source.kind == "kafka":
+        return record_columns(spark, config.source)
     return all_columns(source_files(config), _format(config))
 
 
 def _format(config: Config) -> Format:
-    if config.source.format is None:
+    if config.source.file_format is None:
         raise ConfigError("source.format: is missing; write 'json', 'csv' or 'parquet'")
-    return config.source.format
+    return config.source.file_format
 
 
 def source_files(config: Config) -> list[str]:
@@ -128,14 +143,6 @@ def _delta_schema(spark: SparkSession, config: Config) -> pa.Schema:
         raise SourceError(
             f"source.path: {config.source.path!r} is no readable Delta table; create it or correct the path"
         ) from error
-
-
-def _normal(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(type_):
-        return schemas.TIME
-    if pa.types.is_integer(type_):
-        return pa.int64()
-    return pa.float64() if pa.types.is_floating(type_) else type_
 
 
 def type_names(types: dict[str, pa.DataType]) -> dict[str, str]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake import schemas
-from sessionlake.config_sections import Format
 from sessionlake.sessions.aggregates import Aggregate
 from sessionlake.sessions.windows import SessionWindows
+from sessionlake.source_config import Format
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.kafka_records import Topic
 
 DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
 
@@ -27,6 +28,8 @@ class SessionizerSpec:
     """Format of the files that rows of (path, content) name; None where rows are events."""
     place: str | None = None
     """Where rows that are events come from, as dead letters name it."""
+    topic: Topic | None = None
+    """The topic that records come from; None where rows are files or events."""
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:

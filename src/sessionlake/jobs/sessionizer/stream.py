@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.config import Config
+from sessionlake.jobs.sessionizer.kafka import record_stream
 from sessionlake.jobs.sessionizer.operator import CONTENT, CORRECTION, PATH
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.tables import Tables, spark_schema
@@ -21,10 +22,13 @@ def is_local(path: str) -> bool:
 def read_inputs(
     tables: Tables, config: Config, spec: SessionizerSpec, *, everything_at_once: bool = False
 ) -> DataFrame:
-    """Return rows of files (path, and content where workers can't open it) or events, corrections, and the batch's clock."""
+    """Return rows of files (path, and content where workers can't open it), events or records, corrections, and the batch's clock."""
     spark = tables.spark
     files = _ALL_FILES if everything_at_once else config.source.max_files_per_batch
-    events = _files(spark, config, files) if config.source.kind == "files" else _delta(spark, config, spec, files)
+    if config.source.kind == "kafka":
+        events = record_stream(spark, config.source, spec.columns, everything_at_once=everything_at_once)
+    else:
+        events = _files(spark, config, files) if config.source.kind == "files" else _delta(spark, config, spec, files)
     corrections = (
         spark.readStream.format("delta")
         .option("skipChangeCommits", "true")

@@ -1,0 +1,177 @@
+"""A real Kafka broker on the loopback address: one process, KRaft, a data folder of its own. `make kafka` runs this file."""
+
+import argparse
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+HERE = Path(__file__).resolve().parent
+JARS = HERE.parents[1] / ".kafka" / "jars"
+STARTED = "Kafka Server started"
+START_S = 60
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable={auto_create}
+num.partitions=2
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Broker:
+    """A broker in a folder; it can be killed and started again there, on the same port.
+
+    It ends with the thread that started it, so that none is left behind.
+    """
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    auto_create: bool = False
+    """Whether a topic comes into being when it is first written to."""
+    _controller_port: int = field(default_factory=free_port, init=False)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What the broker printed since its last start."""
+        return self.folder / "kafka.log"
+
+    def start(self) -> Self:
+        """Return once the broker serves; RuntimeError with its log's end where it ends instead."""
+        properties = self.folder / "server.properties"
+        data = self.folder / "data"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties.write_text(
+            PROPERTIES.format(
+                port=self.port,
+                controller_port=self._controller_port,
+                data=data,
+                auto_create=str(self.auto_create).lower(),
+            )
+        )
+        if not (data / "meta.properties").exists():
+            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            done = subprocess.run(_java(*formatting), capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"kafka: can't format {data}: {done.stdout}{done.stderr}")
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                _java("kafka.Kafka", str(properties)),
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 (sets one flag; no lock is taken)
+                start_new_session=True,
+            )
+        self._wait(self._process)
+        return self
+
+    def stop(self) -> None:
+        """Stop as an operator does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Stop as a power cut does."""
+        self._end(signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + START_S
+        while STARTED not in self.log.read_text(errors="replace"):
+            if process.poll() is not None or time.monotonic() > until:
+                self.kill()
+                tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+                raise RuntimeError(f"kafka: the broker did not start, see {self.log}:\n{tail}")
+            time.sleep(0.05)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+
+def _java(*arguments: str) -> list[str]:
+    if not any(JARS.glob("*.jar")):
+        raise RuntimeError(f"kafka: no jars in {JARS}; run `make kafka-jars`")
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home, "bin", "java")) if java_home else "java"
+    # Starts in 3 s rather than 5, in 200 MB; a broker for throughput wants other flags.
+    flags = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    logging = f"-Dlog4j2.configurationFile={(HERE / 'log4j2.properties').as_uri()}"
+    return [java, *flags, logging, "-cp", f"{JARS}/*", *arguments]
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=JARS.parent / "broker", help="where its data lies")
+    parser.add_argument("--port", type=int, default=9092)
+    arguments = parser.parse_args()
+    broker = Broker(arguments.folder, arguments.port, auto_create=True)
+    try:
+        broker.start()
+    except RuntimeError as error:
+        sys.exit(str(error))
+    sys.stdout.write(
+        f"kafka: bootstrap_servers = {broker.bootstrap_servers!r}; data and log in {arguments.folder}; ctrl-C stops it\n"
+    )
+    sys.stdout.flush()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        broker.stop()
+
+
+if __name__ == "__main__":
+    main()

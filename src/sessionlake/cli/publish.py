@@ -1,0 +1,29 @@
+"""The command `publish`."""
+
+import signal
+
+import click
+
+from sessionlake.cli.shared import console, one_line_errors, open_session
+from sessionlake.config import load_config
+
+
+@click.command("publish")
+@click.argument("config_path", metavar="CONFIG")
+@click.option("--once", is_flag=True, help="Publish what there is now, then exit.")
+@one_line_errors
+def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+    """Publish sessions to the compacted Kafka topic of [sink.kafka], until stopped (ctrl-C), or once."""
+    from sessionlake.jobs.publish import publish
+
+    def show(number: int, everything: bool) -> None:  # noqa: FBT001
+        console.print(f"batch {number:>4}  {'all sessions' if everything else 'changes'} published")
+
+    config = load_config(config_path)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        published = publish(open_session(config), config, once=once, on_batch=show)
+    except KeyboardInterrupt:
+        console.print("stopped; `sessionlake publish` goes on from here")
+        return
+    console.print(f"{published.batches} batches published")

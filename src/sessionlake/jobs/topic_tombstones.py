@@ -1,0 +1,45 @@
+"""Pattern 7 to the letter: tombstones sent to the topic that the events come from."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.config import Config
+from sessionlake.errors import ConfigError
+from sessionlake.kafka import Cluster
+from sessionlake.source_config import option_texts
+from sessionlake.sources.kafka_records import HEADERS
+
+
+def require_topic(config: Config) -> None:
+    """Raise ConfigError unless the events come from a topic, SourceError where that can't be reached."""
+    if config.source.kind != "kafka":
+        raise ConfigError(
+            f"--to-topic: source.kind is {config.source.kind!r}, there is no topic to send tombstones to; leave the option out"
+        )
+    Cluster("source", config.source.bootstrap_servers or "", {}).require_reachable()
+
+
+def send_tombstones(config: Config, tombstones: DataFrame) -> None:
+    """Produce a record for each tombstone (correction_id, session_key, session_start, revision): key, no value, headers.
+
+    At least once: of a tombstone that arrives twice the second is stale, which the sessionizer counts and else ignores.
+    """
+    values = {
+        "key": F.col("session_key"),
+        "start": F.unix_micros("session_start").cast("string"),
+        "revision": F.col("revision").cast("string"),
+        "correction": F.col("correction_id"),
+    }
+    headers = [
+        F.struct(F.lit(HEADERS[name]).alias("key"), value.cast("binary").alias("value"))
+        for name, value in values.items()
+    ]
+    records = tombstones.select(
+        F.col("session_key").cast("binary").alias("key"),
+        F.lit(None).cast("binary").alias("value"),
+        F.array(*headers).alias("headers"),
+    )
+    source = config.source
+    client = {name: value for name, value in option_texts(source.options).items() if name.startswith("kafka.")}
+    options = {**client, "kafka.bootstrap.servers": source.bootstrap_servers or "", "topic": source.topic or ""}
+    records.write.format("kafka").options(**options).save()

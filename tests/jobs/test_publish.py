@@ -1,0 +1,132 @@
+"""Sessions in a compacted topic: read back, it equals sessions_live, whatever was trimmed, deleted or killed meanwhile."""
+
+import json
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from infra.kafka.broker import Broker
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.errors import ConfigError
+from sessionlake.jobs.compact.job import compact
+from sessionlake.jobs.publish import publish
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.tables import Tables
+from sessionlake.views import read_sessions
+from tests.engine.crash_support import CrashError, crash_at
+from tests.jobs.kafka_support import WAIT_S, Row, Topic
+from tests.jobs.support import make_config, write_rows
+
+US = 1_000_000
+
+
+def lake(root: Path, broker: Broker, topic: str, **session: str) -> Config:
+    windows = {"gap": "10 seconds", "grace": "1 hour", "retention": "2 hours", **session}
+    sink = {"kafka": {"bootstrap_servers": broker.bootstrap_servers, "topic": topic}}
+    # Trimmed at once, where a day's changes stay otherwise.
+    return make_config(root, session=windows, sink=sink, compact={"safety": "0 seconds"})
+
+
+def records(broker: Broker, topic: str) -> dict[tuple[str, str], Row]:
+    """Return what a reader of the whole topic is left with: the last value of each key, none where that is null."""
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "log_level": 0})
+    found: dict[tuple[str, str], Row] = {}
+    for partition in consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        read = 0
+        while read < end:
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            assert message.error() is None
+            read = message.offset() + 1
+            named = json.loads(message.key())
+            key = (named["session_key"], named["session_start"])
+            found.pop(key, None)
+            if message.value() is not None:
+                found[key] = json.loads(message.value())
+    consumer.close()
+    return found
+
+
+def micros(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    return int(moment.timestamp()) * US + moment.microsecond
+
+
+def assert_topic_is_live(spark: SparkSession, config: Config, broker: Broker, topic: str) -> None:
+    times = [F.unix_micros(name).alias(name) for name in ("session_start", "session_end")]
+    names = ("session_key", "session_id", "event_count", "revision", "total")
+    live = [row.asDict() for row in read_sessions(spark, config).select(*names, *times).collect()]
+    found: list[dict[str, Any]] = []
+    for (key, start), value in records(broker, topic).items():
+        assert (value["session_key"], value["session_start"]) == (key, start)
+        moments = {name: micros(value[name]) for name in ("session_start", "session_end")}
+        found.append({**{name: value[name] for name in names}, **moments})
+    order = ("session_key", "session_start")
+    assert sorted(found, key=lambda r: [r[n] for n in order]) == sorted(live, key=lambda r: [r[n] for n in order])
+
+
+def some_rows(seed: int, count: int = 40) -> list[Row]:
+    rng = random.Random(seed)
+    base = 1_700_000_000 * US
+    return [
+        {"key": f"user-{rng.randrange(5)}", "time_us": base + rng.randrange(600 * US), "v": rng.randrange(9)}
+        for _ in range(count)
+    ]
+
+
+def trim(spark: SparkSession, config: Config) -> None:
+    """Fold the changelog into the snapshot and trim it."""
+    changelog = Tables(spark, config.pipeline.warehouse)
+    before = changelog.read(schemas.CHANGELOG).count()
+    for _ in range(2):  # a run trims what the one before it has folded
+        compact(spark, config)
+    assert changelog.read(schemas.CHANGELOG).count() < before, "nothing was trimmed"
+
+
+def test_topic_equals_sessions_live(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"sessions-{tmp_path.name}"
+    config = lake(tmp_path, broker, topic)
+    for number in range(3):
+        write_rows(tmp_path, f"{number}.json", some_rows(number))
+    run(spark, config, once=True)
+    trim(spark, config)
+
+    # The topic is made at the first start, which has to give what was trimmed as well. It dies after that.
+    with crash_at(monkeypatch, "published_all"), pytest.raises(CrashError):
+        publish(spark, config, once=True)
+    write_rows(tmp_path, "3.json", some_rows(3))
+    run(spark, config, once=True)
+    assert publish(spark, config, once=True).from_the_beginning
+    assert_topic_is_live(spark, config, broker, topic)
+
+    # Sessions merge, so that some of those published are deleted; the changelog is trimmed under the publisher.
+    write_rows(tmp_path, "4.json", some_rows(4))
+    run(spark, config, once=True)
+    with crash_at(monkeypatch, "published"), pytest.raises(Exception, match="CrashError"):
+        publish(spark, config, once=True)
+    trim(spark, config)
+    again = publish(spark, config, once=True)
+    assert not again.from_the_beginning
+    assert_topic_is_live(spark, config, broker, topic)
+    deletes = Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG).where("op = 'delete'").count()
+    assert deletes, "the test deletes nothing"
+    described = Topic(broker, topic).config("cleanup.policy")
+    assert described == "compact"
+
+
+def test_final_sessions_are_not_published(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    config = lake(tmp_path, broker, "never", emit="final")
+    with pytest.raises(ConfigError, match=r"session\.emit: 'final' can't be published"):
+        publish(spark, config, once=True)
