@@ -23,7 +23,7 @@ from sessionlake.jobs.sessionizer.run import run
 from tests.jobs.late_support import AGGREGATES, SESSION, Late, events, sessionized
 from tests.jobs.support import make_config, write_rows
 
-FILES = 24
+FILES = 16
 WHOLE: Any = {"from_us": 0, "to_us": 1_000_000}
 BOT = "session_key = 'f'"
 
@@ -100,7 +100,8 @@ def test_five_jobs_beside_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     }
     crowd = Crowd(spark, config, jobs)
     crowd.run(write_rows(tmp_path, f"{number}.json", files[number]) for number in range(1, FILES))
-    assert all(crowd.done[name] for name in jobs), crowd.done
+    # Of reprocess and backfill the earlier gives way to the later, again and again maybe.
+    assert all(crowd.done[name] + crowd.done[f"{name} gave way"] for name in jobs), crowd.done
 
     apply_corrections(spark, config)
     for name in ("reprocess", "expire", "backfill", "expire"):
