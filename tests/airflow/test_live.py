@@ -48,7 +48,7 @@ def one_driver(airflow: LiveAirflow) -> psutil.Process:
     drivers = wait_for(airflow.drivers)
     assert len(drivers) == 1
     driver: psutil.Process = drivers[0]
-    lock = airflow.root / "store" / "LOCK"
+    lock = wait_for(lambda: next((airflow.root / "store").glob("*/LOCK"), None))
     wait_for(lambda: int(lock.read_text() or 0) in [child.pid for child in driver.children(recursive=True)])
     return driver
 
