@@ -84,7 +84,7 @@ def forget(
     with store_if_free(config) as alone:
         _erase_traces(lake, counts, on_step, alone=alone)
     proof = proof_of(lake, on_step)
-    counts |= {"source_rows": proof.source_rows, "found": proof.found}
+    counts |= {"source_rows": proof.source_rows or 0, "found": proof.found}
     if proof.found:
         return JobReport(JOB, run.run_id, counts, [*proof.lines(), _remedy(alone=alone)])
     return run.finish(counts, proof.lines())

@@ -16,7 +16,7 @@ class Proof:
     """What holds a key, by place: (what, how many), only where there is any."""
 
     places: dict[str, int]
-    source_rows: int
+    source_rows: int | None
     """Rows of the source, which is the user's: they stay."""
 
     @property
@@ -27,7 +27,9 @@ class Proof:
     def lines(self) -> list[str]:
         """Return the proof for people."""
         lines = [f"{place}: {count:,}" for place, count in self.places.items()]
-        if self.source_rows:
+        if self.source_rows is None:
+            lines.append("source: a topic is not searched; its records leave it with its own retention")
+        elif self.source_rows:
             lines.append(f"source: {self.source_rows:,} rows with a key; they are yours, and are not removed")
         return lines if self.places else [*lines, "no key in tables, data files, logs, stores and pending files"]
 
@@ -46,9 +48,11 @@ def prove(lake: Lake, *, alone: bool) -> Proof:
     return Proof({place: count for place, count in places.items() if count}, _source_rows(lake))
 
 
-def _source_rows(lake: Lake) -> int:
-    """Count the source's rows with a key: by column where files have columns, else by text."""
+def _source_rows(lake: Lake) -> int | None:
+    """Count the source's rows with a key: by column where files have columns, else by text; None of a topic."""
     source, spark = lake.config.source, lake.tables.spark
+    if source.kind == "kafka":
+        return None
     if source.kind == "delta" and source.path in map(lake.tables.path, lake.holders):
         return 0
     if source.kind == "delta" or source.format == "parquet":
