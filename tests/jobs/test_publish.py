@@ -114,14 +114,14 @@ def test_topic_equals_sessions_live(
     # Sessions merge, so that some of those published are deleted; the changelog is trimmed under the publisher.
     write_rows(tmp_path, "4.json", some_rows(4))
     run(spark, config, once=True)
+    changelog = Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG)
+    assert changelog.where("op = 'delete'").count(), "the test deletes nothing"
     with crash_at(monkeypatch, "published"), pytest.raises(Exception, match="CrashError"):
         publish(spark, config, once=True)
     trim(spark, config)
     again = publish(spark, config, once=True)
     assert not again.from_the_beginning
     assert_topic_is_live(spark, config, broker, topic)
-    deletes = Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG).where("op = 'delete'").count()
-    assert deletes, "the test deletes nothing"
     described = Topic(broker, topic).config("cleanup.policy")
     assert described == "compact"
 

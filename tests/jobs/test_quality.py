@@ -289,8 +289,8 @@ def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, l
     ("table", "column", "suite"),
     [
         ("sessions", "total", "sessions"),
-        ("session_changelog", "session_end", "session_changelog"),
-        ("session_changelog", "session_end", "sessions"),
+        ("session_changelog", "event_count", "session_changelog"),
+        ("session_changelog", "event_count", "sessions"),
         ("late_events", "raw", "late_events"),
         ("batches", "dead", "events"),
     ],
