@@ -1,5 +1,6 @@
 """What the commit protocol takes for granted about Spark and Delta, each claim tried on its own."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
-from sessionlake.tables import Tables
+from sessionlake.tables import DataFile, Tables
 
 
 @pytest.fixture
@@ -105,6 +106,16 @@ def test_two_transactions_of_one_application_exclude_each_other(spark: SparkSess
     actions = spark._jvm.scala.jdk.javaapi.CollectionConverters.asScala(spark._jvm.java.util.ArrayList()).toSeq()
     with pytest.raises(Py4JJavaError, match="DELTA_CONCURRENT_TRANSACTION"):
         transaction.commit(actions, getattr(delta, "DeltaOperations$ManualUpdate$").__getattr__("MODULE$"))
+
+
+def test_batch_committed_during_our_transaction_is_fenced(tables: Tables) -> None:
+    def files() -> Iterator[DataFile]:
+        """Commit as another driver does, after our transaction has begun."""
+        tables.commit_files("t", [], "app", 4, {"batch_id": 4}, after_version=-1)
+        yield from ()
+
+    with pytest.raises(FencedError, match="another driver committed batch 4"):
+        tables.commit_files("t", files(), "app", 4, {"batch_id": 4}, after_version=-1)
 
 
 def test_batch_committed_since_is_fenced(tables: Tables) -> None:

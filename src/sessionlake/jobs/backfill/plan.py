@@ -29,6 +29,7 @@ from sessionlake.jobs.backfill.late import INCLUDED, late_events
 from sessionlake.jobs.backfill.ledger import applied_corrections, backfills_in_flight, removals, restates
 from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
+from sessionlake.jobs.sessionizer.pipeline import engine_rows
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import combined
 from sessionlake.sessions.kernel import lift
@@ -62,14 +63,7 @@ class Basis:
         live = merged_sessions(
             self.tables, snapshot_version=self.snapshot_version, changelog_version=self.changelog_version
         )
-        return live.select(
-            F.col("session_key").alias("key"),
-            F.unix_micros("session_start").alias("start_us"),
-            F.unix_micros("session_end").alias("end_us"),
-            "event_count",
-            "revision",
-            "state",
-        )
+        return engine_rows(live)
 
 
 def first_window(basis: Basis) -> tuple[Window, int]:

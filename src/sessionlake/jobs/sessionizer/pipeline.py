@@ -47,7 +47,7 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
             "types": type_names(dict(spec.columns.types)),
         },
         next_state=next_state,
-        stored_state=lambda operator, state: _engine_rows(_sessions(tables, operator, state, cold=False)),
+        stored_state=lambda operator, state: engine_rows(_sessions(tables, operator, state, cold=False)),
         asked_for=partial(_asked_for, tables),
         input_of=lambda batch_id: _fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         # Retention decides how sessions are cut into segments and which of them are kept.
@@ -65,7 +65,7 @@ def _asked_for(tables: Tables, operator: Operator, state: dict[str, Any], needs:
     cold = _sessions(tables, operator, state, cold=True)
     n = needs.alias("n")
     near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (F.unix_micros("session_start") <= F.col("n.to_us"))
-    return _engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
+    return engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
 
 
 def _fingerprint(offsets: str | None) -> str | None:
@@ -76,7 +76,8 @@ def _windows(operator: Operator) -> SessionWindows:
     return cast("Sessionizer", operator).spec.windows
 
 
-def _engine_rows(sessions: DataFrame) -> DataFrame:
+def engine_rows(sessions: DataFrame) -> DataFrame:
+    """Return sessions as shards take them: key, start_us, end_us, event_count, revision, state."""
     return sessions.select(
         F.col("session_key").alias("key"),
         F.unix_micros("session_start").alias("start_us"),
