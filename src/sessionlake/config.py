@@ -19,7 +19,7 @@ from sessionlake.config_sections import (
 )
 from sessionlake.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
-from sessionlake.schemas import RESERVED
+from sessionlake.schemas import EVENTS, RESERVED
 from sessionlake.source_config import SinkSection, SourceSection, check_sink, check_source
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -85,7 +85,8 @@ class Config(Section):
     def live_settings(self) -> dict[str, Any]:
         """Return the settings of classification that may change from batch to batch."""
         names = ("grace_us", "retention_us", "max_future_skew_us")
-        return {**{name: getattr(self, name) for name in names}, "beyond_retention": self.session.beyond_retention}
+        others = {"beyond_retention": self.session.beyond_retention, "archive": self.pipeline.archive}
+        return {**{name: getattr(self, name) for name in names}, **others}
 
     def warnings(self) -> list[str]:
         """Return what is allowed but probably not meant."""
@@ -129,6 +130,10 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}
     paths = {name: _resolve(path, directory) for name, path in named.items() if path}
     source = config.source.model_copy(update=paths)
+    if pipeline.archive and source.path == f"{pipeline.warehouse}/{EVENTS}":
+        raise ConfigError(
+            f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
+        )
     tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
     expire = config.expire.model_copy(update={"tables": tables})
     sections = {"pipeline": pipeline, "source": source, "expire": expire}

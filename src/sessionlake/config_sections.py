@@ -34,6 +34,8 @@ class PipelineSection(Section):
     trigger: Duration = "10 seconds"
     store: str = "store"
     """Local directory of the session stores: a cache, restored from Delta when lost."""
+    archive: bool = False
+    """Keep every event that was not refused in the table `events`, so that a source which forgets can be read again."""
 
 
 class EventSection(Section):
@@ -65,6 +67,8 @@ class CompactSection(Section):
     """Size of the files that compaction aims at."""
     order: Literal["zorder", "none"] = "zorder"
     """Whether a date's files are put in order of session_key when they are rewritten."""
+    archive: Duration | None = None
+    """How long events stay in the archive, before the watermark; for ever where none is given."""
     vacuum: Duration = "7 days"
     """How long files that belong to no table version stay; the table's own retention where that is longer."""
 

@@ -12,6 +12,8 @@ LATE_EVENTS = "late_events"
 DEAD_LETTERS = "dead_letters"
 CORRECTIONS = "corrections"
 BATCHES = "batches"
+EVENTS = "events"
+TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
 SESSIONS_LIVE = "sessions_live"
 
@@ -94,15 +96,35 @@ def sessions(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) ->
     return pa.schema([*_SESSION, _SESSION_ID, date, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
 
 
+def _event(inputs: Mapping[str, pa.DataType]) -> Iterable[pa.Field]:
+    event = pa.struct([pa.field(name, type_) for name, type_ in inputs.items()] or [pa.field("none", pa.bool_())])
+    yield _field("session_key", pa.string(), "The event's key")
+    yield _field("event_time", TIME, "The event's time")
+    yield _field("event_id", pa.string(), "The event's id, where the config names one")
+    yield _field("event", event, "The columns that aggregates read")
+
+
+def events(inputs: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the schema of the archive: events that were accepted or late."""
+    return pa.schema([*_event(inputs), *_BATCH])
+
+
+TOPIC_TOMBSTONES_SCHEMA = pa.schema(
+    [
+        _field("correction_id", pa.string(), "As dead_letters names it if it was stale"),
+        _field("session_key", pa.string(), "Key of the session"),
+        _field("session_start", TIME, "Start of the session"),
+        _field("revision", pa.int64(), "Revision that the session had to be at"),
+        *_BATCH,
+    ]
+)
+
+
 def late_events(inputs: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the schema of late_events: past grace, within retention."""
-    event = pa.struct([pa.field(name, type_) for name, type_ in inputs.items()] or [pa.field("none", pa.bool_())])
     return pa.schema(
         [
-            _field("session_key", pa.string(), "The event's key"),
-            _field("event_time", TIME, "The event's time"),
-            _field("event_id", pa.string(), "The event's id, where the config names one"),
-            _field("event", event, "The columns that aggregates read"),
+            *_event(inputs),
             _field("raw", pa.string(), "The row as it came"),
             _field("source", pa.string(), "Where it came from: file and row"),
             _field("close_time", TIME, "The session it would have been part of ended before this time"),

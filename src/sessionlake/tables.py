@@ -4,7 +4,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,24 +209,42 @@ class Tables:
 
         Of a first append and a fence at the same moment one takes effect, never both.
         """
+        found = FENCED
+
+        def fenced(version: int) -> int | None:
+            nonlocal found
+            found = version if version >= 0 else FENCED
+            return None if version >= 0 else FENCED
+
+        self.set_app_versions(name, {app_id: fenced})
+        return found
+
+    def set_app_versions(self, name: str, change: Mapping[str, Callable[[int], int | None]]) -> None:
+        """Record versions of applications, in a commit without rows: each as a function of its latest (-1 for none).
+
+        A function that returns None leaves its application alone. What an application is about to append under its id
+        meanwhile fails, or comes first and is seen here.
+        """
         none, delta = self._jvm.scala.Option.empty(), self._jvm.org.apache.spark.sql.delta
         log = self._delta_log(name)
         operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
         while True:
             log.update(False, none, none)
             transaction = log.startTransaction(none, none)
-            # Asked of the transaction, not of the log: so the commit fails where the application appends meanwhile.
-            if (version := int(transaction.txnVersion(app_id))) >= 0:
-                return version
             actions = self._jvm.java.util.ArrayList()
-            actions.add(delta.actions.SetTransaction(app_id, FENCED, none))
+            for app_id, new in change.items():
+                # Asked of the transaction, not of the log: so the commit fails where the application appends meanwhile.
+                if (version := new(int(transaction.txnVersion(app_id)))) is not None:
+                    actions.add(delta.actions.SetTransaction(app_id, version, none))
+            if actions.isEmpty():
+                return
             try:
                 transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
             except Py4JJavaError as error:
                 if _CONCURRENT not in str(error):
                     raise
                 continue
-            return FENCED
+            return
 
     def _delta_log(self, name: str) -> Any:
         return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name))

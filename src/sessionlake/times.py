@@ -1,6 +1,6 @@
 """Points in time as users write them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sessionlake.errors import ConfigError
 
@@ -14,3 +14,8 @@ def parse_time(text: str, name: str = "time") -> int:
     moment = moment.replace(tzinfo=moment.tzinfo or UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def format_time(time_us: int) -> str:
+    """Return microseconds since the epoch as ISO text in UTC."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).isoformat()

@@ -13,6 +13,10 @@ from sessionlake.tables import Tables, spark_schema
 
 FOLD = "sessionlake.fold"
 """Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
+ERASURES = "sessionlake.erasures"
+"""Delta's txnAppId under which the snapshot counts erasures: a fold that read the changelog before one must read again."""
+ARCHIVED_FROM = "sessionlake.archived_from"
+"""Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
 _IDENTITY = ["session_key", "session_start"]
 
 
@@ -64,7 +68,9 @@ def fold_point(tables: Tables, snapshot_version: int | None = None) -> int | Non
 
     It is the txnVersion of the fold's own commit: state of the table, which later commits and log cleanup leave alone.
     """
-    return tables.app_version(schemas.SESSIONS, FOLD, snapshot_version)
+    reached = tables.app_version(schemas.SESSIONS, FOLD, snapshot_version)
+    # An erasure before the first fold records -1.
+    return None if reached is None or reached < 0 else reached
 
 
 def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataFrame:

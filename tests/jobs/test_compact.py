@@ -58,7 +58,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 def tidy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small tables be ragged, so that every step has work to do."""
     monkeypatch.setattr(layout, "SPARE_FILES", 0)
-    monkeypatch.setattr(layout, "CHANGELOG_FILES", 1)
+    monkeypatch.setattr(layout, "SMALL_FILES", 1)
 
 
 def impatient(lake: Lake, **settings: str) -> Config:

@@ -18,11 +18,14 @@ from sessionlake.cli import main
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.compact.fold import MERGE, REWRITE
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import Waiting, check, forget
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.tables import Tables
+from tests.engine import crash_support
 from tests.jobs.copies import copy_pipeline
 from tests.jobs.forget_support import ANNA, GONE, SECTIONS, STAY, build, kept_rows, live, traces
 from tests.jobs.support import write_rows
@@ -101,6 +104,17 @@ def test_killed_then_nothing_is_left_and_the_stream_goes_on(
     after = live(spark, config)
     assert [s for s in after if s[1] < 1300] == [s for s in others if s[1] < 1300]
     assert [(s[0], s[3]) for s in after if s[1] >= 1300] == [(s[0], s[3] + 1) for s in others if s[1] >= 1300]
+    assert traces(config) == []
+
+
+@pytest.mark.parametrize("method", [MERGE, pytest.param(REWRITE, marks=pytest.mark.slow)])
+def test_a_fold_that_had_read_the_keys_brings_none_back(
+    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    run(spark, config, once=True)
+    with crash_support.crash_at(monkeypatch, "compact_tail_read", action=lambda: forget(spark, config, GONE) and None):
+        report = compact(spark, config, method=method)
+    assert report.counts["rows_folded"] > 0
     assert traces(config) == []
 
 

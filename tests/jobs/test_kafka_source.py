@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from infra.kafka.broker import Broker, free_port
 from sessionlake import schemas
 from sessionlake.config import Config
-from sessionlake.errors import SourceError
+from sessionlake.errors import JobError, SourceError
+from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.run import RunSummary, run
@@ -95,6 +96,10 @@ def test_dead_letters_name_partition_offset_and_time(
     assert int(offset) > 0
 
 
+def archiving(config: Config) -> Config:
+    return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"archive": True})})
+
+
 def tombstone(key: str, start_us: int, revision: int, **more: str) -> Row:
     headers = {"sessionlake.key": key, "sessionlake.start": str(start_us), "sessionlake.revision": str(revision)}
     return {"key": key, "value": None, "headers": list({**headers, **more}.items())}
@@ -103,7 +108,7 @@ def tombstone(key: str, start_us: int, revision: int, **more: str) -> Row:
 def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic, rows = Topic.create(broker), some_events(2, count=60)
     topic.send(as_record(row) for row in rows)
-    config = config_of(tmp_path, topic)
+    config = archiving(config_of(tmp_path, topic))
     run(spark, config, once=True)
     live = read_sessions(spark, config).orderBy("session_key", "session_start")
     first, second, third, *_ = live.select("session_key", F.unix_micros("session_start"), "revision").collect()
@@ -134,6 +139,21 @@ def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Br
         ("stale", "replace"),
     ]
     assert sum(row["source"].startswith(f"c-1@{topic.name}/") for row in dead) == 1
+    # What the archive says is what there is, without the sessions that the topic's tombstones removed.
+    topic.forget(before=10)
+    report = backfill(spark, config, from_us=0, to_us=2 * T0 * 1_000_000)
+    assert (report.counts["sessions"], report.counts["corrections"]) == (len(kept), 0)
+
+
+def test_backfill_of_a_topic_needs_the_archive(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = Topic.create(broker)
+    config = config_of(tmp_path, topic)
+    for index, some in enumerate((config, archiving(config))):
+        topic.send([as_record(event("a", index * 86_400, 1))])
+        run(spark, some, once=True)
+    day = [(T0 + index * 86_400 - 1000) * 1_000_000 for index in range(3)]
+    with pytest.raises(JobError, match="'kafka' can't be read again, and batch 0 was not archived"):
+        backfill(spark, config, from_us=day[0], to_us=day[1], dry_run=True)
 
 
 AVRO = (

@@ -167,7 +167,7 @@ def test_each_check_of_sessions_fails_on_its_defect(spark: SparkSession, lake: P
         "revision_committed": 1,
         "one_row_a_session": 1,
         "key_present": 2,
-        "events_add_up": 10 + 14,
+        "events_add_up": 10 + 15,
     }
 
 
@@ -302,11 +302,11 @@ def test_missing_column_fails_the_schema(spark: SparkSession, lake: Path, table:
     report = check(spark, lake, suite, dry_run=True)
     failed = found(report)
     if (table, suite) == ("session_changelog", "sessions"):
-        assert "next_start" in str(failed["sessions.schema"])
+        assert "too_near" in str(failed["sessions.schema"])
     else:
         assert failed[f"{suite}.schema"]["observed_value"] == {"missing": [column]}
     # A check that needs the column says so, and takes no other one with it.
-    assert all(column in str(seen) or "next_start" in str(failed) for seen in failed.values())
+    assert all(column in str(seen) or "too_near" in str(failed) for seen in failed.values())
 
 
 def test_fail_on(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:

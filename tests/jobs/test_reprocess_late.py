@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake import schemas
 from sessionlake.errors import JobError
+from sessionlake.jobs.late_ledger import fence_runs
 from sessionlake.jobs.late_status import LateStatus
 from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.late_support import (
@@ -170,6 +171,18 @@ def test_a_run_that_another_one_passes_ends(
         late.reprocess(run_id="one")
     assert late.written() == outcome.written
     assert late.late_status() == outcome.status
+
+
+def test_an_erasure_keeps_out_what_was_read_before_it(
+    late: Late, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        crash_at(monkeypatch, POINTS[1], action=lambda: fence_runs(late.tables)),
+        pytest.raises(JobError, match="'one' of reprocess_late was overtaken by an erasure"),
+    ):
+        late.reprocess(run_id="one")
+    late.reprocess(run_id="two")
+    assert late.written() == outcome.written
 
 
 def test_of_two_runs_that_see_each_other_the_earlier_gives_way(

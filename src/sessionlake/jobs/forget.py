@@ -20,10 +20,11 @@ from sessionlake.jobs.forget_logs import erase_in_logs
 from sessionlake.jobs.forget_progress import in_flight
 from sessionlake.jobs.forget_proof import Proof, prove
 from sessionlake.jobs.forget_stores import erase_stores, store_if_free
+from sessionlake.jobs.late_ledger import fence_runs
 from sessionlake.jobs.runs import JobReport, JobRun, start_run
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
 from sessionlake.tables import Tables
-from sessionlake.views import merged_sessions
+from sessionlake.views import ERASURES, FOLD, merged_sessions
 
 JOB = "forget"
 _PASSES = 5
@@ -81,6 +82,8 @@ def forget(
         if rows:
             on_step(f"removing {rows:,} rows of {name}")
             lake.delete(name)
+    on_step("keeping out what other jobs have read before")
+    _keep_out(lake)
     with store_if_free(config) as alone:
         _erase_traces(lake, counts, on_step, alone=alone)
     proof = proof_of(lake, on_step)
@@ -136,6 +139,17 @@ def _send(lake: Lake, run: JobRun) -> int:
 
 def _live(lake: Lake) -> DataFrame:
     return matching(merged_sessions(lake.tables).alias("t"), lake.frame, F.expr("t.session_key = k.key"))
+
+
+def _keep_out(lake: Lake) -> None:
+    """Keep jobs that read rows of the keys before they were removed from writing them after it.
+
+    A fold that commits before this may have brought rows back; one that would commit later fails, and reads again.
+    """
+    fence_runs(lake.tables)
+    lake.tables.set_app_versions(schemas.SESSIONS, {FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
+    failpoints.hit("forget_kept_out")
+    lake.delete(schemas.SESSIONS)
 
 
 def _erase_traces(lake: Lake, counts: dict[str, int], on_step: OnStep, *, alone: bool) -> None:

@@ -17,7 +17,6 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.forget_keys import Keys, matching
 from sessionlake.tables import Tables
 
-EVENTS = "events"
 _ATTEMPTS = 20
 _LISTING_TASKS = 32
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -79,7 +78,7 @@ class Lake:
     def _of(self, name: str, columns: list[str]) -> list[Holder]:
         if name == schemas.JOB_RUNS:
             return [Holder(name, "arguments", "quoted")]
-        key = self.config.event.key if name == EVENTS and self.config.event.key in columns else "session_key"
+        key = self.config.event.key if name == schemas.EVENTS and self.config.event.key in columns else "session_key"
         if key not in columns:
             return []
         return [Holder(name, key, "key"), *([Holder(name, "raw", "value")] if name == schemas.DEAD_LETTERS else [])]

@@ -117,11 +117,19 @@ def claim(run: JobRun) -> list[LateRun]:
     later = [other for other in runs if other.order > ours.order and other.alive]
     if later and None in ours.versions.values():
         raise _overtaken(run, later[-1])
-    for other in runs:
-        if other.order < ours.order:
-            for table in (table for table, version in other.versions.items() if version is None):
-                run.tables.fence(table, app_id(other.job, other.run_id))
+    _fence(run.tables, (other for other in runs if other.order < ours.order))
     return runs_before(run)
+
+
+def fence_runs(tables: Tables) -> None:
+    """Keep the unfinished runs of today from appending what they have read before; for a job that erases rows."""
+    _fence(tables, read_runs(tables))
+
+
+def _fence(tables: Tables, runs: Iterable[LateRun]) -> None:
+    for run in runs:
+        for table in (table for table, version in run.versions.items() if version is None):
+            tables.fence(table, app_id(run.job, run.run_id))
 
 
 def append_claimed(run: JobRun, table: str, rows: DataFrame) -> None:
@@ -133,12 +141,14 @@ def append_claimed(run: JobRun, table: str, rows: DataFrame) -> None:
         if run.tables.app_version(table, run.app_id) is None:
             raise
     if not run.dry_run and run.tables.app_version(table, run.app_id) == FENCED:
-        raise _overtaken(run, read_runs(run.tables)[-1])
+        last = read_runs(run.tables)[-1]
+        raise _overtaken(run, None if last.run_id == run.run_id else last)
 
 
-def _overtaken(run: JobRun, by: LateRun) -> JobError:
+def _overtaken(run: JobRun, by: LateRun | None) -> JobError:
+    whom = "an erasure (`forget`)" if by is None else f"run {by.run_id!r} of {by.job}"
     return JobError(
-        f"--run-id: {run.run_id!r} of {run.job} was overtaken by run {by.run_id!r} of {by.job}, started after it; "
+        f"--run-id: {run.run_id!r} of {run.job} was overtaken by {whom}, started after it; "
         "what it had left waits for the next run, start that under a new id"
     )
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,13 +26,16 @@ from sessionlake.sessions.aggregates import Events
 from sessionlake.sessions.arrays import Ints, combined
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials
-from sessionlake.sessions.windows import NO_WATERMARK
+from sessionlake.sessions.windows import NO_WATERMARK, Bounds
 from sessionlake.sources.decode import decode
 from sessionlake.tables import Tables, spark_schema
 
 MERGED, ALONE = "merged", "alone"
 """Kinds of wire rows: partials that were accepted whatever they met, and single events that may have been late.
 Both as `Partials.to_table` has them, the column revision holding the batch."""
+Piece = tuple[int, str, Partials]
+"""A batch, a kind of wire rows, and partials of that kind which the batch brought."""
+Pieces = Callable[[SessionizerSpec, dict[int, BatchInputs], pa.Table], Iterator[Piece]]
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
@@ -129,35 +132,42 @@ def _with_content(files: DataFrame, config: Config) -> DataFrame:
     return content.join(F.broadcast(files), PATH)
 
 
-def split_basis(rows: DataFrame, spec: SessionizerSpec, inputs: list[BatchInputs], window: Window) -> DataFrame:
+def split_basis(
+    rows: DataFrame, spec: SessionizerSpec, inputs: list[BatchInputs], window: Window, pieces: Pieces
+) -> DataFrame:
     """Return wire rows of the kinds merged and alone: what the rows' batches did not refuse, as far as it meets the window."""
     by_batch = {i.batch_id: i for i in inputs}
-    read = _file_rows(spec) if spec.format is not None else _table_rows
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for record in batches:
-            table = pa.Table.from_batches([record])
-            for batch_id, source_rows in read(table):
-                yield from exchange.wire_rows(_basis(spec, by_batch[batch_id], source_rows, window))
+            for batch_id, kind, partials in pieces(spec, by_batch, pa.Table.from_batches([record])):
+                inside = np.flatnonzero(window.meets(partials.start, partials.end))
+                if len(inside):
+                    read = at_batch(partials.take(inside), np.full(len(inside), batch_id))
+                    shard = shard_of(read.keys, spec.shards)
+                    yield from exchange.wire_rows(by_shard(kind, read.to_table(), shard))
 
     return rows.mapInArrow(split, WIRE_DDL)
 
 
-def _basis(
-    spec: SessionizerSpec, inputs: BatchInputs, rows: Rows, window: Window
-) -> Iterator[tuple[int, str, pa.Table]]:
+def source_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], table: pa.Table) -> Iterator[Piece]:
+    """Yield what the rows' batches did not refuse, read and judged by the stream's own mapper."""
+    for batch_id, rows in (_file_rows(spec) if spec.format is not None else _table_rows)(table):
+        live, bounds = bounds_of(spec, by_batch[batch_id])
+        # One part of the keys: they are parted further on.
+        live = replace(live, shards=1, archive=False)
+        for _, kind, found in split_events(live, bounds, by_batch[batch_id].clock_us, rows):
+            if kind == MERGED:
+                yield batch_id, kind, Partials.from_table(found)
+            elif kind == ALONE:
+                yield batch_id, kind, lift(spec.aggregates, events_of(spec, found["key"], found["time_us"], found))
+
+
+def bounds_of(spec: SessionizerSpec, inputs: BatchInputs) -> tuple[SessionizerSpec, Bounds]:
+    """Return the spec under the settings of a batch, and the times that decided about it."""
     live = with_live_settings(spec, inputs.settings)
     before = NO_WATERMARK if inputs.watermark_before_us is None else inputs.watermark_before_us
-    for shard, kind, table in split_events(live, live.windows.bounds(before), inputs.clock_us, rows):
-        if kind == MERGED:
-            partials = Partials.from_table(table)
-        elif kind == ALONE:
-            partials = lift(spec.aggregates, events_of(spec, table["key"], table["time_us"], table))
-        else:
-            continue
-        inside = np.flatnonzero(window.meets(partials.start, partials.end))
-        if len(inside):
-            yield shard, kind, at_batch(partials.take(inside), np.full(len(inside), inputs.batch_id)).to_table()
+    return live, live.windows.bounds(before)
 
 
 def events_of(spec: SessionizerSpec, keys: pa.ChunkedArray, times: pa.ChunkedArray, table: pa.Table) -> Events:

@@ -43,10 +43,6 @@ def backfill(
     """
     if from_us >= to_us:
         raise JobError("--from: must be before --to; nothing lies between them")
-    if config.source.kind == "kafka":
-        raise JobError(
-            "source.kind: 'kafka' can't be read again; archive the topic to files or a Delta table to backfill from"
-        )
     arguments = {"from": from_us, "to": to_us}
     pin = partial(_pin, config, from_us, to_us)
     run = start_run(spark, config, BACKFILL, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run)

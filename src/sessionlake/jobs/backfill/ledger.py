@@ -15,7 +15,7 @@ _NEVER = (1 << 62) - 1
 
 
 def applied_corrections(tables: Tables, inputs: list[BatchInputs]) -> DataFrame:
-    """Return the corrections that the batches consumed and did not refuse, with the batch that did.
+    """Return the corrections that the batches consumed and did not refuse, with the batch that did; a topic's too.
 
     A file of the table that the log does not place (its rows were copied when others were erased) is placed by the
     time at which its corrections were written.
@@ -32,6 +32,9 @@ def applied_corrections(tables: Tables, inputs: list[BatchInputs]) -> DataFrame:
         .agg(F.min("_batch").alias(BATCH))
     )
     consumed = placed.where(F.col(BATCH) < _NEVER).unionByName(lost.join(first, "correction_id"))
+    topical = topic_tombstones(tables, inputs[-1].batch_id)
+    if topical is not None:
+        consumed = consumed.unionByName(topical, allowMissingColumns=True)
     refused = (
         tables.read(schemas.DEAD_LETTERS)
         .where("kind != 'event'")
@@ -39,6 +42,14 @@ def applied_corrections(tables: Tables, inputs: list[BatchInputs]) -> DataFrame:
         .select(F.col("source").alias("correction_id"))
     )
     return consumed.join(refused, "correction_id", "left_anti")
+
+
+def topic_tombstones(tables: Tables, up_to: int) -> DataFrame | None:
+    """Return the tombstones that batches up to one read from the topic, as corrections; None where there is no archive."""
+    if not tables.exists(schemas.TOPIC_TOMBSTONES):
+        return None
+    rows = tables.read(schemas.TOPIC_TOMBSTONES).where(F.col(BATCH) <= up_to)
+    return rows.drop("commit_id").withColumn("kind", F.lit("tombstone"))
 
 
 def backfills_in_flight(tables: Tables, inputs: list[BatchInputs]) -> set[str]:

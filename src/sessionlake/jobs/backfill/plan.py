@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
+from sessionlake.errors import JobError
+from sessionlake.jobs.backfill.archive import archived_events, archived_pieces, lacking
 from sessionlake.jobs.backfill.basis import LATE, RESTATE
 from sessionlake.jobs.backfill.compare import CORRECTION_SCHEMA, REMOVED, STORED, Scope, compare
 from sessionlake.jobs.backfill.delta_log import BATCH
@@ -23,10 +25,17 @@ from sessionlake.jobs.backfill.events import (
     needed_batches,
     read_events,
     rows_by_shard,
+    source_pieces,
     split_basis,
 )
 from sessionlake.jobs.backfill.late import INCLUDED, late_events
-from sessionlake.jobs.backfill.ledger import applied_corrections, backfills_in_flight, removals, restates
+from sessionlake.jobs.backfill.ledger import (
+    applied_corrections,
+    backfills_in_flight,
+    removals,
+    restates,
+    topic_tombstones,
+)
 from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.jobs.sessionizer.pipeline import engine_rows
@@ -81,9 +90,7 @@ def compared(basis: Basis, window: Window, stored: int) -> tuple[DataFrame, set[
     needed = needed_batches(basis.inputs, window)
     buckets = _buckets(basis, needed, stored)
     spec = replace(basis.spec, shards=buckets)
-    rows = read_events(basis.tables, basis.config, spec, basis.inputs, needed)
-    pieces = [] if rows is None else [split_basis(rows, spec, basis.inputs, window)]
-    wire = reduce(DataFrame.unionAll, [*pieces, *_others(basis, spec, window)])
+    wire = reduce(DataFrame.unionAll, [*_events(basis, spec, needed, window), *_others(basis, spec, window)])
     scope = Scope(basis.config.gap_us, basis.asked.from_us, basis.asked.to_us, window, basis.forgotten)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -95,6 +102,20 @@ def compared(basis: Basis, window: Window, stored: int) -> tuple[DataFrame, set[
             yield from table.cast(_RESULT).combine_chunks().to_batches()
 
     return wire.repartitionById(buckets, "shard").mapInArrow(run, spark_schema(_RESULT)), needed
+
+
+def _events(basis: Basis, spec: SessionizerSpec, needed: set[int], window: Window) -> list[DataFrame]:
+    """Return wire rows of the events that the needed batches read and did not refuse: of the archive, if that has them all."""
+    if not needed:
+        return []
+    missing = lacking(basis.tables, basis.inputs, needed, window)
+    if missing is None:
+        archived = archived_events(basis.tables, basis.inputs, window)
+        return [split_basis(archived, spec, basis.inputs, window, archived_pieces)]
+    if basis.config.source.kind == "kafka":
+        raise JobError(f"source.kind: 'kafka' can't be read again, and {missing}")
+    rows = read_events(basis.tables, basis.config, spec, basis.inputs, needed)
+    return [] if rows is None else [split_basis(rows, spec, basis.inputs, window, source_pieces)]
 
 
 def _buckets(basis: Basis, needed: set[int], stored: int) -> int:
@@ -134,6 +155,8 @@ def _corrected(basis: Basis, spec: SessionizerSpec, window: Window) -> list[Data
     foreign = "kind = 'tombstone' or kind = 'replace' and not (job <=> 'backfill')"
     numbers = F.count_if(F.expr("kind = 'restate'")), F.count_if(F.expr(foreign))
     restated, other = tables.read(schemas.CORRECTIONS).agg(*numbers).collect()[0]
+    topical = topic_tombstones(tables, basis.inputs[-1].batch_id)
+    other += 0 if topical is None else topical.count()
     if not restated and not other:
         return []
     corrections = applied_corrections(tables, basis.inputs)

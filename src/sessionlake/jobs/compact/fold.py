@@ -9,10 +9,11 @@ from pyspark.storagelevel import StorageLevel
 
 from sessionlake import schemas
 from sessionlake.engine import failpoints
+from sessionlake.errors import FencedError
 from sessionlake.jobs.compact.layout import partitions
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.tables import user_metadata
-from sessionlake.views import FOLD, changes, fold_point, latest_changes
+from sessionlake.views import ERASURES, FOLD, changes, fold_point, latest_changes
 
 STEP = "fold"
 AUTO, MERGE, REWRITE, NOTHING = "auto", "merge", "rewrite", "nothing"
@@ -105,10 +106,14 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
         reached = fold_point(upkeep.tables)
         if reached is not None and reached >= until:
             return
+        erasures = upkeep.tables.app_version(schemas.SESSIONS, ERASURES)
         tail = read_tail(upkeep, until)
         failpoints.hit("compact_tail_read")
         try:
             method = tail.method(asked)
+            # One from here on, before the transaction below, sets the fold point too, by which Delta refuses the fold.
+            if upkeep.tables.app_version(schemas.SESSIONS, ERASURES) != erasures:
+                raise FencedError("a key was erased while the changelog was read; it is read again")
             if method == MERGE:
                 _merge(upkeep, tail)
             elif method == REWRITE:

@@ -19,6 +19,8 @@ from sessionlake.tables import Tables
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)
 _TABLES = (schemas.SESSIONS, schemas.CHANGELOG)
+_SIDE_TABLES = (schemas.EVENTS, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+"""What the stream appends to besides the changelog. Not corrections: it is an input, whose files say who has read them."""
 
 
 def compact(
@@ -54,10 +56,15 @@ def _pin(tables: Tables) -> dict[str, Any]:
     """Return the last batch, and the tables' versions, files and bytes as the run finds them."""
     last = tables.last_commit(schemas.CHANGELOG)
     pinned: dict[str, Any] = {"batch_id": last.metadata["batch_id"] if last else -1}
-    for table in _TABLES:
+    for table in (*_TABLES, *_side_tables(tables)):
         pinned[f"{table}_version"] = tables.latest_version(table)
+    for table in _TABLES:
         pinned[f"{table}_files"], pinned[f"{table}_bytes"] = layout.size(tables, table)
     return pinned
+
+
+def _side_tables(tables: Tables) -> list[str]:
+    return [name for name in _SIDE_TABLES if tables.exists(name)]
 
 
 def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[], None]]:
@@ -72,12 +79,19 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
     def once(table: str, step: str, action: Callable[[], None]) -> Callable[[], None]:
         return lambda: None if upkeep.done(table, step) else action()
 
-    optimize = {schemas.SESSIONS: layout.optimize_sessions, schemas.CHANGELOG: layout.optimize_changelog}
+    def optimized(table: str) -> None:
+        if table == schemas.SESSIONS:
+            layout.optimize_sessions(upkeep, config)
+        else:
+            layout.optimize_appended(upkeep, config, table)
+
+    every = [*_TABLES, *(name for name in _side_tables(tables) if f"{name}_version" in run.pinned)]
     return {
         "fold": partial(fold.fold, upkeep, run.pinned["batch_id"], method, config.compact.file_mb * layout.MB),
         "trim": once(schemas.CHANGELOG, trim.STEP, trimmed),
-        **{f"optimize_{t}": once(t, layout.STEP_OPTIMIZE, partial(optimize[t], upkeep, config)) for t in _TABLES},
-        **{f"vacuum_{t}": partial(layout.vacuum, upkeep, config, t) for t in _TABLES},
+        **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
+        **{f"optimize_{t}": once(t, layout.STEP_OPTIMIZE, partial(optimized, t)) for t in every},
+        **{f"vacuum_{t}": partial(layout.vacuum, upkeep, config, t) for t in every},
     }
 
 
@@ -134,7 +148,7 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
         "sessions_deleted": tail.deletes,
         "rows_trimmed": 0 if point is None else changelog.where(F.col("batch_id") <= point).count(),
         "dates_to_optimize": len(layout.ragged(tables, config)),
-        "changelog_small_files": layout.small_files(tables, config),
+        "changelog_small_files": layout.small_files(tables, config, schemas.CHANGELOG),
         **{f"{t}_{what}_before": run.pinned[f"{t}_{what}"] for t in _TABLES for what in ("files", "bytes")},
     }
     tail.release()

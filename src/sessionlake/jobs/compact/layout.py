@@ -15,8 +15,8 @@ from sessionlake.tables import Tables
 STEP_OPTIMIZE, STEP_VACUUM = "optimize", "vacuum"
 SPARE_FILES = 4
 """Files that a date may have beyond what its bytes ask for, before they are rewritten."""
-CHANGELOG_FILES = 50
-"""Small files that the changelog may have before they are put together."""
+SMALL_FILES = 50
+"""Small files that a table which the stream appends to may have before they are put together."""
 DELETED_SHARE = 0.1
 """Rows of a date that deletion vectors may hide, before its files are rewritten without them."""
 MB = 1 << 20
@@ -52,9 +52,9 @@ def ragged(tables: Tables, config: Config) -> list[Row]:
     return sorted((row for row in partitions(tables).collect() if is_ragged(row)), key=lambda row: row.session_date)
 
 
-def small_files(tables: Tables, config: Config) -> int:
-    """Return how many of the changelog's files are less than half the size they might have."""
-    return tables.files(schemas.CHANGELOG).where(F.col("size") < config.compact.file_mb * MB // 2).count()
+def small_files(tables: Tables, config: Config, table: str) -> int:
+    """Return how many of a table's files are less than half the size they might have."""
+    return tables.files(table).where(F.col("size") < config.compact.file_mb * MB // 2).count()
 
 
 def optimize_sessions(upkeep: Upkeep, config: Config) -> None:
@@ -66,10 +66,10 @@ def optimize_sessions(upkeep: Upkeep, config: Config) -> None:
         upkeep.execute(schemas.SESSIONS, STEP_OPTIMIZE, f"optimize {name} where session_date in ({dates}){order}")
 
 
-def optimize_changelog(upkeep: Upkeep, config: Config) -> None:
-    """Put small files of the changelog together where they are many; its rows stay, and so no reader sees a change."""
-    if small_files(upkeep.tables, config) > CHANGELOG_FILES:
-        upkeep.execute(schemas.CHANGELOG, STEP_OPTIMIZE, f"optimize {upkeep.sql_name(schemas.CHANGELOG)}")
+def optimize_appended(upkeep: Upkeep, config: Config, table: str) -> None:
+    """Put small files of a table that the stream appends to together where they are many; no reader sees a change."""
+    if small_files(upkeep.tables, config, table) > SMALL_FILES:
+        upkeep.execute(table, STEP_OPTIMIZE, f"optimize {upkeep.sql_name(table)}")
 
 
 def vacuum(upkeep: Upkeep, config: Config, table: str) -> None:

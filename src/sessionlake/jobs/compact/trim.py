@@ -1,11 +1,15 @@
-"""Trim: changes leave the changelog once they have been in the snapshot for longer than the safety window."""
+"""Trim: changes leave the changelog once they have been in the snapshot for longer than the safety window.
+
+And old events the archive.
+"""
 
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
+from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.tables import Tables
-from sessionlake.views import fold_point
+from sessionlake.views import ARCHIVED_FROM, fold_point
 
 STEP = "trim"
 
@@ -27,3 +31,16 @@ def trim(upkeep: Upkeep, until: int) -> None:
     """Delete the changes of batches up to and including one. Files of such batches only go unread and unwritten."""
     statement = f"delete from {upkeep.sql_name(schemas.CHANGELOG)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
     upkeep.execute(schemas.CHANGELOG, STEP, statement, trimmed_to=until)
+
+
+def trim_archive(upkeep: Upkeep, config: Config) -> None:
+    """Delete the archive's events that are older than the config keeps them; first the table says from when on it is whole."""
+    last = upkeep.tables.last_commit(schemas.CHANGELOG)
+    watermark = None if last is None else last.metadata["state"].get("watermark_us")
+    if config.compact.archive is None or watermark is None:
+        return
+    from_us = watermark - parse_duration(config.compact.archive)
+    upkeep.tables.set_app_versions(schemas.EVENTS, {ARCHIVED_FROM: lambda old: from_us if from_us > old else None})
+    failpoints.hit("compact_archive_marked")
+    statement = f"delete from {upkeep.sql_name(schemas.EVENTS)} where event_time < timestamp_micros({from_us})"  # noqa: S608 (a path and a number)
+    upkeep.execute(schemas.EVENTS, STEP, statement, archived_from_us=from_us)

@@ -60,11 +60,11 @@ class Upkeep:
         return "delta.`" + self.tables.path(table).replace("`", "``") + "`"
 
     def metadata(self, table: str, step: str, **details: Any) -> dict[str, Any]:
-        """Return what a commit of a step carries. One on the changelog carries on what the stream's last commit said."""
+        """Return what a commit of a step carries. One on a table of the stream's carries on what its last commit said."""
         mark = {"job": self.run.job, "run_id": self.run.run_id, "step": step, **details}
-        if table != schemas.CHANGELOG:
+        if table == schemas.SESSIONS:
             return {"batch_id": fold_point(self.tables), **details, "copied": step != "fold", "maintenance": mark}
-        last = self.tables.last_commit(schemas.CHANGELOG)
+        last = self.tables.last_commit(table)
         return {**(last.metadata if last else {}), "copied": True, "maintenance": mark}
 
     def execute(self, table: str, step: str, statement: str, **details: Any) -> None:

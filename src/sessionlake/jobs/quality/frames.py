@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
+from sessionlake.jobs.quality.neighbours import crowded, repeated
 from sessionlake.jobs.runs import was_forgotten
 from sessionlake.jobs.sessionizer.setup import build_spec
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.tables import Tables, spark_schema
-from sessionlake.views import newest_first, read_batches, session_versions
+from sessionlake.views import merged_sessions, read_batches, session_versions
 
-EVENTS = "events"
 SECOND_US = 1_000_000
 NULL_KEY = ("null key", "empty key")
 _READ = (schemas.SESSIONS, schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTIONS)
@@ -51,6 +51,12 @@ class Inputs:
     def committed(self, name: str) -> DataFrame:
         """Return a side table's rows of committed batches; rows of a batch that is under way don't count yet."""
         return self.table(name).where(F.col("batch_id") <= self.pinned["batch_id"])
+
+    def rows(self, name: str) -> int:
+        """Return how many rows the files of a table have, as its log says."""
+        rows = F.get_json_object("stats", "$.numRecords").cast("bigint")
+        found = self.tables.files(name, self.pinned["versions"][name]).agg(F.coalesce(F.sum(rows), F.lit(0))).head()
+        return 0 if found is None else int(found[0])
 
     def version(self, *names: str) -> str:
         """Return the versions of tables as text."""
@@ -113,44 +119,40 @@ def batches_of(inputs: Inputs) -> DataFrame:
 
 
 def session_changelog(inputs: Inputs) -> Checked:
-    """Return the changelog; nth_of_batch numbers the rows of one key, start and batch."""
-    same = Window.partitionBy("session_key", "session_start", "batch_id", F.col("op") == "emit").orderBy("batch_id")
+    """Return the changelog; repeated, the same in each row, counts changes beyond the first of one key, start and batch."""
     changes = inputs.table(schemas.CHANGELOG)
-    frame = changes.withColumn("has_state", F.col("state").isNotNull()).withColumn(
-        "nth_of_batch", F.row_number().over(same)
-    )
+    twice = repeated(inputs.tables, changes, inputs.rows(schemas.CHANGELOG))
+    frame = changes.withColumns({"has_state": F.col("state").isNotNull(), "repeated": F.lit(twice).cast("bigint")})
     columns = _types(schemas.changelog(inputs.spec().value_types, {}))
-    added = {"has_state": "boolean", "nth_of_batch": "int"}
+    added = {"has_state": "boolean", "repeated": "bigint"}
     return Checked(frame, columns | added, inputs.version(schemas.CHANGELOG))
 
 
 def sessions(inputs: Inputs) -> Checked:
-    """Return sessions_live with next_start, the start of the key's next session, and snapshot_rows, of this session.
+    """Return sessions_live; two counts over all of it are the same in each row.
 
-    The rows are shuffled once, by key: that serves the merge of a session's versions, whose sort is by key and start,
-    and leaves the sessions of a key side by side, in order.
+    too_near counts sessions that begin within the gap after the key's session before, doubled those of which the
+    snapshot has more than one row.
     """
     versions = {f"{n}_version": inputs.pinned["versions"][t] for n, t in _MERGED.items()}
     columns = _types(schemas.sessions(inputs.spec().value_types, {}))
-    added = {"has_state": "boolean", "snapshot_rows": "bigint", "next_start": "timestamp"}
+    added = {"has_state": "boolean", "too_near": "bigint", "doubled": "bigint"}
     version = inputs.version(schemas.SESSIONS, schemas.CHANGELOG)
     try:
+        live = merged_sessions(inputs.tables, **versions)
         everything = session_versions(inputs.tables, **versions)
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.
         return Checked(inputs.table(schemas.SESSIONS), columns | added, version)
-    of_session = newest_first().rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    next_start = F.lead("session_start").over(Window.partitionBy("session_key").orderBy("session_start"))
-    frame = (
-        everything.withColumn("has_state", F.col("state").isNotNull())
-        .repartition("session_key")
-        .withColumn("_rank", F.row_number().over(newest_first()))
-        .withColumn("snapshot_rows", F.count(F.when(F.col("op") == "snapshot", 1)).over(of_session))
-        .where("_rank = 1 and op != 'delete'")
-        .withColumn("next_start", next_start)
-        .drop("_rank", "op", "batch_id")
+    rows = inputs.rows(schemas.SESSIONS) + inputs.rows(schemas.CHANGELOG)
+    near, doubled = crowded(inputs.tables, everything, rows, inputs.config.gap_us)
+    counts = {"too_near": near, "doubled": doubled}
+    frame = live.withColumn("has_state", F.col("state").isNotNull())
+    return Checked(
+        frame.withColumns({name: F.lit(value).cast("bigint") for name, value in counts.items()}),
+        columns | added,
+        version,
     )
-    return Checked(frame, columns | added, version)
 
 
 def late_events(inputs: Inputs) -> Checked:
@@ -161,7 +163,7 @@ def late_events(inputs: Inputs) -> Checked:
 
 _MERGED = {"snapshot": schemas.SESSIONS, "changelog": schemas.CHANGELOG}
 FRAMES: dict[str, Callable[[Inputs], Checked]] = {
-    EVENTS: events,
+    schemas.EVENTS: events,
     schemas.CHANGELOG: session_changelog,
     schemas.SESSIONS: sessions,
     schemas.LATE_EVENTS: late_events,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.engine.operator import by_shard, shard_of
-from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA, Split
+from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA, TOMBSTONES, Split
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import Ints, combined
 from sessionlake.sessions.corrections import REMOVE_SCHEMA
@@ -37,6 +37,13 @@ def split_corrections(spec: SessionizerSpec, bounds: Bounds, table: pa.Table) ->
     if advances.num_rows:
         tally |= {"applied": advances.num_rows, "max_advance": int(_micros(advances["session_start"]).max())}
     yield 0, "tally", pa.table({"name": list(tally), "value": pa.array(tally.values(), pa.int64())})
+
+
+def archived_tombstones(spec: SessionizerSpec, table: pa.Table) -> Split:
+    """Yield a topic's well-formed tombstones for the archive, where there is one: a later backfill must know of them."""
+    good = table.filter(pa.array(~_malformed(table))) if spec.archive else table.slice(0, 0)
+    columns = good.select(["correction_id", "session_key", "session_start", "revision"])
+    yield from by_shard(TOMBSTONES, columns, shard_of(combined(good["session_key"]), spec.shards))
 
 
 def _malformed(table: pa.Table) -> np.ndarray:

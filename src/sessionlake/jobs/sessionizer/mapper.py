@@ -19,6 +19,8 @@ from sessionlake.sources.contract import Checked, check
 Texts = Callable[[Ints], pa.Array]
 Split = Iterator[tuple[int, str, pa.Table]]
 
+ARCHIVED, TOMBSTONES = "archived", "archived_tombstones"
+"""Kinds of rows that go to the archive as they are: events that were not refused, and a topic's tombstones."""
 DEAD_SCHEMA = pa.schema(
     [
         ("reason", pa.string()),
@@ -89,22 +91,27 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
 
 def _accepted(spec: SessionizerSpec, bounds: Bounds, rows: Rows, checked: Checked, at: Ints) -> Split:
     events = _events(spec, rows.table, checked, at)
+    if spec.archive:
+        yield from by_shard(ARCHIVED, event_table(spec, events), shard_of(events.keys, spec.shards))
     merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
     yield from by_shard("merged", merged.to_table(), shard_of(merged.keys, spec.shards))
     if alone.any():
         old = np.flatnonzero(alone)
-        index = pa.array(old)
-        source_rows = at[old]
-        inputs = [events.columns[name].take(index) for name in spec.columns.inputs]
-        columns = {
-            "key": events.keys.take(index),
-            "time_us": events.time_us[old],
-            "event_id": pa.nulls(len(old), pa.string()) if events.event_id is None else events.event_id.take(index),
-            "event": event_struct(inputs, spec, len(old)),
-            "raw": rows.raw(source_rows),
-            "source": rows.source(source_rows),
-        }
-        yield from by_shard("alone", pa.table(columns), shard_of(columns["key"], spec.shards))
+        table = event_table(spec, events).take(pa.array(old))
+        table = table.append_column("raw", rows.raw(at[old])).append_column("source", rows.source(at[old]))
+        yield from by_shard("alone", table, shard_of(combined(table["key"]), spec.shards))
+
+
+def event_table(spec: SessionizerSpec, events: Events) -> pa.Table:
+    """Return events with the columns key, time_us, event_id, and the struct `event` of what aggregates read."""
+    n = len(events.keys)
+    columns = {
+        "key": events.keys,
+        "time_us": events.time_us,
+        "event_id": pa.nulls(n, pa.string()) if events.event_id is None else events.event_id,
+        "event": event_struct([events.columns[name] for name in spec.columns.inputs], spec, n),
+    }
+    return pa.table(columns)
 
 
 def event_struct(inputs: list[pa.Array], spec: SessionizerSpec, rows: int) -> pa.Array:

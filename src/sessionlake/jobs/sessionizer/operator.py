@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
-from sessionlake.jobs.sessionizer.control import split_corrections
+from sessionlake.jobs.sessionizer.control import archived_tombstones, split_corrections
 from sessionlake.jobs.sessionizer.mapper import Rows, Split, split_events
 from sessionlake.jobs.sessionizer.shard import apply_shard
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
@@ -77,6 +77,7 @@ class Sessionizer:
         records, tombstones = split_tombstones(pa.Table.from_struct_array(combined(table[RECORD])), topic)
         if tombstones.num_rows:
             yield from split_corrections(self.spec, bounds, tombstones)
+            yield from archived_tombstones(self.spec, tombstones)
         for decoded in decode_records(records, topic, self.spec.columns):
             rows = Rows(decoded.table, decoded.error, decoded.raw, decoded.position)
             yield from split_events(self.spec, bounds, context.clock_us, rows)

@@ -14,6 +14,7 @@ from sessionlake.config import Config
 from sessionlake.engine.coordinator import Pipeline
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
+from sessionlake.jobs.sessionizer.mapper import ARCHIVED, TOMBSTONES
 from sessionlake.jobs.sessionizer.operator import Sessionizer, next_state, watermark_of
 from sessionlake.jobs.sessionizer.setup import rebuild_settings, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
@@ -36,8 +37,10 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
         outputs=tuple(
             Output(kind, table, tables.path(table), schema, rows)
             for kind, table, schema, rows in (
+                (ARCHIVED, schemas.EVENTS, schemas.events(spec.input_types), archived_rows),
+                (TOMBSTONES, schemas.TOPIC_TOMBSTONES, schemas.TOPIC_TOMBSTONES_SCHEMA, same_rows),
                 ("late", schemas.LATE_EVENTS, schemas.late_events(spec.input_types), late_rows),
-                ("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, dead_rows),
+                ("dead", schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, same_rows),
                 (CHANGES, schemas.CHANGELOG, schemas.changelog(spec.value_types, {}), change_rows),
             )
         ),
@@ -92,7 +95,11 @@ def with_live_settings(spec: SessionizerSpec, live: dict[str, Any]) -> Sessioniz
     """Return the spec under other settings of classification (`Config.live_settings`)."""
     windows = replace(spec.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
     return replace(
-        spec, windows=windows, beyond_retention=live["beyond_retention"], max_future_skew_us=live["max_future_skew_us"]
+        spec,
+        windows=windows,
+        beyond_retention=live["beyond_retention"],
+        max_future_skew_us=live["max_future_skew_us"],
+        archive=live.get("archive", False),
     )
 
 
@@ -102,12 +109,18 @@ def change_rows(changes: pa.Table) -> pa.Table:
     return changes.append_column("session_id", pa.array(ids))
 
 
+def archived_rows(events: pa.Table) -> pa.Table:
+    """Return events as the archive has them."""
+    names = ["session_key", "event_time", "event_id", "event"]
+    return events.select(["key", "time_us", "event_id", "event"]).rename_columns(names)
+
+
 def late_rows(late: pa.Table) -> pa.Table:
     """Return late events as their table has them."""
     names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
     return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
 
 
-def dead_rows(dead: pa.Table) -> pa.Table:
-    """Return dead letters as their table has them."""
-    return dead
+def same_rows(rows: pa.Table) -> pa.Table:
+    """Return rows that are as their table has them."""
+    return rows

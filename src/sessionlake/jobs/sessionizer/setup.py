@@ -63,6 +63,7 @@ def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | Non
         shards=config.pipeline.shards,
         beyond_retention=config.session.beyond_retention,
         max_future_skew_us=config.max_future_skew_us,
+        archive=config.pipeline.archive,
         format=config.source.file_format,
         place=config.source.place,
         topic=Topic(config.source.topic, config.source.format == "avro") if config.source.topic else None,
@@ -164,6 +165,11 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
     try:
         tables.create(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone")
         tables.create(schemas.LATE_EVENTS, schemas.late_events(spec.input_types), "Events past grace, within retention")
+        if config.pipeline.archive:
+            tables.create(schemas.EVENTS, schemas.events(spec.input_types), "Archive: events accepted or late")
+            tables.create(
+                schemas.TOPIC_TOMBSTONES, schemas.TOPIC_TOMBSTONES_SCHEMA, "Archive: tombstones read from the topic"
+            )
         tables.create(
             schemas.DEAD_LETTERS,
             schemas.DEAD_LETTERS_SCHEMA,

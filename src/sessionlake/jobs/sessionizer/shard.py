@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.jobs.sessionizer.arrivals import Parts, bring_together, earliest_ends
-from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA
+from sessionlake.jobs.sessionizer.mapper import ARCHIVED, DEAD_SCHEMA, TOMBSTONES
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.schemas import TIME
 from sessionlake.sessions.aggregates import States
@@ -30,7 +30,7 @@ def apply_shard(
 ) -> ShardResult:
     """Compute a shard's changes, late events and store writes; the store is only read."""
     stats = _tally(inputs)
-    side = {"dead": inputs["dead"]} if "dead" in inputs else {}
+    side = {kind: inputs[kind] for kind in ("dead", ARCHIVED, TOMBSTONES) if kind in inputs}
     emitted = _emitted(spec, inputs, context.batch_id)
     stats["emitted"] = emitted.num_rows
     parts = bring_together(spec, inputs)

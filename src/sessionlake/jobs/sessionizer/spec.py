@@ -28,6 +28,8 @@ class SessionizerSpec:
     """Format of the files that rows of (path, content) name; None where rows are events."""
     place: str | None = None
     """Where rows that are events come from, as dead letters name it."""
+    archive: bool = False
+    """Events that are not refused go to the archive too."""
     topic: Topic | None = None
     """The topic that records come from; None where rows are files or events."""
 

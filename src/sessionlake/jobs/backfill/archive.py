@@ -1,0 +1,52 @@
+"""The archive as a backfill's source: the events of each batch as they were accepted, whatever has become of the source."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.jobs.backfill.delta_log import BATCH
+from sessionlake.jobs.backfill.events import ALONE, MERGED, Piece, Window, bounds_of, events_of
+from sessionlake.jobs.sessionizer.inputs import BatchInputs
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.sessions.kernel import lift, premerge
+from sessionlake.tables import Tables
+from sessionlake.times import format_time
+from sessionlake.views import ARCHIVED_FROM
+
+
+def lacking(tables: Tables, inputs: Iterable[BatchInputs], needed: Collection[int], window: Window) -> str | None:
+    """Return what the archive lacks of a window's events; None where it has them all."""
+    batch = max((i.batch_id for i in inputs if i.batch_id in needed and not i.settings.get("archive")), default=None)
+    if batch is not None:
+        return f"batch {batch} was not archived; set pipeline.archive = true: what later batches read can be backfilled"
+    from_us = tables.app_version(schemas.EVENTS, ARCHIVED_FROM)
+    if from_us is not None and from_us > window.low:
+        return f"the archive begins with {format_time(from_us)} (compact.archive); backfill what lies a gap or more after it"
+    return None
+
+
+def archived_events(tables: Tables, inputs: list[BatchInputs], window: Window) -> DataFrame:
+    """Return the events of the window that the batches read and did not refuse: key, time_us, event_id, event, batch_id.
+
+    As the archive is now, so that a key erased meanwhile stays out; what a batch brought does not change otherwise.
+    """
+    time = F.unix_micros("event_time")
+    rows = tables.read(schemas.EVENTS).where(F.col(BATCH) <= inputs[-1].batch_id)
+    rows = rows.where(time.between(window.low, window.high))
+    return rows.select(F.col("session_key").alias("key"), time.alias("time_us"), "event_id", "event", BATCH)
+
+
+def archived_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], table: pa.Table) -> Iterator[Piece]:
+    """Yield archived events as the stream's mapper parts them: merged, or alone where they may have been late."""
+    batch = table[BATCH].to_numpy()
+    for batch_id in np.unique(batch).tolist():
+        some = table.filter(pa.array(batch == batch_id)).combine_chunks()
+        _, bounds = bounds_of(spec, by_batch[batch_id])
+        events = events_of(spec, some["key"], some["time_us"], some)
+        merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
+        yield batch_id, MERGED, merged
+        yield batch_id, ALONE, lift(spec.aggregates, events).take(np.flatnonzero(alone))
