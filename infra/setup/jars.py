@@ -1,6 +1,7 @@
 """Fetch the jars that a list (ivy.xml) names, with the Ivy that Spark ships; do nothing where they are there.
 
-Spark's go to .jars/; with the argument `kafka` those of a Kafka broker, for tests and `make kafka`, to .kafka/jars/.
+Spark's go to .jars/; with the argument `kafka` those of a Kafka broker, for tests and `make kafka`, to .kafka/jars/; with
+`s3`, `adls` or `gcs` those that Spark needs for that object store to .jars/s3/ and so on.
 """
 
 import os
@@ -44,6 +45,10 @@ class JarSet:
 SETS = {
     "spark": JarSet(HERE / "ivy.xml", ROOT / ".jars", "15 s"),
     "kafka": JarSet(ROOT / "infra" / "kafka" / "ivy.xml", ROOT / ".kafka" / "jars", "40 s"),
+    **{
+        store: JarSet(ROOT / "infra" / "object-stores" / store / "ivy.xml", ROOT / ".jars" / store, takes)
+        for store, takes in {"s3": "30 s", "adls": "10 s", "gcs": "10 s"}.items()
+    },
 }
 
 
@@ -82,6 +87,8 @@ def install(jars: JarSet) -> None:
 
 
 def main(name: str) -> None:
+    if name not in SETS:
+        sys.exit(f"jars: {name!r} is no set of jars; pass one of {', '.join(SETS)}")
     jars = SETS[name]
     names = jars.expected()
     if present_jars(jars.folder) == names:
