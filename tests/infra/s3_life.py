@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -47,7 +48,13 @@ def life(root: Path) -> dict[str, object]:
     config = str(root / "pipeline.toml")
 
     def cli(*words: str) -> None:
-        main([words[0], config, *words[1:]], standalone_mode=False)
+        started = time.monotonic()
+        try:
+            main([words[0], config, *words[1:]], standalone_mode=False)
+        except SystemExit as end:
+            if end.code:
+                raise
+        sys.stderr.write(f"s3_life: {words[0]} took {time.monotonic() - started:.1f} s\n")
 
     events(root, "1.json", [("ann", 0, 5), ("ann", 10, 7), ("bob", 0, 1), ("eve", 3, 9), ("zoe", 200, 2)])
     cli("run", "--once")

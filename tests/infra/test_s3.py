@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from sessionlake.engine.spark import SHORT_LIVED
 from tests.infra.s3_server import ROOT, s3_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PIPELINE = """
 [pipeline]
@@ -45,7 +46,8 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     subprocess.run([sys.executable, str(ROOT / "infra" / "setup" / "jars.py"), "s3"], check=True)
     settings = (ROOT / "infra" / "object-stores" / "s3" / "spark-defaults.conf").read_text()
     (root / "conf").mkdir()
-    (root / "conf" / "spark-defaults.conf").write_text(settings.replace("/opt/sessionlake", str(ROOT)))
+    quick = "".join(f"{key} {value}\n" for key, value in SHORT_LIVED.items())
+    (root / "conf" / "spark-defaults.conf").write_text(settings.replace("/opt/sessionlake", str(ROOT)) + quick)
     (root / "events").mkdir()
     (root / "pipeline.toml").write_text(PIPELINE)
     with s3_server(root) as env:
@@ -55,8 +57,9 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=280,
+            timeout=560,
         )
+    sys.stdout.write("".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith("s3_life")))
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
