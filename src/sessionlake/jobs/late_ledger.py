@@ -161,7 +161,7 @@ def mark_covered(tables: Tables, late: DataFrame, runs: Iterable[LateRun], as_of
     """
     runs = list(runs)
     plain = _any(span.holds() for span in _widest(span for run in runs for span in run.covers()))
-    stale = _stale_puts(tables, runs, as_of)
+    stale = stale_puts(tables, runs, as_of)
     if not stale:
         return late.withColumn(COVERED, plain)
     columns, time = late.columns, F.unix_micros("event_time")
@@ -206,7 +206,7 @@ def _any(conditions: Iterable[Column]) -> Column:
     return reduce(or_, conditions, F.lit(False))
 
 
-def _stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[str, str], DataFrame]:
+def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[str, str], DataFrame]:
     """Return, for each backfill with stale replacements, their puts: _key, _from, _to, and the batch that refused them."""
     backfills = [run for run in runs if run.job == BACKFILL and run.covers()]
     if not backfills:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
+from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span, stale_puts
 from sessionlake.tables import Tables
 
 INCLUDED = "included"
@@ -42,7 +42,9 @@ def late_events(
 
 def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> DataFrame:
     """Add the number of the first run that took an event, knowing what it knew."""
-    stale = _stale_puts(tables, runs, as_of)
+    by_run = stale_puts(tables, runs, as_of)
+    names = {(run.job, run.run_id): i for i, run in enumerate(runs)}
+    stale = {names[run]: puts for run, puts in by_run.items()}
     for i, puts in stale.items():
         time = F.unix_micros("event_time")
         near = (late["session_key"] == puts["_key"]) & time.between(puts["_from"], puts["_to"])
@@ -56,21 +58,3 @@ def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> 
             takes &= mark.isNull() if j == i else (mark.isNull() | F.lit(j > i) | (mark <= run.asked.batch_id))
         owner = F.when(takes, F.lit(i)).otherwise(owner)
     return late.withColumn("_owner", owner).drop(*(f"_stale_{i}" for i in stale))
-
-
-def _stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[int, DataFrame]:
-    """Return the puts of stale replacements by the number of the backfill: _key, _from, _to, and the batch that refused them."""
-    numbers = {run.run_id: i for i, run in enumerate(runs) if run.job == BACKFILL}
-    if not numbers:
-        return {}
-    dead = tables.read(schemas.DEAD_LETTERS).where("reason = 'stale' and kind = 'replace'")
-    refused = dead.where(F.col("batch_id") <= as_of).select(
-        F.col("source").alias("correction_id"), F.col("batch_id").alias("_stale_at")
-    )
-    written = tables.read(schemas.CORRECTIONS).where((F.col("job") == BACKFILL) & (F.col("kind") == "replace"))
-    stale = written.join(refused, "correction_id")
-    puts = stale.select("run_id", F.col("session_key").alias("_key"), F.explode("put").alias("_put"), "_stale_at")
-    start, end = F.unix_micros("_put.session_start"), F.unix_micros("_put.session_end")
-    spans = puts.select("run_id", "_key", start.alias("_from"), end.alias("_to"), "_stale_at")
-    found = {row.run_id for row in stale.select("run_id").distinct().collect()}
-    return {i: spans.where(F.col("run_id") == name).drop("run_id") for name, i in numbers.items() if name in found}

@@ -1,0 +1,83 @@
+"""The Delta tables of a warehouse: creation, reading, idempotent appends."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from sessionlake.errors import FencedError
+from sessionlake.tables.log import user_metadata
+from sessionlake.tables.transactions import CONCURRENT, Transactions
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return an Arrow schema as Spark's, comments kept."""
+    fields = from_arrow_schema(schema).fields
+    comments = [(f.metadata or {}).get(b"comment", b"").decode() for f in schema]
+    return StructType(
+        [
+            StructField(f.name, f.dataType, True, {"comment": c} if c else None)
+            for f, c in zip(fields, comments, strict=True)
+        ]
+    )
+
+
+class Tables(Transactions):
+    """The tables under one warehouse path (a path or an object-store URI)."""
+
+    def create(
+        self, name: str, schema: pa.Schema, comment: str, partitioned_by: tuple[str, ...] = (), **properties: str
+    ) -> None:
+        """Create a table unless it is there."""
+        if self.exists(name):
+            return
+        builder = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path(name))
+            .comment(comment)
+            .addColumns(spark_schema(schema))
+        )
+        if partitioned_by:
+            builder = builder.partitionedBy(*partitioned_by)
+        for key, value in properties.items():
+            builder = builder.property(f"delta.{key}", value)
+        try:
+            builder.execute()
+        except Exception:
+            # Delta refuses the second of two who create a table at one moment, which is as good.
+            if not self.exists(name):
+                raise
+
+    def read(self, name: str, version: int | None = None) -> DataFrame:
+        """Return a table, pinned to a version where one is given."""
+        reader = self.spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
+
+    def append(
+        self, name: str, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently.
+
+        Raises FencedError where another process does the same at this moment.
+        """
+        writer = rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", app_version)
+        if metadata is not None:
+            writer = writer.option("userMetadata", user_metadata(metadata))
+        try:
+            writer.save(self.path(name))
+        except Exception as error:
+            if CONCURRENT not in str(error):
+                raise
+            raise FencedError(
+                f"table {self.path(name)!r}: another driver writes batch {app_version} too; "
+                "this one stops, keep only one running on this warehouse"
+            ) from error
+
+    def append_rows(self, name: str, rows: pa.Table) -> None:
+        """Append a few rows that the driver holds."""
+        frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
+        frame.coalesce(1).write.format("delta").mode("append").save(self.path(name))
