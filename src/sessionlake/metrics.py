@@ -3,7 +3,6 @@
 Stream and tables share names where they tell the same: `max by (pipeline)` over them is right whichever of the two is scraped.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -171,10 +170,8 @@ JOB_ITEMS = Metric(
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-def names() -> Iterator[str]:
-    """Return the names as a query has them: of a histogram its three series."""
-    for metric in METRICS:
-        if metric.kind == "histogram":
-            yield from (f"{metric.name}_{part}" for part in ("bucket", "sum", "count"))
-        else:
-            yield metric.name
+def names(metric: Metric) -> tuple[str, ...]:
+    """Return the names by which a query asks for a metric: of a histogram its three series."""
+    if metric.kind != "histogram":
+        return (metric.name,)
+    return tuple(f"{metric.name}_{part}" for part in ("bucket", "sum", "count"))

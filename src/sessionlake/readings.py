@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -20,9 +20,15 @@ class Readings(Collector):
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
-        self._lock = Lock()
+        self._lock = RLock()
         self._values: dict[Metric, dict[tuple[str, ...], float]] = {}
         self._counted: dict[Metric, list[int]] = {}
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let a scrape see all changes that are made inside, or none."""
+        with self._lock:
+            yield
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Set a gauge, or a counter whose total is kept elsewhere."""

@@ -15,6 +15,7 @@ from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine.spark import build_session
 from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.jobs.observe.listener import listener_conf
 from sessionlake.jobs.runs import JobReport
 
 # A pipe has no width of its own; 80 columns would break the tables.
@@ -42,7 +43,7 @@ def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str
             f"sessionlake-{config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
-            extra_conf=conf,
+            extra_conf={**listener_conf(config), **(conf or {})},
         )
 
 

@@ -42,14 +42,15 @@ class StreamReadings(Readings):
 
     def committed(self, metadata: Mapping[str, Any]) -> None:
         """Take in a committed batch."""
-        self.add(metrics.BATCHES, 1)
-        for metric, value, labels in count_values(metadata["counts"]):
-            self.add(metric, value, *labels)
-        self.observe(metrics.BATCH_SECONDS, (metadata["committed_us"] - metadata["started_us"]) / 1e6)
-        self.set(metrics.LAST_COMMIT, metadata["committed_us"] / 1e6)
-        watermark_us = metadata["state"].get("watermark_us")
-        if watermark_us is not None:
-            self.set(metrics.WATERMARK, watermark_us / 1e6)
+        with self.at_once():
+            self.add(metrics.BATCHES, 1)
+            for metric, value, labels in count_values(metadata["counts"]):
+                self.add(metric, value, *labels)
+            self.observe(metrics.BATCH_SECONDS, (metadata["committed_us"] - metadata["started_us"]) / 1e6)
+            self.set(metrics.LAST_COMMIT, metadata["committed_us"] / 1e6)
+            watermark_us = metadata["state"].get("watermark_us")
+            if watermark_us is not None:
+                self.set(metrics.WATERMARK, watermark_us / 1e6)
 
     def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
         """Take in Spark's report of a trigger: its ISO time, its phases, and what its sources say of themselves."""
