@@ -11,7 +11,7 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep, time
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
@@ -125,10 +125,20 @@ class Process:
         )
         os.close(write)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._read)
+
     def text(self) -> str:
         with suppress(OSError):  # nothing there yet, or the other end of the terminal is closed
             self.output += os.read(self._read, 1 << 20)
-        return ESCAPES.sub("", self.output.decode(errors="replace"))
+        # A line may be broken anywhere between words: the path in it has no fixed length.
+        return " ".join(ESCAPES.sub("", self.output.decode(errors="replace")).split())
 
     def wait_for(self, pattern: str, times: int = 1) -> re.Match[str]:
         deadline = monotonic() + 200
@@ -148,21 +158,21 @@ class Process:
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ended_by_a_signal(config: Path, number: int, terminal: bool) -> None:  # noqa: FBT001
-    shown = Process(config, "status", "--watch", "--interval", "200 ms", terminal=terminal)
-    shown.wait_for("has no batches yet; run `sessionlake run` first", times=3)
-    assert shown.end(number) == 0
-    assert "Traceback" not in shown.text()
+    with Process(config, "status", "--watch", "--interval", "200 ms", terminal=terminal) as shown:
+        shown.wait_for("has no batches yet; run `sessionlake run` first", times=3)
+        assert shown.end(number) == 0
+        assert "Traceback" not in shown.text()
 
 
 @pytest.mark.slow
 def test_exporter_serves_and_ends(config: Path) -> None:
-    exporter = Process(config, "metrics", "--port", "0", "--interval", "200 ms", terminal=False)
-    url = exporter.wait_for(r"metrics at (http://127\.0\.0\.1:\d+/metrics)")[1]
-    exporter.wait_for("warning: pipeline.warehouse: .* has no batches yet")
-    with urllib.request.urlopen(url) as answer:  # noqa: S310 (our own)
-        families = list(text_string_to_metric_families(answer.read().decode()))
-    samples = [(s.name, s.labels, s.value) for family in families for s in family.samples]
-    assert samples == [("sessionlake_exporter_refresh_success", {"pipeline": "clicks"}, 0)]
-    assert exporter.end(signal.SIGINT) == 0
-    assert "Traceback" not in exporter.text()
-    assert exporter.text().count("has no batches yet") == 1
+    with Process(config, "metrics", "--port", "0", "--interval", "200 ms", terminal=False) as exporter:
+        url = exporter.wait_for(r"metrics at (http://127\.0\.0\.1:\d+/metrics)")[1]
+        exporter.wait_for("warning: pipeline.warehouse: .* has no batches yet")
+        with urllib.request.urlopen(url) as answer:  # noqa: S310 (our own)
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        samples = [(s.name, s.labels, s.value) for family in families for s in family.samples]
+        assert samples == [("sessionlake_exporter_refresh_success", {"pipeline": "clicks"}, 0)]
+        assert exporter.end(signal.SIGINT) == 0
+        assert "Traceback" not in exporter.text()
+        assert exporter.text().count("has no batches yet") == 1

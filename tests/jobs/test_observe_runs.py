@@ -1,6 +1,7 @@
 """What a job's run leaves behind: a textfile and lineage, whether it succeeds, fails or is not needed."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
+from sessionlake import metrics
 from sessionlake.cli import main
 from sessionlake.cli.observed import observed
 from sessionlake.config import Config, load_config
 from sessionlake.errors import ConfigError, JobError, MetricsError, StoreError
 from sessionlake.jobs.observe.datasets import Dataset, located
 from sessionlake.jobs.observe.lineage import Lineage
+from sessionlake.jobs.observe.tables import read_state, readings_of
 from tests.jobs.support import make_config, write_rows
 
 CONFIG = """\
@@ -223,15 +226,55 @@ def test_no_key_in_the_environment(tmp_path: Path) -> None:
         Lineage(make_config(tmp_path, lineage=lineage), "compact")
 
 
+COMMANDS: dict[str, list[str]] = {
+    "compact": [],
+    "expire": ["--ttl", "1 day"],
+    "forget": ["a"],
+    "reprocess_late": [],
+    "backfill": ["--from", "2026-01-01", "--to", "2026-01-02"],
+    "quality": [],
+}
+
+
+@pytest.mark.parametrize("job", COMMANDS)
+def test_each_command_is_observed(spark: SparkSession, tmp_path: Path, job: str) -> None:
+    del spark  # the commands find it active
+    file = tmp_path / "clicks.toml"
+    file.write_text(CONFIG)
+    (tmp_path / "events").mkdir()
+    result = CliRunner().invoke(main, [job.replace("_", "-"), str(file), *COMMANDS[job]])
+    assert (result.exit_code, "has no batches yet" in result.stderr) == (2, True), result.stderr
+    assert textfile(load_config(file), job)["run_success"] == 0
+    assert [(event["eventType"], event["job"]["name"]) for event in events(tmp_path)] == [
+        ("START", f"clicks.{job}"),
+        ("FAIL", f"clicks.{job}"),
+    ]
+
+
 @pytest.mark.slow
-def test_a_pass_of_the_sessionizer_is_a_job(spark: SparkSession, tmp_path: Path) -> None:
-    del spark  # the command finds it active
+def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "clicks.toml"
     file.write_text(CONFIG)
     (tmp_path / "events").mkdir()
     write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000}, {"key": "b", "time_us": 1005}, "no JSON"])
-    result = CliRunner().invoke(main, ["run", str(file), "--once"])
-    assert result.exit_code == 0, result.output
-    items = textfile(load_config(file), "sessionize")["run_items"]
+    for command in (["run", str(file), "--once"], ["compact", str(file)]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, result.output
+    config = load_config(file)
+    items = textfile(config, "sessionize")["run_items"]
     assert (items["batches"], items["input"], items["accepted"], items["dead"]) == (1, 3, 2, 1)
-    assert states(tmp_path) == ["START", "COMPLETE"]
+    compacted = textfile(config, "compact")
+    assert compacted["run_items"]["rows_folded"] == 2
+    assert states(tmp_path) == ["START", "COMPLETE", "START", "COMPLETE"]
+    last = events(tmp_path)[-1]
+    assert [d["inputFacets"]["inputStatistics"]["rowCount"] for d in last["inputs"]] == [2]
+    assert [d["name"] for d in last["outputs"]] == [f"{config.pipeline.warehouse}/sessions"]
+    assert [d["outputFacets"]["outputStatistics"]["rowCount"] for d in last["outputs"]] == [2]
+    state = read_state(spark, config)
+    assert (state.batches, state.unfolded_batches, state.unfolded_changes, state.unfolded_since_us) == (1, 0, 0, None)
+    # job_runs has the times of the job, the file those of the command around it.
+    started, ended = state.started_us["compact"] / 1e6, state.finished_us["compact"] / 1e6
+    assert compacted["start_timestamp_seconds"] < started < ended < compacted["success_timestamp_seconds"]
+    readings = readings_of(config, state)
+    assert abs(time.time() - (readings.get(metrics.SNAPSHOT) or 0)) < 60
+    assert readings.get(metrics.JOB_SUCCESS, "compact") == ended

@@ -15,6 +15,7 @@ from sessionlake.jobs.observe.lineage import Lineage
 from sessionlake.jobs.observe.runs import Ended, write_run
 from sessionlake.jobs.observe.stream import StreamReadings, listening
 from sessionlake.readings import served
+from sessionlake.schemas import COUNTS
 
 Counts = Callable[[Mapping[str, int]], None]
 SESSIONIZE = "sessionize"
@@ -59,7 +60,8 @@ def observed_stream(spark: SparkSession, config: Config) -> Iterator[Callable[[M
 
         def committed(metadata: Mapping[str, Any]) -> None:
             readings.committed(metadata)
-            lineage.add(metadata["counts"])
+            # A batch names only what it counted; to lineage 0 rows are something else than an unknown number.
+            lineage.add({name: metadata["counts"].get(name, 0) for name in COUNTS})
 
         yield committed
 

@@ -49,7 +49,7 @@ def watch_status(spark: SparkSession, config: Config, seconds: float) -> None:
                 if live:
                     live.update(shown, refresh=True)
                 else:
-                    console.print(shown)
+                    console.print(shown, soft_wrap=True)  # a line of a log stays one
                     sys.stdout.flush()
                 pause_until(due)
     except KeyboardInterrupt:
