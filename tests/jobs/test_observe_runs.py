@@ -15,9 +15,10 @@ from sessionlake.cli import main
 from sessionlake.cli.observed import observed
 from sessionlake.config import Config, load_config
 from sessionlake.errors import ConfigError, JobError, MetricsError, StoreError
-from sessionlake.jobs.observe.datasets import Dataset, located
+from sessionlake.jobs.observe.datasets import Dataset, datasets, located
 from sessionlake.jobs.observe.lineage import Lineage
 from sessionlake.jobs.observe.tables import read_state, readings_of
+from sessionlake.source_config import SourceSection
 from tests.jobs.support import make_config, write_rows
 
 CONFIG = """\
@@ -198,6 +199,27 @@ def test_parent(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_dataset_names(uri: str, dataset: Dataset) -> None:
     assert located(uri) == dataset
+
+
+@pytest.mark.parametrize(
+    ("archive", "kafka", "read"),
+    [
+        (False, False, ["{root}/events"]),
+        (True, False, ["{root}/warehouse/events", "{root}/events"]),
+        (True, True, ["{root}/warehouse/events"]),
+    ],
+)
+def test_what_a_backfill_reads_again(tmp_path: Path, archive: bool, kafka: bool, read: list[str]) -> None:  # noqa: FBT001
+    topic = {"kind": "kafka", "bootstrap_servers": "a:9092,b:9092", "topic": "clicks", "format": "json"}
+    config = make_config(tmp_path, pipeline={"archive": archive})
+    if kafka:
+        config = config.model_copy(update={"source": SourceSection.model_validate(topic)})
+        assert datasets(config, "sessionize", {"input": 2})[0][0] == Dataset("kafka://a:9092", "clicks", 2)
+    inputs, _ = datasets(config, "backfill", {})
+    others = [f"{tmp_path}/warehouse/{name}" for name in ("session_changelog", "sessions", "late_events")]
+    assert [d.name for d in inputs] == [name.format(root=tmp_path) for name in read] + others
+    archived = Dataset("file", f"{tmp_path}/warehouse/events")
+    assert (archived in datasets(config, "sessionize", {})[1]) == archive
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from sessionlake import schemas
 from sessionlake.config import Config
 
 _SOURCE = "source"
+_BASIS = "the events again"
 _RULE = "tables of the rule"
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 _NO_SLASH = ("s3", "gs")
@@ -46,16 +47,21 @@ def _all(*tables: str) -> dict[str, Rows]:
 
 
 _LOG, _LATE, _DEAD, _ASKED = schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTIONS
-_EVERYTHING = _all(_LOG, schemas.SESSIONS, _LATE, _DEAD, _ASKED)
+_EVERYTHING = _all(_LOG, schemas.SESSIONS, _LATE, _DEAD, _ASKED, schemas.EVENTS)
 _JOBS: Mapping[str, _Job] = {
     "sessionize": _Job(
         {_SOURCE: _count("input"), _ASKED: _count("corrections")},
-        {_LOG: _count("upserts", "deletes", "emitted"), _LATE: _count("late"), _DEAD: _count("dead")},
+        {
+            _LOG: _count("upserts", "deletes", "emitted"),
+            _LATE: _count("late"),
+            _DEAD: _count("dead"),
+            schemas.EVENTS: _unknown,
+        },
     ),
     "reprocess_late": _Job(_all(_LATE), {_ASKED: _count("corrections"), _DEAD: _count("expired")}),
     "expire": _Job(_all(_LOG, schemas.SESSIONS, _RULE), {_ASKED: _count("expired")}),
     "compact": _Job({_LOG: _count("rows_folded")}, {schemas.SESSIONS: _count("rows_rewritten")}),
-    "backfill": _Job(_all(_SOURCE, _LOG, schemas.SESSIONS, _LATE), {_ASKED: _count("corrections")}),
+    "backfill": _Job(_all(_BASIS, _LOG, schemas.SESSIONS, _LATE), {_ASKED: _count("corrections")}),
     "quality": _Job(_all(_LOG, schemas.SESSIONS, _LATE, schemas.BATCHES), {schemas.QUALITY_RESULTS: _count("checks")}),
     "forget": _Job(_EVERYTHING, _EVERYTHING),
 }
@@ -71,6 +77,12 @@ def datasets(config: Config, job: str, counts: Mapping[str, int]) -> tuple[list[
 
 
 def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
+    if name == schemas.EVENTS and not config.pipeline.archive:
+        return []
+    if name == _BASIS:
+        # The archive, where it has all that is needed; of a topic nothing can be read again.
+        again = [] if config.source.kind == "kafka" else _named(config, _SOURCE, rows)
+        return _named(config, schemas.EVENTS, rows) + again
     if name == _RULE:
         return [located(path) for path in config.expire.tables.values()]
     if name != _SOURCE:

@@ -22,6 +22,7 @@ _SIZED = (
     schemas.LATE_EVENTS,
     schemas.DEAD_LETTERS,
     schemas.CORRECTIONS,
+    schemas.EVENTS,
     schemas.BATCHES,
     schemas.JOB_RUNS,
 )

@@ -21,6 +21,7 @@ _TABLES = (
     schemas.LATE_EVENTS,
     schemas.DEAD_LETTERS,
     schemas.CORRECTIONS,
+    schemas.EVENTS,
     schemas.BATCHES,
     schemas.JOB_RUNS,
     schemas.QUALITY_RESULTS,
