@@ -10,8 +10,10 @@ from typing import Any
 import promql_parser as promql
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from sessionlake.metrics import METRICS, names
+from sessionlake.readings import Readings, registry_of
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "infra" / "observability" / "prometheus"
@@ -186,6 +188,18 @@ def promtool() -> str:
 def test_promtool(arguments: tuple[str, ...]) -> None:
     done = subprocess.run([promtool(), *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_finds_nothing_in_the_exposition() -> None:
+    readings = Readings("p")
+    for metric in METRICS:
+        if metric.kind == "histogram":
+            readings.observe(metric, 1.5)
+        else:
+            readings.set(metric, 1, *("x" for _ in metric.labels[1:]))
+    text = generate_latest(registry_of(readings))
+    done = subprocess.run([promtool(), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
 def test_each_alert_is_tried() -> None:
