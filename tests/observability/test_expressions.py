@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,16 @@ def test_scrape_jobs_are_those_of_the_alerts() -> None:
     assert asked <= jobs
 
 
+def test_compose_scrapes_the_port_of_its_pipeline() -> None:
+    compose = ROOT / "infra" / "compose"
+    port = tomllib.loads((compose / "pipelines" / "clicks.toml").read_text())["metrics"]["port"]
+    (job,) = yaml.safe_load((compose / "prometheus.yaml").read_text())["scrape_configs"]
+    services = yaml.safe_load((compose / "compose.yaml").read_text())["services"]
+    (target,) = job["static_configs"][0]["targets"]
+    assert (job["job_name"], target) == ("sessionlake-stream", f"airflow-scheduler:{port}")
+    assert "airflow-scheduler" in services
+
+
 def test_docs_have_each_metric_with_its_labels() -> None:
     rows = dict(re.findall(r"^\| `(sessionlake_\w+)` \| ([^|]*) \|", DOCS, re.MULTILINE))
     assert rows == {m.name: ", ".join(f"`{label}`" for label in m.labels[1:]) or "-" for m in METRICS}
@@ -184,7 +195,14 @@ def promtool() -> str:
     return found
 
 
-@pytest.mark.parametrize("arguments", [("test", "rules", "alerts_test.yml"), ("check", "config", "prometheus.yml")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("test", "rules", "alerts_test.yml"),
+        ("check", "config", "prometheus.yml"),
+        ("check", "config", "--syntax-only", "../../compose/prometheus.yaml"),
+    ],
+)
 def test_promtool(arguments: tuple[str, ...]) -> None:
     done = subprocess.run([promtool(), *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

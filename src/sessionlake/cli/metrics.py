@@ -13,7 +13,7 @@ from sessionlake.jobs.observe.exporter import Exporter
 from sessionlake.jobs.observe.watch import one_line, pause_until
 from sessionlake.readings import registry_of, served
 
-PORT = 9472
+PORT = 9465
 
 
 @click.command("metrics")
