@@ -57,7 +57,7 @@ setup: jars ## install what is missing: uv, the Python packages, Java, Spark's j
 
 .PHONY: clean
 clean: ## remove all that make installed or the tools cached
-	@rm -rf .venv .tools .jars .kafka .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .tools .jars .kafka .openlineage .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: java
 java:
@@ -69,6 +69,14 @@ java:
 .PHONY: jars
 jars: .venv/stamp java
 	@$(PYTHON) infra/setup/jars.py
+
+.PHONY: openlineage-jars
+openlineage-jars: .venv/stamp java ## fetch OpenLineage's Spark listener, for lineage.listener = true
+	@$(PYTHON) infra/setup/jars.py openlineage
+
+.PHONY: promtool
+promtool: ## fetch promtool into .tools, which the tests of the alert rules need
+	@infra/setup/promtool
 
 .PHONY: kafka-jars
 kafka-jars: .venv/stamp java

@@ -114,7 +114,7 @@ class SparkJob(BaseOperator):
     def _run(self, command: list[str], python: str, context: Mapping[str, Any], tail: deque[str]) -> Metrics | None:
         """Run the command, its output into the task's log; return the last line that is a JSON object of a job."""
         self.log.info("running: %s", " ".join(command))
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", "SESSIONLAKE_PYTHON": python}
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", "SESSIONLAKE_PYTHON": python, **_lineage_parent(context)}
         env.setdefault("PYSPARK_PYTHON", python)
         metrics = None
         # Started by the main thread: the kernel watches the thread that started it.
@@ -156,6 +156,16 @@ class SparkJob(BaseOperator):
         if self.judges and code == 1 and metrics:
             raise AirflowFailException(f"{self.pipeline} says no: {metrics}")
         raise AirflowException(reason)
+
+
+def _lineage_parent(context: Mapping[str, Any]) -> dict[str, str]:
+    """Return what lets the driver's OpenLineage events name this task's run as their parent; nothing without a provider that sends."""
+    try:
+        from airflow.providers.openlineage.conf import is_disabled  # noqa: PLC0415 (may not be installed)
+        from airflow.providers.openlineage.plugins.macros import lineage_parent_id  # noqa: PLC0415
+    except ImportError:
+        return {}
+    return {} if is_disabled() else {"OPENLINEAGE_PARENT_ID": lineage_parent_id(context["ti"])}
 
 
 def _metrics(line: str) -> Metrics | None:

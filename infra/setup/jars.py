@@ -1,7 +1,8 @@
 """Fetch the jars that a list (ivy.xml) names, with the Ivy that Spark ships; do nothing where they are there.
 
 Spark's go to .jars/; with the argument `kafka` those of a Kafka broker, for tests and `make kafka`, to .kafka/jars/; with
-`s3`, `adls` or `gcs` those that Spark needs for that object store to .jars/s3/ and so on.
+`s3`, `adls` or `gcs` those that Spark needs for that object store to .jars/s3/ and so on; with `openlineage` OpenLineage's
+listener for Spark to .openlineage/jars/.
 """
 
 import hashlib
@@ -62,6 +63,9 @@ SETS = {
     "s3": JarSet(STORES / "s3" / "ivy.xml", ROOT / ".jars" / "s3", "40 s", STORES / "s3" / "ConditionalLogStore.scala"),
     "adls": JarSet(STORES / "adls" / "ivy.xml", ROOT / ".jars" / "adls", "10 s"),
     "gcs": JarSet(STORES / "gcs" / "ivy.xml", ROOT / ".jars" / "gcs", "10 s"),
+    "openlineage": JarSet(
+        ROOT / "infra" / "observability" / "openlineage" / "ivy.xml", ROOT / ".openlineage" / "jars", "10 s"
+    ),
 }
 
 

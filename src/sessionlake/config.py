@@ -12,6 +12,8 @@ from sessionlake.config_sections import (
     CompactSection,
     EventSection,
     ExpireSection,
+    LineageSection,
+    MetricsSection,
     PipelineSection,
     QualitySection,
     Section,
@@ -39,6 +41,8 @@ class Config(Section):
     quality: QualitySection = QualitySection()
     expire: ExpireSection = ExpireSection()
     sink: SinkSection = SinkSection()
+    metrics: MetricsSection = MetricsSection()
+    lineage: LineageSection = LineageSection()
     directory: str = "."
     """Directory of the config file; users' classes are looked for there too."""
 
@@ -136,7 +140,13 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
         )
     tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
     expire = config.expire.model_copy(update={"tables": tables})
-    sections = {"pipeline": pipeline, "source": source, "expire": expire}
+    sections: dict[str, Section] = {"pipeline": pipeline, "source": source, "expire": expire}
+    if config.metrics.textfile:
+        sections["metrics"] = config.metrics.model_copy(
+            update={"textfile": _resolve(config.metrics.textfile, directory)}
+        )
+    if config.lineage.path:
+        sections["lineage"] = config.lineage.model_copy(update={"path": _resolve(config.lineage.path, directory)})
     return config.model_copy(update={**sections, "directory": str(directory)})
 
 
@@ -170,6 +180,20 @@ def _check(config: Config) -> None:
                 f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, and none of the fixed columns"
             )
     _check_quality(config)
+    _check_observed(config)
+
+
+def _check_observed(config: Config) -> None:
+    if config.metrics.textfile and "://" in config.metrics.textfile:
+        raise ConfigError(f"metrics.textfile: {config.metrics.textfile!r} must be a local directory; write a path")
+    lineage = config.lineage
+    needed = {"http": ("url", lineage.url), "file": ("path", lineage.path)}.get(lineage.transport or "")
+    if needed and not needed[1]:
+        raise ConfigError(f"lineage.{needed[0]}: is missing; transport {lineage.transport!r} needs it")
+    if lineage.path and "://" in lineage.path:
+        raise ConfigError(f"lineage.path: {lineage.path!r} must be a local file; write a path")
+    if lineage.listener and lineage.transport in (None, "client"):
+        raise ConfigError("lineage.transport: is missing; the listener needs 'http' or 'file'")
 
 
 def _check_quality(config: Config) -> None:

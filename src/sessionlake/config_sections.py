@@ -112,3 +112,31 @@ class ExpireSection(Section):
     """Delta tables that `where` may name."""
     max_tombstones_per_second: int = Field(default=10_000, ge=1)
     max_per_run: int | None = Field(default=None, ge=1)
+
+
+class MetricsSection(Section):
+    """Where Prometheus finds the metrics; without a port and a textfile there are none."""
+
+    port: int | None = Field(default=None, ge=0, le=65535)
+    """The stream serves /metrics here while it runs; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    textfile: str | None = None
+    """Directory of node_exporter's textfile collector, for what jobs and runs with --once did."""
+
+
+class LineageSection(Section):
+    """Where OpenLineage events go; nowhere without a transport."""
+
+    transport: Literal["http", "file", "client"] | None = None
+    """`client` leaves it to OpenLineage's own openlineage.yml and OPENLINEAGE_... variables."""
+    url: str | None = None
+    endpoint: str = "api/v1/lineage"
+    api_key_variable: str | None = None
+    """Name of the environment variable that holds the key; the key itself has no place in a config."""
+    path: str | None = None
+    """File that the events are appended to, one a line."""
+    namespace: str = "sessionlake"
+    every: Duration = "5 minutes"
+    """A stream sends what it has done since its start this often at the most."""
+    listener: bool = False
+    """Whether OpenLineage's Spark listener sends its events too; needs `make openlineage-jars`."""

@@ -17,7 +17,8 @@ from rich.table import Table
 from sessionlake import schemas
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import open_session
-from sessionlake.cli.tables import print_status, register_tables
+from sessionlake.cli.status import print_status
+from sessionlake.cli.tables import register_tables
 from sessionlake.config import load_config
 from sessionlake.demo_jobs import run_jobs
 from sessionlake.engine.spark import SHORT_LIVED

@@ -29,3 +29,7 @@ class FencedError(SessionlakeError):
 
 class JobError(SessionlakeError):
     """A scheduled job was asked for what it can't do."""
+
+
+class MetricsError(SessionlakeError):
+    """Metrics or lineage can't go where the config says."""

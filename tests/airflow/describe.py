@@ -138,7 +138,7 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
         "dag": dag,
         "params": dag.params.validate(),
         "run_id": case.get("run_id", "manual__1"),
-        "ti": SimpleNamespace(xcom_push=pushed.__setitem__),
+        "ti": _task_instance(task, pushed),
         "outlet_events": events,
     }
     for name, text in zip(("data_interval_start", "data_interval_end"), case.get("interval", ()), strict=False):
@@ -155,6 +155,24 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
     words = argv.read_text().splitlines() if argv.exists() else []
     found = {"state": state, "message": message, "xcom": result, "pushed": pushed, "events": extras}
     return {**found, "argv": words, "log": [entry["event"] for entry in log]}
+
+
+def _task_instance(task: Any, pushed: dict[str, Any]) -> SimpleNamespace:
+    from airflow.providers.openlineage import conf
+
+    # The provider keeps what it read of the configuration, which differs from case to case here.
+    for setting in vars(conf).values():
+        if hasattr(setting, "cache_clear"):
+            setting.cache_clear()
+    run = SimpleNamespace(logical_date=datetime.fromisoformat("2026-01-01T00:00:00+00:00"))
+    return SimpleNamespace(
+        xcom_push=pushed.__setitem__,
+        dag_id=task.dag_id,
+        task_id=task.task_id,
+        try_number=1,
+        map_index=-1,
+        get_template_context=lambda: {"dag_run": run},
+    )
 
 
 def alert() -> dict[str, Any]:

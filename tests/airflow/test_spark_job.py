@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.airflow.support import airflow_process, alive, ask_airflow, wait_for
 
 REPORT = '{"job": "x", "run_id": "r", "corrections": 3}'
 SAYS = f"echo 'for people'; echo '{REPORT}'; "
+SAYS_PARENT = """echo '{"job": "x", "parent": "'$OPENLINEAGE_PARENT_ID'"}'"""
 BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
 
 
@@ -78,6 +80,11 @@ CASES: dict[str, dict[str, Any]] = {
     "crash": {"dag": "quality_checks", "env": {"STUB": "echo Traceback; exit 1"}},
     "verdict": {"dag": "quality_checks", "env": {"STUB": SAYS + "exit 1"}},
     "stretch": {"dag": "sessionize_stream", "conf": {"minutes": 0.005}, "env": {"STUB": "exec sleep 100"}},
+    "lineage": {
+        "dag": "compact_tables",
+        "env": {"STUB": SAYS_PARENT, "AIRFLOW__OPENLINEAGE__TRANSPORT": '{"type": "console"}'},
+    },
+    "no lineage": {"dag": "compact_tables", "env": {"STUB": SAYS_PARENT}},
     "no connection": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": None}},
     "no uri": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": "spark://local[2]"}},
     **{f"at {name}": {"dag": "reprocess_late", "env": {"STUB": SAYS, **env}} for name, (env, _) in PLACES.items()},
@@ -152,6 +159,13 @@ def test_verdict_is_final_and_a_crash_is_not(ran: Ran) -> None:
 
 def test_a_stretch_of_the_stream_ends_well(ran: Ran) -> None:
     assert (ran("stretch")["state"], ran("stretch")["message"]) == ("success", "")
+
+
+def test_the_task_is_the_parent_of_the_drivers_lineage(ran: Ran) -> None:
+    namespace, job, run_id = ran("lineage")["xcom"]["parent"].split("/")
+    assert (namespace, job) == ("default", "compact_tables.compact_tables")
+    assert str(uuid.UUID(run_id)) == run_id
+    assert ran("no lineage")["xcom"]["parent"] == ""
 
 
 @pytest.mark.parametrize("name", PLACES)

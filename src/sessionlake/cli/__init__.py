@@ -6,12 +6,14 @@ from sessionlake.cli.backfill import backfill_command, rebuild_command
 from sessionlake.cli.compact import compact_command
 from sessionlake.cli.expire import expire_command
 from sessionlake.cli.forget import forget_command
+from sessionlake.cli.metrics import metrics_command
 from sessionlake.cli.publish import publish_command
 from sessionlake.cli.quality import quality_command
 from sessionlake.cli.reprocess_late import reprocess_late_command
 from sessionlake.cli.sessionizer import bootstrap_command, run_command
 from sessionlake.cli.shared import console, one_line_errors
-from sessionlake.cli.tables import sql_command, status_command
+from sessionlake.cli.status import status_command
+from sessionlake.cli.tables import sql_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,6 +39,7 @@ for command in (
     bootstrap_command,
     sql_command,
     status_command,
+    metrics_command,
     reprocess_late_command,
     expire_command,
     forget_command,

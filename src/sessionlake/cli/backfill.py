@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.observed import observed
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
 from sessionlake.config import load_config
@@ -28,16 +29,18 @@ def backfill_command(
     """Compute a date range's sessions from the events again and correct those that differ."""
     config = load_config(config_path)
     from_us, to_us = parse_time(from_text, "--from"), parse_time(to_text, "--to")
-    spark = open_session(config)
-    with console.status("backfill") as status:
-        report = backfill(
-            spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=status.update
-        )
-    if report.counts["corrections"] and apply and not dry_run:
-        applied = apply_corrections(spark, config, print_batch)
-        if not applied:
-            console.print("a stream runs here; it takes the corrections with its next batch")
-    print_report(report)
+    with observed(config, "backfill", dry_run=dry_run) as counted:
+        spark = open_session(config)
+        with console.status("backfill") as status:
+            report = backfill(
+                spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=status.update
+            )
+        if report.counts["corrections"] and apply and not dry_run:
+            applied = apply_corrections(spark, config, print_batch)
+            if not applied:
+                console.print("a stream runs here; it takes the corrections with its next batch")
+        print_report(report)
+        counted(report.counts)
 
 
 @click.command("rebuild")

@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.observed import observed
 from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
 from sessionlake.config import load_config
 
@@ -39,21 +40,23 @@ def expire_command(
             raise click.BadParameter(f"{text!r} is no NAME=PATH", param_hint="--table")
         tables[name] = path
     config = load_config(config_path)
-    spark = open_session(config)
-    with console.status("finding expired sessions") as status:
-        report = expire(
-            spark,
-            config,
-            where=where,
-            ttl=ttl,
-            tables=tables,
-            max_per_run=max_per_run,
-            max_per_second=max_per_second,
-            run_id=run_id,
-            dry_run=dry_run,
-            to_topic=to_topic,
-            on_step=lambda done, total: status.update(f"tombstones: {done:,} of {total:,}"),
-        )
-    if apply and report.counts["expired"] and not report.dry_run and not apply_corrections(spark, config):
-        report.notes.append("a stream runs here: it takes the tombstones with its next batch")
-    print_report(report)
+    with observed(config, "expire", dry_run=dry_run) as counted:
+        spark = open_session(config)
+        with console.status("finding expired sessions") as status:
+            report = expire(
+                spark,
+                config,
+                where=where,
+                ttl=ttl,
+                tables=tables,
+                max_per_run=max_per_run,
+                max_per_second=max_per_second,
+                run_id=run_id,
+                dry_run=dry_run,
+                to_topic=to_topic,
+                on_step=lambda done, total: status.update(f"tombstones: {done:,} of {total:,}"),
+            )
+        if apply and report.counts["expired"] and not report.dry_run and not apply_corrections(spark, config):
+            report.notes.append("a stream runs here: it takes the tombstones with its next batch")
+        print_report(report)
+        counted(report.counts)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from sessionlake.cli.observed import observed
 from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
 from sessionlake.config import load_config
 from sessionlake.errors import JobError
@@ -35,20 +36,22 @@ def forget_command(
 
     config = load_config(config_path)
     chosen = [*keys, *_read_keys(keys_file)]
-    spark = open_session(config)
-    with console.status("forget") as status:
+    with observed(config, "forget", dry_run=dry_run or proof) as counted:
+        spark = open_session(config)
+        with console.status("forget") as status:
+            if proof:
+                result = check(spark, config, chosen, status.update)
+            else:
+                report = forget(
+                    spark, config, chosen, wait=wait, apply=apply, run_id=run_id, dry_run=dry_run, on_step=status.update
+                )
         if proof:
-            result = check(spark, config, chosen, status.update)
-        else:
-            report = forget(
-                spark, config, chosen, wait=wait, apply=apply, run_id=run_id, dry_run=dry_run, on_step=status.update
-            )
-    if proof:
-        for line in result.lines():
-            console.print(line)
-        sys.exit(1 if result.found else 0)
-    print_report(report)
-    sys.exit(1 if report.counts["found"] and not dry_run else 0)
+            for line in result.lines():
+                console.print(line)
+            sys.exit(1 if result.found else 0)
+        print_report(report)
+        counted(report.counts)
+        sys.exit(1 if report.counts["found"] and not dry_run else 0)
 
 
 def _read_keys(path: str | None) -> list[str]:

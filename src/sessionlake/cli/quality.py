@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from sessionlake.cli.observed import observed
 from sessionlake.cli.shared import console, one_line_errors, open_session, print_report
 from sessionlake.config import load_config
 from sessionlake.errors import JobError
@@ -41,23 +42,27 @@ def quality_command(
 ) -> None:
     """Check the tables against the suites in expectations/; exit code 1 where checks fail."""
     config = load_config(config_path)
-    spark = open_session(config)
-    with console.status("loading Great Expectations") as status:
-        # Its import takes seconds, which no other command should wait for.
-        try:
-            from sessionlake.jobs.quality.run import run_quality
-        except ModuleNotFoundError as error:
-            raise JobError(f"quality: Python module {error.name!r} is missing; install great-expectations") from error
+    with observed(config, "quality", dry_run=dry_run) as counted:
+        spark = open_session(config)
+        with console.status("loading Great Expectations") as status:
+            # Its import takes seconds, which no other command should wait for.
+            try:
+                from sessionlake.jobs.quality.run import run_quality
+            except ModuleNotFoundError as error:
+                raise JobError(
+                    f"quality: Python module {error.name!r} is missing; install great-expectations"
+                ) from error
 
-        report = run_quality(
-            spark,
-            config,
-            only=only,
-            data_docs=data_docs,
-            run_id=run_id,
-            dry_run=dry_run,
-            on_table=lambda table: status.update(f"checking {table}"),
-        )
-    print_report(report)
-    if any(report.counts[name] for name in _FAILS_ON[fail_on]):
-        sys.exit(FAILED)
+            report = run_quality(
+                spark,
+                config,
+                only=only,
+                data_docs=data_docs,
+                run_id=run_id,
+                dry_run=dry_run,
+                on_table=lambda table: status.update(f"checking {table}"),
+            )
+        print_report(report)
+        counted(report.counts)
+        if any(report.counts[name] for name in _FAILS_ON[fail_on]):
+            sys.exit(FAILED)

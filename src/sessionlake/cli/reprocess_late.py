@@ -2,6 +2,7 @@
 
 import click
 
+from sessionlake.cli.observed import observed
 from sessionlake.cli.sessionizer import print_batch
 from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
 from sessionlake.config import load_config
@@ -30,11 +31,13 @@ def reprocess_late_command(
     config = load_config(config_path)
     from_us = None if from_ is None else parse_time(from_, "--from")
     to_us = None if to is None else parse_time(to, "--to")
-    spark = open_session(config)
-    with console.status("reprocessing late events") as status:
-        report = reprocess_late(
-            spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=status.update
-        )
-    print_report(report)
-    if apply and not dry_run and report.counts["corrections"] and not apply_corrections(spark, config, print_batch):
-        console.print("a stream runs here; it takes the corrections with its next batch")
+    with observed(config, "reprocess_late", dry_run=dry_run) as counted:
+        spark = open_session(config)
+        with console.status("reprocessing late events") as status:
+            report = reprocess_late(
+                spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=status.update
+            )
+        print_report(report)
+        counted(report.counts)
+        if apply and not dry_run and report.counts["corrections"] and not apply_corrections(spark, config, print_batch):
+            console.print("a stream runs here; it takes the corrections with its next batch")

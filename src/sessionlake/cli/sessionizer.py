@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from sessionlake.cli.observed import SESSIONIZE, observed, observed_stream
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
-from sessionlake.config import load_config
+from sessionlake.config import Config, load_config
 from sessionlake.jobs.sessionizer.run import RunSummary, run
 
 
@@ -26,12 +27,30 @@ def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT
     show_warnings(config.warnings())
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        summary = run(open_session(config), config, once=once, drain=drain, on_commit=print_batch)
+        summary = _run_once(config, drain=drain) if once else _run_stream(config)
     except KeyboardInterrupt:
         console.print("stopped; nothing is lost, `sessionlake run` goes on from here")
         return
     print_summary(summary)
     print_metrics(summary)
+
+
+def _run_once(config: Config, *, drain: bool) -> RunSummary:
+    with observed(config, SESSIONIZE) as counted:
+        summary = run(open_session(config), config, once=True, drain=drain, on_commit=print_batch)
+        counted({"batches": summary.batches, **summary.counts})
+    return summary
+
+
+def _run_stream(config: Config) -> RunSummary:
+    spark = open_session(config)
+    with observed_stream(spark, config) as committed:
+
+        def on_commit(metadata: dict[str, Any]) -> None:
+            print_batch(metadata)
+            committed(metadata)
+
+        return run(spark, config, on_commit=on_commit)
 
 
 @click.command("bootstrap")
@@ -40,7 +59,10 @@ def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT
 def bootstrap_command(config_path: str) -> None:
     """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
-    print_summary(run(open_session(config), config, bootstrap=True, on_commit=print_batch))
+    with observed(config, SESSIONIZE) as counted:
+        summary = run(open_session(config), config, bootstrap=True, on_commit=print_batch)
+        counted({"batches": summary.batches, **summary.counts})
+    print_summary(summary)
 
 
 def print_batch(metadata: dict[str, Any]) -> None:

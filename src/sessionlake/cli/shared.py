@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionlake.config import Config
+from sessionlake.durations import parse_duration
 from sessionlake.engine.spark import build_session
-from sessionlake.errors import SessionlakeError
+from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.jobs.observe.listener import listener_conf
 from sessionlake.jobs.runs import JobReport
 
 # A pipe has no width of its own; 80 columns would break the tables.
@@ -41,7 +43,7 @@ def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str
             f"sessionlake-{config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
-            extra_conf=conf,
+            extra_conf={**listener_conf(config), **(conf or {})},
         )
 
 
@@ -83,3 +85,11 @@ def print_report(report: JobReport) -> None:
     for note in report.notes:
         console.print(f"  {note}")
     click.echo(json.dumps({"job": report.job, "run_id": report.run_id, "dry_run": report.dry_run, **report.counts}))
+
+
+def positive_duration(text: str, option: str) -> float:
+    """Return the seconds of an option such as "5 seconds"; ConfigError where it is none, or zero."""
+    micros = parse_duration(text, option)
+    if micros == 0:
+        raise ConfigError(f"{option}: {text!r} must be longer than zero; write for example '5 seconds'")
+    return micros / 1e6

@@ -15,7 +15,12 @@ def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit |
     try:
         run(spark, config, once=True, on_commit=on_commit)
     except StoreError as error:
-        if "is locked by process" not in str(error):
+        if not is_locked(error):
             raise
         return False
     return True
+
+
+def is_locked(error: BaseException) -> bool:
+    """Say whether an error means that another driver on this machine runs the pipeline."""
+    return isinstance(error, StoreError) and "is locked by process" in str(error)

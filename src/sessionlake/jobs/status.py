@@ -1,7 +1,9 @@
 """What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches."""
 
+import os
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ class Status:
     watermark_us: int | None
     event_lag_us: int | None
     """Wall clock less watermark."""
+    committed_us: int
     commit_age_us: int
     counts: dict[str, int]
     reconciles: bool
@@ -37,6 +40,11 @@ class Status:
     checkpoint: str
     changelog_version: int
     last_batches: list[dict[str, Any]]
+
+    def as_of(self, now_us: int) -> "Status":
+        """Return the same with lag and age as they are at another time."""
+        lag = None if self.watermark_us is None else now_us - self.watermark_us
+        return replace(self, event_lag_us=lag, commit_age_us=now_us - self.committed_us)
 
 
 def read_status(spark: SparkSession, config: Config) -> Status:
@@ -54,22 +62,32 @@ def read_status(spark: SparkSession, config: Config) -> Status:
     batches.unpersist()
     now = time.time_ns() // 1000
     watermark = last.metadata["state"].get("watermark_us")
-    store = Path(config.store_dir)
     late = read_late_status(tables, last.metadata["batch_id"], with_ids=config.event.id is not None)
     return Status(
         batch_id=last.metadata["batch_id"],
         watermark_us=watermark,
         event_lag_us=None if watermark is None else now - watermark,
+        committed_us=last.metadata["committed_us"],
         commit_age_us=now - last.metadata["committed_us"],
         counts=counts,
         reconciles=_reconciles(counts, tables, late.events, last.metadata["batch_id"]) and late.reconciles,
         late=late,
-        store_bytes=sum(f.stat().st_size for f in store.rglob("*") if f.is_file()) if store.exists() else 0,
+        store_bytes=store_bytes(config),
         store_dir=config.store_dir,
         checkpoint=config.checkpoint,
         changelog_version=last.version,
         last_batches=recent,
     )
+
+
+def store_bytes(config: Config) -> int:
+    """Return the size of the pipeline's stores on this machine; files that a running stream removes meanwhile count nothing."""
+    total = 0
+    for directory, _, names in os.walk(config.store_dir):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(directory, name).lstat().st_size
+    return total
 
 
 def _reconciles(counts: dict[str, int], tables: Tables, late: int, batch_id: int) -> bool:

@@ -1,0 +1,59 @@
+"""The command that exports to Prometheus what the tables say."""
+
+import signal
+import time
+
+import click
+from prometheus_client import generate_latest
+
+from sessionlake.cli.shared import console, one_line_errors, open_session, positive_duration, show_warnings
+from sessionlake.config import Config, load_config
+from sessionlake.errors import MetricsError
+from sessionlake.jobs.observe.exporter import Exporter
+from sessionlake.jobs.observe.watch import one_line, pause_until
+from sessionlake.readings import registry_of, served
+
+PORT = 9465
+
+
+@click.command("metrics")
+@click.argument("config_path", metavar="CONFIG")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free one.")
+@click.option("--host", help="Address to listen on.  [default: the config's metrics.host, 127.0.0.1]")
+@click.option("--interval", default="1 minute", show_default=True, help="How often to look at the tables.")
+@click.option("--once", is_flag=True, help="Print the metrics and exit.")
+@one_line_errors
+def metrics_command(config_path: str, port: int, host: str | None, interval: str, once: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+    """Serve Prometheus metrics read from the tables, also while no stream runs, until ctrl-C."""
+    config = load_config(config_path)
+    seconds = positive_duration(interval, "--interval")
+    exporter = Exporter(config)
+    if once:
+        failure = exporter.refresh(open_session(config, driver_memory="1g"))
+        if failure is not None:
+            raise MetricsError(one_line(failure)) from failure
+        click.echo(generate_latest(registry_of(exporter.readings)).decode(), nl=False)
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Before Spark starts: a port that is taken is said at once.
+    with served(exporter.readings, host or config.metrics.host, port) as bound:
+        console.print(
+            f"metrics at http://{host or config.metrics.host}:{bound}/metrics, the tables read every {interval}"
+        )
+        try:
+            _refresh_forever(config, exporter, seconds)
+        except KeyboardInterrupt:
+            return
+
+
+def _refresh_forever(config: Config, exporter: Exporter, seconds: float) -> None:
+    spark = open_session(config, driver_memory="1g")
+    said = None
+    while True:
+        due = time.monotonic() + seconds
+        failure = exporter.refresh(spark)
+        text = None if failure is None else one_line(failure)
+        if text != said and text is not None:
+            show_warnings([text])
+        said = text
+        pause_until(due)

@@ -1,0 +1,106 @@
+"""What a command tells the world outside about its run: Prometheus' textfile and OpenLineage events, by the config."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sessionlake.cli.shared import console, show_warnings
+from sessionlake.config import Config
+from sessionlake.errors import MetricsError
+from sessionlake.jobs.apply import is_locked
+from sessionlake.jobs.observe.lineage import Lineage
+from sessionlake.jobs.observe.runs import Ended, write_run
+from sessionlake.jobs.observe.stream import StreamReadings, listening
+from sessionlake.readings import served
+from sessionlake.schemas import COUNTS
+
+Counts = Callable[[Mapping[str, int]], None]
+SESSIONIZE = "sessionize"
+
+
+@contextmanager
+def observed(config: Config, job: str, *, dry_run: bool = False) -> Iterator[Counts]:
+    """Record a run: yields what takes its counts. A run that raises, or exits with another code than 0, has failed.
+
+    Counts of several calls add up. A dry run leaves no trace.
+    """
+    if dry_run:
+        yield lambda _: None
+        return
+    with _recorded(config, job, streaming=False) as lineage, _textfile(config, job) as counts:
+
+        def take(found: Mapping[str, int]) -> None:
+            for name, value in found.items():
+                counts[name] = counts.get(name, 0) + value
+            lineage.add(found)
+
+        yield take
+
+
+@contextmanager
+def observed_stream(spark: SparkSession, config: Config) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Serve a stream's metrics and send its lineage while it runs: yields what takes a commit's metadata.
+
+    A port that is taken is a warning: without metrics the stream still does what it is for.
+    """
+    readings = StreamReadings(config)
+    with ExitStack() as stack:
+        lineage = stack.enter_context(_recorded(config, SESSIONIZE, streaming=True))
+        if config.metrics.port is not None:
+            try:
+                port = stack.enter_context(served(readings, config.metrics.host, config.metrics.port))
+            except MetricsError as error:
+                show_warnings([f"{error}; the stream runs without metrics"])
+            else:
+                stack.enter_context(listening(spark, config, readings))
+                console.print(f"metrics at http://{config.metrics.host}:{port}/metrics")
+
+        def committed(metadata: Mapping[str, Any]) -> None:
+            readings.committed(metadata)
+            # A batch names only what it counted; to lineage 0 rows are something else than an unknown number.
+            lineage.add({name: metadata["counts"].get(name, 0) for name in COUNTS})
+
+        yield committed
+
+
+@contextmanager
+def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator[Lineage]:
+    lineage = Lineage(config, job, streaming=streaming)
+    lineage.start()
+    try:
+        yield lineage
+    except SystemExit as exit_:
+        lineage.end(exit_ if exit_.code else None)
+        raise
+    except BaseException as error:
+        lineage.end(error)
+        raise
+    lineage.end()
+
+
+@contextmanager
+def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
+    """Write the job's file at the end of a run; where it can't be written a warning says so, since the run is done."""
+    counts: dict[str, int] = {}
+    started, clock = time.time(), time.monotonic()
+
+    def write(*, success: bool) -> None:
+        try:
+            write_run(config, Ended(job, started, time.monotonic() - clock, success, counts))
+        except MetricsError as error:
+            show_warnings([str(error)])
+
+    try:
+        yield counts
+    except SystemExit as exit_:
+        write(success=not exit_.code)
+        raise
+    except BaseException as error:
+        # A pass that finds a stream at work was not needed; it is no failure of the pipeline.
+        if not is_locked(error):
+            write(success=False)
+        raise
+    write(success=True)

@@ -1,0 +1,98 @@
+"""The command that shows how a pipeline does, once or for as long as one looks."""
+
+import signal
+import sys
+import time
+from contextlib import nullcontext
+
+import click
+from pyspark.sql import SparkSession
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, positive_duration
+from sessionlake.config import Config, load_config
+from sessionlake.durations import format_duration
+from sessionlake.jobs.observe.watch import PASSING, Watch, one_line, pause_until
+from sessionlake.jobs.status import Status, read_status
+
+
+@click.command("status")
+@click.argument("config_path", metavar="CONFIG")
+@click.option("--watch", is_flag=True, help="Show it again and again, until ctrl-C.")
+@click.option("--interval", default="5 seconds", show_default=True, help="With --watch: how often.")
+@one_line_errors
+def status_command(config_path: str, watch: bool, interval: str) -> None:  # noqa: FBT001 (click passes flags by name)
+    """Show watermark, lag, counts that reconcile, store size and the last batches."""
+    config = load_config(config_path)
+    seconds = positive_duration(interval, "--interval")
+    spark = open_session(config)
+    if watch:
+        watch_status(spark, config, seconds)
+    else:
+        print_status(config, read_status(spark, config))
+
+
+def watch_status(spark: SparkSession, config: Config, seconds: float) -> None:
+    """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
+    status = Watch(spark, config, read_status)
+    # A supervisor's SIGTERM is as good a way to stop looking as ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+            while True:
+                due = time.monotonic() + seconds
+                shown = _look(config, status)
+                if live:
+                    live.update(shown, refresh=True)
+                else:
+                    console.print(shown, soft_wrap=True)  # a line of a log stays one
+                    sys.stdout.flush()
+                pause_until(due)
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _look(config: Config, status: Watch[Status]) -> RenderableType:
+    now_us = time.time_ns() // 1000
+    moment = Text(f"{format_time(now_us)} UTC", style="dim")
+    try:
+        return Group(moment, render_status(config, status.look().as_of(now_us)))
+    except PASSING as error:
+        return Group(moment, Text(one_line(error), style="red"))
+
+
+def print_status(config: Config, status: Status) -> None:
+    """Print a pipeline's status."""
+    console.print(render_status(config, status))
+
+
+def render_status(config: Config, status: Status) -> RenderableType:
+    """Return a pipeline's status as it is printed."""
+    c, late = status.counts, status.late
+    lag = "-" if status.event_lag_us is None else format_duration(status.event_lag_us)
+    lines = (
+        f"[bold]{config.pipeline.name}[/bold]  batch {status.batch_id}, changelog version {status.changelog_version}",
+        f"watermark    {format_time(status.watermark_us)}  (lag {lag}; last commit {format_duration(status.commit_age_us)} ago)",
+        f"events       {c['input']:,} = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead + {c['dropped']:,} dropped + {c['emitted']:,} emitted",
+        f"late events  {late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting",
+        f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired",
+        f"reconciles   {'yes' if status.reconciles else '[red]NO[/red]'}",
+        f"store        {status.store_bytes / 1e6:,.1f} MB in {escape(status.store_dir)}",
+        f"checkpoint   {escape(status.checkpoint)}",
+    )
+    return Group(*(Text.from_markup(line) for line in lines), _batches(status))
+
+
+def _batches(status: Status) -> Table:
+    table = Table("batch", "events", "accepted", "late", "dead", "upserts", "deletes", "seconds", "watermark")
+    for row in status.last_batches:
+        seconds = (row["committed_at"] - row["started_at"]).total_seconds()
+        numbers = (f"{row[name]:,}" for name in ("input", "accepted", "late", "dead", "upserts", "deletes"))
+        table.add_row(str(row["batch_id"]), *numbers, f"{seconds:.1f}", str(row["watermark"] or "-"))
+    return table

@@ -1,0 +1,37 @@
+"""The exporter: what the tables say, read again now and then, for as long as it runs."""
+
+import time
+
+from pyspark.sql import SparkSession
+
+from sessionlake import metrics
+from sessionlake.config import Config
+from sessionlake.jobs.observe.tables import TablesState, read_state, readings_of
+from sessionlake.jobs.observe.watch import PASSING, Watch
+from sessionlake.readings import Readings
+
+
+class Exporter:
+    """Keeps `readings` up to date; where the tables can't be read they stay as they were, and say so."""
+
+    def __init__(self, config: Config) -> None:
+        self.readings = Readings(config.pipeline.name)
+        self.readings.set(metrics.REFRESH_SUCCESS, 0)
+        self._config = config
+        self._watch: Watch[TablesState] | None = None
+
+    def refresh(self, spark: SparkSession) -> BaseException | None:
+        """Look at the tables; return what kept them from being read."""
+        if self._watch is None:
+            self._watch = Watch(spark, self._config, read_state)
+        started = time.monotonic()
+        try:
+            found = readings_of(self._config, self._watch.look())
+        except PASSING as error:
+            self.readings.set(metrics.REFRESH_SUCCESS, 0)
+            return error
+        found.set(metrics.REFRESH, time.time())
+        found.set(metrics.REFRESH_SUCCESS, 1)
+        found.set(metrics.REFRESH_SECONDS, time.monotonic() - started)
+        self.readings.replace(found)
+        return None

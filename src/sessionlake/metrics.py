@@ -1,0 +1,177 @@
+"""Every Prometheus metric by name: kind, meaning, labels, and which source has it.
+
+Stream and tables share names where they tell the same: `max by (pipeline)` over them is right whichever of the two is scraped.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+BUCKETS = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Upper bounds in seconds; a batch takes from a quarter of a second to, with 1M events and a restore, minutes."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric's name, kind, meaning and labels; each has the label `pipeline` first."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ("pipeline",)
+    sources: tuple[Literal["stream", "tables", "job"], ...] = ("tables",)
+
+
+def _labels(*names: str) -> tuple[str, ...]:
+    return ("pipeline", *names)
+
+
+BATCHES = Metric("sessionlake_batches_total", "counter", "Micro-batches committed", sources=("stream", "tables"))
+INPUT_EVENTS = Metric(
+    "sessionlake_input_events_total", "counter", "Events read by committed batches", sources=("stream", "tables")
+)
+EVENTS = Metric(
+    "sessionlake_events_total",
+    "counter",
+    "Events by what became of them: accepted, late, dead, dropped, emitted; their sum is input_events",
+    _labels("outcome"),
+    ("stream", "tables"),
+)
+CORRECTIONS = Metric(
+    "sessionlake_corrections_total",
+    "counter",
+    "Corrections by what became of them: applied, stale, expired, malformed",
+    _labels("outcome"),
+    ("stream", "tables"),
+)
+CHANGES = Metric(
+    "sessionlake_session_changes_total",
+    "counter",
+    "Rows written to session_changelog, by op: upsert, delete",
+    _labels("op"),
+    ("stream", "tables"),
+)
+WATERMARK = Metric(
+    "sessionlake_watermark_timestamp_seconds",
+    "gauge",
+    "The largest time of an accepted event; time() less it is the event-time lag",
+    sources=("stream", "tables"),
+)
+LAST_COMMIT = Metric(
+    "sessionlake_last_commit_timestamp_seconds",
+    "gauge",
+    "When the last micro-batch was committed",
+    sources=("stream", "tables"),
+)
+STORE_BYTES = Metric(
+    "sessionlake_store_bytes", "gauge", "Size of the session stores on this machine", sources=("stream", "tables")
+)
+BATCH_SECONDS = Metric(
+    "sessionlake_batch_duration_seconds",
+    "histogram",
+    "Time from a micro-batch's begin to its commit",
+    sources=("stream",),
+)
+PHASE_SECONDS = Metric(
+    "sessionlake_trigger_phase_seconds_total",
+    "counter",
+    "Time that Spark's triggers spent by phase: latestOffset, queryPlanning, getBatch, walCommit, addBatch, commitOffsets",
+    _labels("phase"),
+    ("stream",),
+)
+LAST_TRIGGER = Metric(
+    "sessionlake_last_trigger_timestamp_seconds",
+    "gauge",
+    "When the stream last looked for input, also where it found none",
+    sources=("stream",),
+)
+OFFSETS_BEHIND = Metric(
+    "sessionlake_source_offsets_behind",
+    "gauge",
+    "Kafka: how far the last batch was behind its topic's end, in the partition where that is most",
+    sources=("stream",),
+)
+RECONCILES = Metric(
+    "sessionlake_reconciles", "gauge", "1 where input and outcomes, late events and tables' rows agree, else 0"
+)
+LATE_EVENTS = Metric(
+    "sessionlake_late_events",
+    "gauge",
+    "Rows of late_events by state: reprocessed, expired, waiting (for reprocess-late)",
+    _labels("state"),
+)
+DEAD_LETTERS = Metric(
+    "sessionlake_dead_letters",
+    "gauge",
+    "Rows of dead_letters by reason, without the value that some reasons quote",
+    _labels("reason"),
+)
+SNAPSHOT = Metric(
+    "sessionlake_snapshot_timestamp_seconds",
+    "gauge",
+    "Everything committed before this time is in the table sessions; the time of reading where nothing waits to be folded",
+)
+UNFOLDED_BATCHES = Metric("sessionlake_unfolded_batches", "gauge", "Batches that compaction has not folded yet")
+UNFOLDED_CHANGES = Metric(
+    "sessionlake_unfolded_changes", "gauge", "Changes of sessions that compaction has not folded yet"
+)
+TABLE_FILES = Metric("sessionlake_table_files", "gauge", "Files of a table's newest version", _labels("table"))
+TABLE_BYTES = Metric("sessionlake_table_bytes", "gauge", "Bytes of a table's newest version", _labels("table"))
+FAILED_CHECKS = Metric(
+    "sessionlake_quality_failed_checks",
+    "gauge",
+    "Checks that failed in the last run of quality",
+    _labels("table", "severity"),
+)
+REFRESH = Metric("sessionlake_exporter_refresh_timestamp_seconds", "gauge", "When the exporter last read the tables")
+REFRESH_SUCCESS = Metric(
+    "sessionlake_exporter_refresh_success",
+    "gauge",
+    "0 where the exporter's last look at the tables failed: its other values are older then",
+)
+REFRESH_SECONDS = Metric(
+    "sessionlake_exporter_refresh_duration_seconds", "gauge", "How long the exporter's last look at the tables took"
+)
+JOB_START = Metric(
+    "sessionlake_job_last_start_timestamp_seconds",
+    "gauge",
+    "When a job's last run started",
+    _labels("job_name"),
+    ("tables", "job"),
+)
+JOB_SUCCESS = Metric(
+    "sessionlake_job_last_success_timestamp_seconds",
+    "gauge",
+    "When a job last came to its end without an error",
+    _labels("job_name"),
+    ("tables", "job"),
+)
+JOB_SECONDS = Metric(
+    "sessionlake_job_last_run_duration_seconds",
+    "gauge",
+    "How long a job's last run took, Spark's start included",
+    _labels("job_name"),
+    ("job",),
+)
+JOB_OK = Metric(
+    "sessionlake_job_last_run_success",
+    "gauge",
+    "1 where a job's last run ended with exit code 0, else 0",
+    _labels("job_name"),
+    ("job",),
+)
+JOB_ITEMS = Metric(
+    "sessionlake_job_last_run_items",
+    "gauge",
+    "What the last run of a job that told it has counted: rows, files and bytes read, written, skipped",
+    _labels("job_name", "item"),
+    ("job",),
+)
+
+METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+
+def names(metric: Metric) -> tuple[str, ...]:
+    """Return the names by which a query asks for a metric: of a histogram its three series."""
+    if metric.kind != "histogram":
+        return (metric.name,)
+    return tuple(f"{metric.name}_{part}" for part in ("bucket", "sum", "count"))

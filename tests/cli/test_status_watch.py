@@ -1,0 +1,178 @@
+"""`status --watch`: shows, goes on through what passes, and ends well on ctrl-C; the exporter's command as well."""
+
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep, time
+from typing import Any, Self
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import SparkSession
+
+from sessionlake.cli import main, status
+from sessionlake.errors import PipelineStateError
+from tests.cli.test_errors import CONFIG
+
+MAIN = "from sessionlake.cli import main; main()"
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "clicks.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+class Looks:
+    """Stands in for `read_status`: each look finds something else, then ctrl-C is pressed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
+        self.answers, self.pauses = list(answers), 0
+        monkeypatch.setattr(status, "Watch", lambda *_: self)
+        monkeypatch.setattr(status, "pause_until", self.pause)
+        monkeypatch.setattr(status, "render_status", lambda _, found: found)
+
+    def look(self) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def pause(self, _: float) -> None:
+        self.pauses += 1
+        if not self.answers:
+            raise KeyboardInterrupt
+
+
+class Shown(str):
+    """A status as text."""
+
+    __slots__ = ()
+
+    def as_of(self, now_us: int) -> str:
+        assert abs(now_us / 1e6 - time()) < 60
+        return str(self)
+
+
+def test_tables_come_and_go(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del spark
+    gone = PipelineStateError("no batches yet\n  at a line of Java")
+    looks = Looks(monkeypatch, gone, Shown("batch 1"), FileNotFoundError("a file"), Shown("batch 2"))
+    before = signal.getsignal(signal.SIGTERM)
+    result = CliRunner().invoke(main, ["status", str(config), "--watch"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = [line for line in result.stdout.splitlines() if not line.endswith("UTC")]
+    assert lines == ["no batches yet", "batch 1", "a file", "batch 2"]
+    assert looks.pauses == 4
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_defect_is_not_hidden(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del spark
+    Looks(monkeypatch, ZeroDivisionError())
+    assert isinstance(CliRunner().invoke(main, ["status", str(config), "--watch"]).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("command", ["status", "metrics"])
+@pytest.mark.parametrize(
+    ("interval", "message"),
+    [
+        ("0 s", "--interval: '0 s' must be longer than zero; write for example '5 seconds'"),
+        ("5", "--interval: '5' is not a duration; write a number and a unit, as in '30 minutes'"),
+    ],
+)
+def test_interval(config: Path, command: str, interval: str, message: str) -> None:
+    result = CliRunner().invoke(main, [command, str(config), "--interval", interval])
+    assert (result.exit_code, result.stderr) == (2, f"sessionlake: {message}\n")
+
+
+def test_exporters_port_in_use(config: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(main, ["metrics", str(config), "--port", str(port)])
+    assert result.exit_code == 2
+    assert re.fullmatch(rf"sessionlake: metrics\.port: 127\.0\.0\.1:{port} can't be listened on .*\n", result.stderr)
+
+
+def test_exporter_once_without_batches(spark: SparkSession, config: Path) -> None:
+    del spark
+    result = CliRunner().invoke(main, ["metrics", str(config), "--once"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "has no batches yet; run `sessionlake run` first" in result.stderr
+
+
+class Process:
+    """A command in a process of its own; on a terminal where one is asked for."""
+
+    def __init__(self, config: Path, *arguments: str, terminal: bool) -> None:
+        self.output = b""
+        self._read, write = pty.openpty() if terminal else os.pipe()
+        os.set_blocking(self._read, False)
+        command = [sys.executable, "-c", MAIN, arguments[0], str(config), *arguments[1:]]
+        env = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "50"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.STDOUT, env=env, start_new_session=True
+        )
+        os.close(write)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._read)
+
+    def text(self) -> str:
+        with suppress(OSError):  # nothing there yet, or the other end of the terminal is closed
+            self.output += os.read(self._read, 1 << 20)
+        # A line may be broken anywhere between words: the path in it has no fixed length.
+        return " ".join(ESCAPES.sub("", self.output.decode(errors="replace")).split())
+
+    def wait_for(self, pattern: str, times: int = 1) -> re.Match[str]:
+        deadline = monotonic() + 200
+        while len(found := list(re.finditer(pattern, self.text()))) < times:
+            assert monotonic() < deadline, self.text()
+            assert self.process.poll() is None, self.text()
+            sleep(0.05)
+        return found[0]
+
+    def end(self, number: int) -> int:
+        """Send ctrl-C to all of it, as a terminal does, or SIGTERM to it alone, as a supervisor does."""
+        (os.killpg if number == signal.SIGINT else os.kill)(self.process.pid, number)
+        return self.process.wait(100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ended_by_a_signal(config: Path, number: int, terminal: bool) -> None:  # noqa: FBT001
+    with Process(config, "status", "--watch", "--interval", "200 ms", terminal=terminal) as shown:
+        shown.wait_for("has no batches yet; run `sessionlake run` first", times=3)
+        assert shown.end(number) == 0
+        assert "Traceback" not in shown.text()
+
+
+@pytest.mark.slow
+def test_exporter_serves_and_ends(config: Path) -> None:
+    with Process(config, "metrics", "--port", "0", "--interval", "200 ms", terminal=False) as exporter:
+        url = exporter.wait_for(r"metrics at (http://127\.0\.0\.1:\d+/metrics)")[1]
+        exporter.wait_for("warning: pipeline.warehouse: .* has no batches yet")
+        with urllib.request.urlopen(url) as answer:  # noqa: S310 (our own)
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        samples = [(s.name, s.labels, s.value) for family in families for s in family.samples]
+        assert samples == [("sessionlake_exporter_refresh_success", {"pipeline": "clicks"}, 0)]
+        assert exporter.end(signal.SIGINT) == 0
+        assert "Traceback" not in exporter.text()
+        assert exporter.text().count("has no batches yet") == 1
