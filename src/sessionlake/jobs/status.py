@@ -54,7 +54,7 @@ def read_status(spark: SparkSession, config: Config) -> Status:
     batches.unpersist()
     now = time.time_ns() // 1000
     watermark = last.metadata["state"].get("watermark_us")
-    store = Path(config.store_dir)
+    store = Path(config.driver_store_dir)
     late = read_late_status(tables, last.metadata["batch_id"], with_ids=config.event.id is not None)
     return Status(
         batch_id=last.metadata["batch_id"],
@@ -65,7 +65,7 @@ def read_status(spark: SparkSession, config: Config) -> Status:
         reconciles=_reconciles(counts, tables, late.events, last.metadata["batch_id"]) and late.reconciles,
         late=late,
         store_bytes=sum(f.stat().st_size for f in store.rglob("*") if f.is_file()) if store.exists() else 0,
-        store_dir=config.store_dir,
+        store_dir=config.driver_store_dir,
         checkpoint=config.checkpoint,
         changelog_version=last.version,
         last_batches=recent,
