@@ -50,6 +50,16 @@ class Ran:
     def restored(self, batch: int) -> list[int]:
         return self.commits[batch]["places"]["restored"]
 
+    @property
+    def returned(self) -> int:
+        """The batch with which the killed executor's successor had its shards."""
+        return next(b for b in range(EXECUTOR_KILLED, WORKER_KILLED) if len(set(self.where(b))) == 2)
+
+    @property
+    def shrunk(self) -> int:
+        """The first batch without the killed worker."""
+        return next(b for b in range(WORKER_KILLED, BATCHES) if len(set(self.where(b))) == 1)
+
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
@@ -104,10 +114,9 @@ def test_sessions_equal_duckdb(spark: SparkSession, ran: Ran) -> None:
 
 
 def test_shards_stay_on_their_executors(ran: Ran) -> None:
-    """From the second batch on, and again from the second one after each loss."""
-    quiet = [b for b in range(1, BATCHES) if b not in (EXECUTOR_KILLED, EXECUTOR_KILLED + 1, WORKER_KILLED)]
-    pairs = [(b, shard) for b in quiet for shard in range(SHARDS)]
-    stayed = [ran.where(b)[shard] == ran.where(b - 1)[shard] and shard not in ran.restored(b) for b, shard in pairs]
+    moves = {EXECUTOR_KILLED, ran.returned, ran.shrunk}
+    quiet = [(b, shard) for b in range(1, BATCHES) if b not in moves for shard in range(SHARDS)]
+    stayed = [ran.where(b)[shard] == ran.where(b - 1)[shard] and shard not in ran.restored(b) for b, shard in quiet]
     share = sum(stayed) / len(stayed)
     sys.stdout.write(f"\n{share:.1%} of {len(stayed)} shard tasks ran where their store was\n")
     assert share >= 0.95
@@ -124,25 +133,28 @@ def test_killed_executor_costs_its_own_shards_only(ran: Ran) -> None:
     assert len(survivors) == 1
     lost = {shard for shard in range(SHARDS) if before[shard] not in survivors}
     assert len(lost) == SHARDS // 2
-    # Those that another worker took over had to be restored: its disk had nothing of theirs. None of the others was.
-    taken_over = {shard for shard in lost if during[shard] in survivors}
-    assert set(ran.restored(EXECUTOR_KILLED)) == taken_over
     assert all(during[shard] == before[shard] for shard in set(range(SHARDS)) - lost)
-    # The executor that Spark starts instead gets them, and only them.
-    after = ran.where(EXECUTOR_KILLED + 2)
-    assert {shard for shard in range(SHARDS) if after[shard] not in survivors} == lost
-    assert set(ran.restored(EXECUTOR_KILLED + 1)) | set(ran.restored(EXECUTOR_KILLED + 2)) <= lost
+    # Those that the other worker took over had to be restored, since its disk had nothing of theirs.
+    taken_over = {shard for shard in lost if during[shard] in survivors}
+    assert taken_over <= set(ran.restored(EXECUTOR_KILLED)) <= lost
+
+
+def test_successor_gets_the_lost_shards_back(ran: Ran) -> None:
+    before, after = ran.where(EXECUTOR_KILLED - 1), ran.where(ran.returned)
+    moved = {shard for shard in range(SHARDS) if before[shard] != after[shard]}
+    assert len(moved) == SHARDS // 2
+    assert len({after[shard] for shard in moved}) == 1
+    assert set(ran.restored(ran.returned)) <= moved
+    assert ran.where(WORKER_KILLED - 1) == after
 
 
 def test_killed_worker_costs_its_own_shards_only(ran: Ran) -> None:
-    before, after = ran.where(WORKER_KILLED - 1), ran.where(WORKER_KILLED)
-    assert len(set(before)) == 2
-    assert len(set(after)) == 1
-    lost = {shard for shard in range(SHARDS) if before[shard] != after[0]}
-    assert set(ran.restored(WORKER_KILLED)) == lost
+    before, after = ran.where(ran.shrunk - 1), ran.where(ran.shrunk)
+    lost = {shard for shard in range(SHARDS) if before[shard] != after[shard]}
     assert len(lost) == SHARDS // 2
+    assert set(ran.restored(ran.shrunk)) == lost
 
 
 def test_nothing_is_restored_but_after_losses(ran: Ran) -> None:
-    losses = (EXECUTOR_KILLED, EXECUTOR_KILLED + 1, EXECUTOR_KILLED + 2, WORKER_KILLED)
+    losses = {EXECUTOR_KILLED, ran.returned, ran.shrunk}
     assert [b for b in range(BATCHES) if ran.restored(b) and b not in losses] == []

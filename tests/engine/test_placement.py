@@ -1,9 +1,12 @@
 """Which executor a shard belongs to: spread evenly, moved as little as can be."""
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
-from sessionlake.engine.placement import spread
+from sessionlake.engine import exchange
+from sessionlake.engine.placement import anchor_of, spread
 
 EXECUTORS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=7, unique=True)
 
@@ -45,3 +48,21 @@ def test_every_shard_has_one_place_and_none_moves_without_need(shards: int, time
         least, more = divmod(shards, len(executors))
         room = [least + 1] * more + [least] * (len(executors) - more)
         assert stayed == sum(map(min, sorted(had, reverse=True), room))
+
+
+def test_rows_are_shuffled_once_and_shards_prefer_their_executors(spark: SparkSession) -> None:
+    """What Spark's planner makes of the anchor; where it shuffled it, no shard would have a place."""
+    rows = spark.range(9).selectExpr("int(id % 3) shard", "string(id) kind", "binary('') payload")
+    anchor = anchor_of(spark, {"executor_one_4": [0, 2], "executor_two_11": [1]})
+
+    def counted(rows: pa.Table, anchor: pa.Table) -> pa.Table:
+        text = f"{rows['shard'].unique().to_pylist()} {rows.num_rows} {anchor['shard'].to_pylist()}"
+        return pa.table({"kind": [text], "payload": [b""]}, schema=exchange.REPORT_SCHEMA)
+
+    by_shard = rows.repartitionById(3, "shard").groupBy("shard")
+    grouped = by_shard.cogroup(anchor.groupBy("shard")).applyInArrow(counted, exchange.REPORT_DDL)
+    execution = grouped._jdf.queryExecution()
+    assert execution.executedPlan().toString().count("Exchange") == 1
+    context, rdd = spark.sparkContext._jsc.sc(), execution.toRdd()
+    places = [context.getPreferredLocs(rdd, shard).mkString() for shard in range(3)]
+    assert places == ["executor_one_4", "executor_two_11", "executor_one_4"]

@@ -102,7 +102,7 @@ def place(spark: SparkSession, shards: int) -> Placed:
     live = executors(spark)
     if before is None or set(before.held) != set(live):
         held = spread(before.held if before else {}, live, shards)
-        _placed[key] = Placed(held, _anchor(spark, held))
+        _placed[key] = Placed(held, anchor_of(spark, held))
     return _placed[key]
 
 
@@ -146,7 +146,7 @@ def _registered(spark: SparkSession) -> tuple[str, ...]:
     return tuple(f"executor_{host}_{number}" for host, number in found)
 
 
-def _anchor(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFrame:
+def anchor_of(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFrame:
     """Return a row (shard) a partition, which Spark would read on its executor, declared as partitioned by shard.
 
     DataFrames have no way to say where a partition should be read, nor that they are partitioned: this is what Spark's
