@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(400)]
 EXECUTOR_KILLED, WORKER_KILLED = 10, 17
 """The batch during which an executor dies, the one before which a whole worker does."""
 PROJECT = Path(__file__).parents[2]
-COLUMNS = ("op", "session_key", "string(session_start)", "string(session_end)", "event_count", "total", "last")
+COLUMNS = ("op", "session_key", "string(session_start)", "string(session_end)", "event_count", "total", "last", "slow")
 
 SESSIONS = """
 with events as (select * from read_json('{files}', columns = {{key: 'varchar', time_us: 'bigint', v: 'bigint'}})),
@@ -76,6 +76,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
             "kill_executor_after": EXECUTOR_KILLED - 1,
             "kill_worker_after": WORKER_KILLED - 1,
             "worker": cluster.pid("worker-1"),
+            "conf": json.loads(os.environ.get("CLUSTER_CONF", "{}")),
         }
         command = [sys.executable, "-m", "tests.engine.cluster_driver", json.dumps(told)]
         env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -114,6 +115,7 @@ def test_sessions_equal_duckdb(spark: SparkSession, ran: Ran) -> None:
 
 
 def test_shards_stay_on_their_executors(ran: Ran) -> None:
+    """Also while one shard takes longer than Spark lets tasks wait by default, and the other executor has nothing to do."""
     moves = {EXECUTOR_KILLED, ran.returned, ran.shrunk}
     quiet = [(b, shard) for b in range(1, BATCHES) if b not in moves for shard in range(SHARDS)]
     stayed = [ran.where(b)[shard] == ran.where(b - 1)[shard] and shard not in ran.restored(b) for b, shard in quiet]
