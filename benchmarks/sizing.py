@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -38,6 +39,16 @@ from sessionlake.tables import Tables
 FOREVER = "36500 days"
 RESULTS = Path(__file__).parent / "results"
 SHARDS = 4
+FIELDS = {
+    "sessions": "sessions",
+    "events": "events",
+    "store, B a session": "store_bytes_per_session",
+    "changelog, B a change": "changelog_bytes_per_change",
+    "snapshot, B a session": "snapshot_bytes_per_session",
+    "bootstrap, s": "bootstrap_s",
+    "restore, s": "restore_all_s",
+    "compact, s": "compact_s",
+}
 console = Console(highlight=False)
 
 
@@ -80,17 +91,24 @@ def commits(root: Path, copies: int) -> Config:
     return load_config(root / "commits.toml")
 
 
-def again(config: Config) -> None:
-    """Add a file of a few of the events, so that a second batch applies to the stores what the first one left pending."""
+def few_more(config: Config, number: int) -> None:
+    """Add a file of a few of the events: one more batch, which also applies to the stores what the last one left pending."""
     events = Path(config.source.path)
     first = min(events.iterdir())
-    later = events / f"z{first.suffix}"
+    later = events / f"z{number}{first.suffix}"
     if first.suffix == ".parquet":
         pq.write_table(pq.read_table(first).slice(0, 2000), later)
     else:
         with first.open() as lines, later.open("w") as few:
             few.writelines(line for _, line in zip(range(2000), lines, strict=False))
-    os.utime(later, (time.time() + 5, time.time() + 5))
+    os.utime(later, (time.time() + 5 + number, time.time() + 5 + number))
+
+
+def timed_batches(spark: SparkSession, config: Config) -> list[float]:
+    """Run what is waiting; return the seconds of each batch."""
+    took: list[float] = []
+    run(spark, config, once=True, on_commit=lambda m: took.append((m["committed_us"] - m["started_us"]) / 1e6))
+    return took
 
 
 def table_bytes(spark: SparkSession, tables: Tables, name: str) -> int:
@@ -103,13 +121,19 @@ def measure(spark: SparkSession, config: Config) -> dict[str, Any]:
     with peak_memory() as memory:
         run(spark, config, bootstrap=True)
     stored_s = time.time() - started
-    again(config)
-    run(spark, config, once=True)
+    few_more(config, 0)
+    timed_batches(spark, config)
     tables = Tables(spark, config.pipeline.warehouse)
     changelog = table_bytes(spark, tables, schemas.CHANGELOG)
     changes = tables.read(schemas.CHANGELOG).count()
     stores = [p for p in Path(config.driver_store_dir).iterdir() if p.is_dir() and p.name.isdigit()]
     store = sum(f.stat().st_size for folder in stores for f in folder.rglob("*") if f.is_file())
+    few_more(config, 1)
+    (with_stores,) = timed_batches(spark, config)
+    shutil.rmtree(config.driver_store_dir)
+    few_more(config, 2)
+    with peak_memory() as restore_memory:
+        (without,) = timed_batches(spark, config)
     started = time.time()
     compact(spark, config)
     compact_s = time.time() - started
@@ -119,6 +143,8 @@ def measure(spark: SparkSession, config: Config) -> dict[str, Any]:
         "events": rows.events,
         "bootstrap_s": round(stored_s, 1),
         "compact_s": round(compact_s, 1),
+        "restore_all_s": round(without - with_stores, 1),
+        "restore_peak_memory_mb": restore_memory,
         "bootstrap_peak_memory_mb": memory,
         "store_bytes_per_session": round(store / rows.n, 1),
         "changelog_bytes_per_change": round(changelog / changes, 1),
@@ -126,14 +152,26 @@ def measure(spark: SparkSession, config: Config) -> dict[str, Any]:
     }
 
 
+def cost_of_a_shard(spark: SparkSession, root: Path) -> dict[str, Any]:
+    """Return the seconds of batches of 10,000 events with few and with many shards, and so a shard task's core-seconds."""
+    medians: dict[int, float] = {}
+    for shards in (2, 64):
+        place = root / str(shards)
+        write_events(place / "events", 12, 10_000, 100_000, 1)
+        config = lean_config(place)
+        config = config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"shards": shards})})
+        medians[shards] = statistics.median(timed_batches(spark, config)[4:])
+    cores = spark.sparkContext.defaultParallelism
+    each = (medians[64] - medians[2]) * cores / 62
+    return {"batch_s": {str(k): round(v, 3) for k, v in medians.items()}, "core_ms_a_shard_task": round(each * 1000, 1)}
+
+
 def show(results: dict[str, Any]) -> None:
-    table = Table("set", "sessions", "events", "store, B", "changelog, B", "snapshot, B", "bootstrap, s", "compact, s")
+    table = Table("set", *FIELDS)
     for name, one in results["sets"].items():
-        numbers = [
-            one[f] for f in ("store_bytes_per_session", "changelog_bytes_per_change", "snapshot_bytes_per_session")
-        ]
-        table.add_row(name, f"{one['sessions']:,}", f"{one['events']:,}", *map(str, numbers), str(one["bootstrap_s"]), str(one["compact_s"]))  # fmt: skip
+        table.add_row(name, *(f"{one[field]:,}" for field in FIELDS.values()))
     console.print(table)
+    console.print(f"a shard's task costs {results['shard']['core_ms_a_shard_task']} ms of a core in each batch")
 
 
 def main() -> None:
@@ -151,6 +189,7 @@ def main() -> None:
         "one session a key": lambda root: one_session_a_key(root, n),
     }
     try:
+        results["shard"] = cost_of_a_shard(spark, work / "shards")
         for number, (name, make) in enumerate(sets.items()):
             console.print(f"measuring {name} ...")
             root = work / str(number)

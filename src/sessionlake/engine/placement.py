@@ -35,7 +35,8 @@ class ExecutorLostError(Exception):
 
 def is_local(spark: SparkSession) -> bool:
     """Say whether one process runs everything."""
-    return str(spark.sparkContext.master).startswith("local[")
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")
 
 
 def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
@@ -130,7 +131,7 @@ def spread(before: Mapping[str, Sequence[int]], executors: Sequence[str], shards
 def executors(spark: SparkSession) -> tuple[str, ...]:
     """Return the live executors as locations; wait for the first one."""
     found = _registered(spark)
-    if not found:
+    while not found:
         spark.sparkContext.parallelize([0], 1).count()
         found = _registered(spark)
     return found
