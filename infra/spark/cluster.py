@@ -98,6 +98,7 @@ class Cluster:
         command = [str(home / "bin" / "spark-class"), role, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
         # Daemons of a moment: they start in half the time like this.
         daemon = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        daemon["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"  # it would want a port of its own
         python = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log(name).open("wb") as log:
