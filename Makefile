@@ -17,6 +17,10 @@ demo: setup ## run the whole life of the data on the shipped events
 kafka: setup kafka-jars ## start a Kafka broker on port 9092, until ctrl-C
 	@$(PYTHON) infra/kafka/broker.py
 
+.PHONY: cluster
+cluster: setup ## start a Spark master and two workers on port 7077, until ctrl-C
+	@$(PYTHON) infra/spark/cluster.py
+
 .PHONY: test
 test: lint kafka-jars ## check style and types, run all but the slow tests
 	@$(PYTHON) -m pytest -n 2 --dist worksteal -m "not slow"
@@ -57,7 +61,7 @@ setup: jars ## install what is missing: uv, the Python packages, Java, Spark's j
 
 .PHONY: clean
 clean: ## remove all that make installed or the tools cached
-	@rm -rf .venv .tools .jars .kafka .openlineage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .tools .jars .kafka .openlineage .cluster .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: java
 java:

@@ -23,6 +23,7 @@ from sessionlake.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
 from sessionlake.schemas import EVENTS, RESERVED
 from sessionlake.source_config import SinkSection, SourceSection, check_sink, check_source
+from sessionlake.store_path import check_store_path, expanded, unset_variables
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -74,8 +75,14 @@ class Config(Section):
 
     @property
     def store_dir(self) -> str:
-        """Local directory of this pipeline's stores."""
+        """Local directory of this pipeline's stores, with the variables that each executor replaces by its own."""
         return f"{self.pipeline.store}/{self.pipeline.name}"
+
+    @property
+    def driver_store_dir(self) -> str:
+        """The stores' directory on this machine, with the driver's lock: `store` beside the config where a variable isn't set here."""
+        store = f"{self.directory}/store" if unset_variables(self.pipeline.store) else expanded(self.pipeline.store)
+        return f"{store}/{self.pipeline.name}"
 
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
@@ -125,10 +132,11 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     except ValidationError as error:
         raise ConfigError(_explain(error)) from error
     _check(config)
+    store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
         update={
             "warehouse": _resolve(config.pipeline.warehouse, directory),
-            "store": _resolve(config.pipeline.store, directory),
+            "store": store if store.startswith("$") else _resolve(store, directory),
         }
     )
     named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}
@@ -162,8 +170,7 @@ def _check(config: Config) -> None:
     check_source(config.source)
     if config.sink.kafka is not None:
         check_sink(config.sink.kafka)
-    if "://" in config.pipeline.store:
-        raise ConfigError(f"pipeline.store: {config.pipeline.store!r} must be a local directory; write a path")
+    check_store_path(config.pipeline.store)
     if config.gap_us == 0:
         raise ConfigError(
             f"session.gap: {config.session.gap!r} must be longer than zero; write for example '30 minutes'"

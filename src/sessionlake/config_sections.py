@@ -33,7 +33,7 @@ class PipelineSection(Section):
     shards: int = Field(default=4, ge=1, le=4096)
     trigger: Duration = "10 seconds"
     store: str = "store"
-    """Local directory of the session stores: a cache, restored from Delta when lost."""
+    """Local directory of the session stores: a cache, restored from Delta when lost. $VARIABLES are each executor's own."""
     archive: bool = False
     """Keep every event that was not refused in the table `events`, so that a source which forgets can be read again."""
 

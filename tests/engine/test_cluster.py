@@ -1,60 +1,162 @@
-"""Executors of their own: the anchor keeps shards in place, and results are those of local mode."""
+"""A real standalone cluster, a master and two workers: results as in local mode, shards stay, losses stay small."""
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from infra.spark.cluster import Cluster
 from sessionlake import schemas
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
-from tests.jobs.support import make_config, write_rows
+from tests.engine.cluster_support import BATCHES, SHARDS, cluster_config, write_batches
 
-DRIVER = """
-import json, sys
-from pathlib import Path
-from sessionlake import schemas
-from sessionlake.engine import placement
-from sessionlake.engine.spark import build_session
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
-from tests.jobs.support import make_config
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(400)]
 
-spark = build_session("cluster", master="local-cluster[2,1,1024]", shuffle_partitions=4)
-config = make_config(Path(sys.argv[1]), pipeline={"shards": 4})
-summary = run(spark, config, once=True)
-rows = Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG)
-rows = rows.selectExpr("op", "session_key", "string(session_start)", "string(session_end)", "event_count", "revision")
-print(json.dumps([summary.counts, sorted(map(list, rows.collect())), len(placement._anchors)]))
-spark.stop()
+EXECUTOR_KILLED, WORKER_KILLED = 10, 17
+"""The batch during which an executor dies, the one before which a whole worker does."""
+PROJECT = Path(__file__).parents[2]
+COLUMNS = ("op", "session_key", "string(session_start)", "string(session_end)", "event_count", "total", "last", "slow")
+
+SESSIONS = """
+with events as (select * from read_json('{files}', columns = {{key: 'varchar', time_us: 'bigint', v: 'bigint'}})),
+marked as (
+  select *, coalesce(time_us - lag(time_us) over (partition by key order by time_us) > 10, true)::int as opens from events
+),
+numbered as (select *, sum(opens) over (partition by key order by time_us rows unbounded preceding) as session from marked)
+select key, min(time_us), max(time_us), count(*), sum(v)::bigint from numbered group by key, session order by all
 """
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-@pytest.mark.timeout(400)
-def test_local_cluster_equals_local_mode(spark: SparkSession, tmp_path: Path) -> None:
-    roots = [tmp_path / "cluster", tmp_path / "local"]
-    for root in roots:
-        root.mkdir()
-        make_config(root)
-        for batch in range(4):
-            rows = [{"key": f"k{i % 9}", "time_us": 1000 + 15 * batch + (i * 7) % 23, "v": i} for i in range(40)]
-            write_rows(root, f"{batch}.json", rows)
-    project = Path(__file__).parents[2]
-    command = [sys.executable, "-c", DRIVER, str(roots[0])]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=project, check=False, timeout=300)
+@dataclass(frozen=True)
+class Ran:
+    """What the cluster's driver committed, and where."""
+
+    root: Path
+    commits: list[dict[str, Any]]
+
+    def where(self, batch: int) -> list[str]:
+        """Return the executor of each shard."""
+        places = self.commits[batch]["places"]
+        return [places["executors"][number] for number in places["at"]]
+
+    def restored(self, batch: int) -> list[int]:
+        return self.commits[batch]["places"]["restored"]
+
+    @property
+    def returned(self) -> int:
+        """The batch with which the killed executor's successor had its shards."""
+        return next(b for b in range(EXECUTOR_KILLED, WORKER_KILLED) if len(set(self.where(b))) == 2)
+
+    @property
+    def shrunk(self) -> int:
+        """The first batch without the killed worker."""
+        return next(b for b in range(WORKER_KILLED, BATCHES) if len(set(self.where(b))) == 1)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("cluster")
+    root = folder / "pipeline"
+    root.mkdir()
+    cluster_config(root)
+    write_batches(root)
+    with Cluster(folder / "spark") as cluster:
+        told = {
+            "master": cluster.url,
+            "root": str(root),
+            "once": str(folder / "once"),
+            "kill_executor_after": EXECUTOR_KILLED - 1,
+            "kill_worker_after": WORKER_KILLED - 1,
+            "worker": cluster.pid("worker-1"),
+            "conf": json.loads(os.environ.get("CLUSTER_CONF", "{}")),
+        }
+        command = [sys.executable, "-m", "tests.engine.cluster_driver", json.dumps(told)]
+        env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, env=env, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    counts, changes, anchors = json.loads(done.stdout.strip().splitlines()[-1])
-    config = make_config(roots[1], pipeline={"shards": 4})
-    summary = run(spark, config, once=True)
-    rows = Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG)
-    rows = rows.selectExpr(
-        "op", "session_key", "string(session_start)", "string(session_end)", "event_count", "revision"
+    assert not (folder / "once").exists()
+    return Ran(root, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")])
+
+
+def test_changes_equal_those_of_local_mode(spark: SparkSession, ran: Ran, tmp_path: Path) -> None:
+    config = cluster_config(tmp_path, "store")
+    (tmp_path / "events").rmdir()
+    (tmp_path / "events").symlink_to(ran.root / "events")
+    local: list[dict[str, Any]] = []
+    run(spark, config, once=True, on_commit=local.append)
+    by_batch = [[(c["batch_id"], c["counts"], c["state"]) for c in commits] for commits in (ran.commits, local)]
+    assert len(local) == BATCHES
+    assert by_batch[0] == by_batch[1]
+    cluster, local_rows = (
+        Tables(spark, str(root / "warehouse")).read(schemas.CHANGELOG).selectExpr(*COLUMNS, "revision").collect()
+        for root in (ran.root, tmp_path)
     )
-    assert counts == summary.counts
-    assert changes == sorted(map(list, rows.collect()))
-    assert anchors == 1
+    assert sorted(cluster) == sorted(local_rows)
+
+
+def test_sessions_equal_duckdb(spark: SparkSession, ran: Ran) -> None:
+    from sessionlake.views import merged_sessions
+
+    rows = merged_sessions(Tables(spark, str(ran.root / "warehouse"))).selectExpr(
+        "session_key", "unix_micros(session_start)", "unix_micros(session_end)", "event_count", "total"
+    )
+    with duckdb.connect() as db:
+        expected = db.execute(SESSIONS.format(files=f"{ran.root}/events/*.json")).fetchall()
+    assert len(expected) > 200
+    assert sorted(map(tuple, rows.collect())) == expected
+
+
+def test_shards_stay_on_their_executors(ran: Ran) -> None:
+    """Also while one shard takes longer than Spark lets tasks wait by default, and the other executor has nothing to do."""
+    moves = {EXECUTOR_KILLED, ran.returned, ran.shrunk}
+    quiet = [(b, shard) for b in range(1, BATCHES) if b not in moves for shard in range(SHARDS)]
+    stayed = [ran.where(b)[shard] == ran.where(b - 1)[shard] and shard not in ran.restored(b) for b, shard in quiet]
+    share = sum(stayed) / len(stayed)
+    sys.stdout.write(f"\n{share:.1%} of {len(stayed)} shard tasks ran where their store was\n")
+    assert share >= 0.95
+
+
+def test_shards_are_spread_evenly_from_the_first_batch(ran: Ran) -> None:
+    for batch in range(EXECUTOR_KILLED):
+        assert sorted(ran.where(batch).count(e) for e in set(ran.where(batch))) == [SHARDS // 2] * 2
+
+
+def test_killed_executor_costs_its_own_shards_only(ran: Ran) -> None:
+    before, during = ran.where(EXECUTOR_KILLED - 1), ran.where(EXECUTOR_KILLED)
+    survivors = set(during) & set(before)
+    assert len(survivors) == 1
+    lost = {shard for shard in range(SHARDS) if before[shard] not in survivors}
+    assert len(lost) == SHARDS // 2
+    assert all(during[shard] == before[shard] for shard in set(range(SHARDS)) - lost)
+    # Those that the other worker took over had to be restored, since its disk had nothing of theirs.
+    taken_over = {shard for shard in lost if during[shard] in survivors}
+    assert taken_over <= set(ran.restored(EXECUTOR_KILLED)) <= lost
+
+
+def test_successor_gets_the_lost_shards_back(ran: Ran) -> None:
+    before, after = ran.where(EXECUTOR_KILLED - 1), ran.where(ran.returned)
+    moved = {shard for shard in range(SHARDS) if before[shard] != after[shard]}
+    assert len(moved) == SHARDS // 2
+    assert len({after[shard] for shard in moved}) == 1
+    assert set(ran.restored(ran.returned)) <= moved
+    assert ran.where(WORKER_KILLED - 1) == after
+
+
+def test_killed_worker_costs_its_own_shards_only(ran: Ran) -> None:
+    before, after = ran.where(ran.shrunk - 1), ran.where(ran.shrunk)
+    lost = {shard for shard in range(SHARDS) if before[shard] != after[shard]}
+    assert len(lost) == SHARDS // 2
+    assert set(ran.restored(ran.shrunk)) == lost
+
+
+def test_nothing_is_restored_but_after_losses(ran: Ran) -> None:
+    losses = {EXECUTOR_KILLED, ran.returned, ran.shrunk}
+    assert [b for b in range(BATCHES) if ran.restored(b) and b not in losses] == []

@@ -1,6 +1,5 @@
 """The driver's part of a batch: run the shards, commit the files they wrote, the changelog's last: that is the commit."""
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -16,12 +15,14 @@ from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import BatchContext, Operator, by_shard, shard_of
 from sessionlake.engine.outputs import Output
-from sessionlake.engine.placement import on_shards
+from sessionlake.engine.placement import ExecutorLostError, on_shards, watched
+from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import ShardTask
 from sessionlake.errors import PipelineStateError
-from sessionlake.tables import Commit, DataFile, Tables, spark_schema
+from sessionlake.tables import Commit, Tables, spark_schema
 
 _ATTEMPTS = 5
+_LOSSES = 10
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,6 @@ class Pipeline:
     """A fingerprint of the input that the stream's offset log has for a batch."""
     store_layout: Callable[[Operator], str]
     """What stores depend on besides their keys: under another layout every store is restored."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The numbers that the shards of one attempt reported."""
-
-    stats: dict[str, int]
-    touched: frozenset[int]
-    stale: frozenset[int]
-    needs: tuple[pa.Table, ...]
-    files: tuple[DataFile, ...]
 
 
 @dataclass
@@ -157,7 +147,7 @@ class Coordinator:
         wire = self._split(operator, rows, context)
         handed: dict[str, DataFrame] = {}
         for _ in range(_ATTEMPTS):
-            outcome = _outcome(on_shards(reduce(DataFrame.unionAll, handed.values(), wire), task, p.shards))
+            outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
             if not outcome.stale and not outcome.needs:
                 return outcome
             if outcome.stale:
@@ -178,6 +168,20 @@ class Coordinator:
         raise PipelineStateError(
             f"batch {context.batch_id}: shards {sorted(outcome.stale)} stayed stale after {_ATTEMPTS} attempts; "
             f"delete {p.store_dir!r} and start again"
+        )
+
+    def _round(self, wire: DataFrame, task: ShardTask) -> Outcome:
+        """Run the shards once; again, with the executors that are left, where one is lost meanwhile."""
+        shards = self._pipeline.shards
+        for _ in range(_LOSSES):
+            try:
+                with watched(self._spark, shards):
+                    return read_reports(on_shards(wire, task, shards))
+            except ExecutorLostError:
+                continue
+        raise PipelineStateError(
+            f"batch {task.context.batch_id}: {_LOSSES} attempts lost an executor each; "
+            "see why they end (often memory: raise spark.executor.memoryOverhead or pipeline.shards), then start again"
         )
 
     def _layout(self, operator: Operator) -> str:
@@ -228,6 +232,7 @@ class Coordinator:
             "state": p.next_state(dict(context.state), outcome.stats),
             "counts": {name: value for name, value in outcome.stats.items() if not name.startswith("max_")},
             "shards": shards,
+            "places": places_of(outcome, p.shards),
             "layout": self._layout(operator),
             "input": p.input_of(context.batch_id),
             "started_us": started_us,
@@ -244,23 +249,3 @@ class Coordinator:
             output.table, files, metadata["checkpoint_id"], batch_id, metadata, after_version=seen.version
         )
         seen.batch_id = batch_id
-
-
-def _outcome(reports: DataFrame) -> Outcome:
-    stats: dict[str, int] = {}
-    touched, stale, needs, files = set(), set(), [], []
-    for kind, payload in reports.collect():
-        if kind == exchange.DONE:
-            report = json.loads(payload)
-            if report["touched"]:
-                touched.add(report["shard"])
-            files += [DataFile(**file) for file in report["files"]]
-            for name, value in report["stats"].items():
-                stats[name] = (
-                    max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
-                )
-        elif kind == exchange.STALE:
-            stale.add(int(payload))
-        else:
-            needs.append(pa.ipc.open_stream(payload).read_all())
-    return Outcome(stats, frozenset(touched), frozenset(stale), tuple(needs), tuple(files))

@@ -1,6 +1,12 @@
-"""Where shards run: one partition a shard, kept on the executor that holds the shard's store."""
+"""Where shards run: one partition a shard, each on the executor that holds the shard's store."""
 
-from collections.abc import Iterable
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -8,36 +14,173 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionlake.engine import exchange
 from sessionlake.engine.shard import ShardTask
 
-_anchors: dict[tuple[str, int], DataFrame] = {}
+_WATCH_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The shards' executors as of the last look, and the anchor that makes Spark keep to them."""
+
+    held: Mapping[str, Sequence[int]]
+    """Per live executor, as Spark names a location: its shards in the order in which it got them."""
+    anchor: DataFrame
+
+
+_placed: dict[tuple[str, int], Placed] = {}
+
+
+class ExecutorLostError(Exception):
+    """An executor went while shards ran on it; they are to be run again, by others."""
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Say whether one process runs everything."""
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")
 
 
 def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
     """Shuffle wire rows by shard and run the task on each.
 
-    On a cluster a persisted anchor, partitioned as the shards are, makes Spark schedule a shard where its anchor
-    partition lies (needs spark.shuffle.reduceLocality.enabled=false); one local process needs none.
+    On a cluster the rows are cogrouped with an anchor, one row a shard, whose partitions name the executors that the
+    shards belong to (needs spark.shuffle.reduceLocality.enabled=false); one local process needs none.
     """
-    if str(wire.sparkSession.sparkContext.master).startswith("local["):
+    by_shard = wire.repartitionById(shards, "shard")
+    if is_local(wire.sparkSession):
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from task.run(batches)
 
-        return wire.repartitionById(shards, "shard").mapInArrow(run, exchange.REPORT_DDL)
+        return by_shard.mapInArrow(run, exchange.REPORT_DDL)
 
     def run_group(rows: pa.Table, anchor: pa.Table) -> pa.Table:
         del anchor
         return pa.Table.from_batches(list(task.run(rows.to_batches())), schema=exchange.REPORT_SCHEMA)
 
-    grouped = (
-        wire.repartition(shards, "shard").groupBy("shard").cogroup(_anchor(wire.sparkSession, shards).groupBy("shard"))
-    )
+    anchor = place(wire.sparkSession, shards).anchor
+    grouped = by_shard.groupBy("shard").cogroup(anchor.groupBy("shard"))
     return grouped.applyInArrow(run_group, exchange.REPORT_DDL)
 
 
-def _anchor(spark: SparkSession, shards: int) -> DataFrame:
+@contextmanager
+def watched(spark: SparkSession, shards: int) -> Iterator[None]:
+    """Cancel the jobs started within, and raise ExecutorLostError, as soon as an executor with shards is gone.
+
+    Spark would let its shards wait for it as long as it lets tasks wait for a busy executor.
+    """
+    if is_local(spark):
+        yield
+        return
+    context, tag, ended, lost = spark.sparkContext, f"shards-{uuid.uuid4()}", threading.Event(), threading.Event()
+    needed = {executor for executor, own in place(spark, shards).held.items() if own}
+
+    def watch() -> None:
+        while not ended.wait(_WATCH_SECONDS):
+            if not needed <= set(_registered(spark)):
+                lost.set()
+                context.cancelJobsWithTag(tag)
+                return
+
+    watcher = threading.Thread(target=watch, name="executors", daemon=True)
+    context.addJobTag(tag)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:
+        if lost.is_set():
+            raise ExecutorLostError from error
+        raise
+    finally:
+        ended.set()
+        context.removeJobTag(tag)
+        watcher.join()
+
+
+def place(spark: SparkSession, shards: int) -> Placed:
+    """Return where shards belong now: where they did, but for executors that went or came since."""
     key = (str(spark.sparkContext.applicationId), shards)
-    if key not in _anchors:
-        anchor = spark.range(shards).selectExpr("int(id) shard").repartition(shards, "shard").persist()
-        anchor.count()
-        _anchors[key] = anchor
-    return _anchors[key]
+    before = _placed.get(key)
+    live = executors(spark)
+    if before is None or set(before.held) != set(live):
+        held = spread(before.held if before else {}, live, shards)
+        _placed[key] = Placed(held, anchor_of(spark, held))
+    return _placed[key]
+
+
+def spread(before: Mapping[str, Sequence[int]], executors: Sequence[str], shards: int) -> dict[str, list[int]]:
+    """Give each of the shards an executor, evenly, and leave as many as can be where they were.
+
+    Where an executor must give some up it is those that it got last: what it took over from one that went goes to
+    the one that comes instead.
+    """
+    held = {executor: list(before.get(executor, ())) for executor in executors}
+    placed = {shard for own in held.values() for shard in own}
+    waiting = deque(shard for shard in range(shards) if shard not in placed)
+    least, more = divmod(shards, len(executors))
+    # Who holds the most takes the odd ones, so that fewer move.
+    fullest = sorted(executors, key=lambda executor: -len(held[executor]))
+    room = {executor: least + (rank < more) for rank, executor in enumerate(fullest)}
+    for executor, own in held.items():
+        waiting.extend(own[room[executor] :])
+        del own[room[executor] :]
+    for executor, own in held.items():
+        own.extend(waiting.popleft() for _ in range(room[executor] - len(own)))
+    return held
+
+
+def executors(spark: SparkSession) -> tuple[str, ...]:
+    """Return the live executors as locations; wait for the first one."""
+    found = _registered(spark)
+    while not found:
+        spark.sparkContext.parallelize([0], 1).count()
+        found = _registered(spark)
+    return found
+
+
+def _registered(spark: SparkSession) -> tuple[str, ...]:
+    jvm: Any = spark._jvm  # noqa: SLF001
+    status = jvm.org.apache.spark.SparkEnv.get().blockManager().master().getMemoryStatus()
+    managers = jvm.scala.jdk.javaapi.CollectionConverters.asJava(status.keySet())
+    found = [(m.host(), m.executorId()) for m in managers if not m.isDriver()]
+    # By host first: a new driver on the same hosts gives most shards the host that they had.
+    found.sort(key=lambda each: (each[0], len(each[1]), each[1]))
+    return tuple(f"executor_{host}_{number}" for host, number in found)
+
+
+def anchor_of(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFrame:
+    """Return a row (shard) a partition, which Spark would read on its executor, declared as partitioned by shard.
+
+    DataFrames have no way to say where a partition should be read, nor that they are partitioned: this is what Spark's
+    planner itself works with. Unlike a persisted frame it moves when executors come and go, and can't be evicted.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    session: Any = spark._jsparkSession  # noqa: SLF001
+    catalyst, convert = jvm.org.apache.spark.sql.catalyst, jvm.scala.jdk.javaapi.CollectionConverters
+
+    def seq(items: Iterable[Any]) -> Any:
+        listed = jvm.java.util.ArrayList()
+        for item in items:
+            listed.add(item)
+        return convert.asScala(listed).toSeq()
+
+    def row(shard: int) -> Any:
+        values = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 1)  # type: ignore[union-attr]  # noqa: SLF001
+        values[0] = shard
+        return catalyst.expressions.GenericInternalRow(values)
+
+    def module(name: str) -> Any:
+        return getattr(jvm, name + "$").__getattr__("MODULE$")
+
+    at = {shard: executor for executor, own in held.items() for shard in own}
+    rows = seq(jvm.scala.Tuple2(row(shard), seq([at[shard]])) for shard in range(len(at)))
+    rdd = session.sparkContext().makeRDD(rows, module("scala.reflect.ClassTag").AnyRef())
+    schema = spark.createDataFrame([], "shard int")._jdf.schema()  # noqa: SLF001
+    output = catalyst.types.DataTypeUtils.toAttributes(schema)
+    partitioning = catalyst.plans.physical.ShufflePartitionIdPassThrough(
+        catalyst.expressions.DirectShufflePartitionID(output.head()), len(at)
+    )
+    none = module("scala.None")
+    plan = jvm.org.apache.spark.sql.execution.LogicalRDD(
+        output, rdd, partitioning, seq([]), False, none, session, none, none
+    )
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import socket
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,9 +16,13 @@ from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
 from sessionlake.engine.outputs import CHANGES, Output, write_output
 from sessionlake.errors import StoreError
+from sessionlake.store_path import expanded
 
 COMMIT = "commit_id"
+NEW, KEPT, RESTORED = "new", "kept", "restored"
+"""What a shard task found: a shard that no batch has touched, its store as it left it, none (so that it was restored)."""
 _BASE = b"base"
+_LOCK_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,13 @@ class ShardTask:
             yield from self._run_shard(shard, inputs)
 
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
-        path = Path(self.store_dir) / str(shard)
+        path = Path(expanded(self.store_dir)) / str(shard)
         pending = Pending(path.with_suffix(".pending"))
         _forget(path, pending)
         store = self._open(path)
         try:
-            if not self._prepare(shard, inputs, store, pending):
+            state = self._prepare(shard, inputs, store, pending)
+            if state is None:
                 yield exchange.report_batch({exchange.STALE: str(shard).encode()})
                 return
             result = self.operator.apply(inputs, store, self.context)
@@ -57,19 +64,26 @@ class ShardTask:
         if result.needs is not None:
             yield exchange.report_batch({exchange.NEEDS: exchange.to_payload(result.needs)})
         else:
-            yield exchange.report_batch({exchange.DONE: self._written(shard, result)})
+            yield exchange.report_batch({exchange.DONE: self._written(shard, result, state)})
 
     def _open(self, path: Path) -> Any:
-        """Open a shard's store; one that is damaged is removed, and so will be found stale and restored."""
-        try:
-            return self.operator.open_store(path)
-        except StoreError as error:
-            if "/LOCK: " in str(error):
-                raise
-            shutil.rmtree(path, ignore_errors=True)
-            return self.operator.open_store(path)
+        """Open a shard's store; one that is damaged is removed, and so will be found stale and restored.
 
-    def _written(self, shard: int, result: ShardResult) -> bytes:
+        On a host with several executors a task that Spark has given up may hold the store for a moment still.
+        """
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                return self.operator.open_store(path)
+            except StoreError as error:
+                if "/LOCK: " not in str(error):
+                    shutil.rmtree(path, ignore_errors=True)
+                    return self.operator.open_store(path)
+                if time.monotonic() > until:
+                    raise
+            time.sleep(0.05)
+
+    def _written(self, shard: int, result: ShardResult, state: str) -> bytes:
         """Write what the shard puts out; return its report."""
         marks = {"batch_id": self.context.batch_id, "commit_id": self.context.commit_id}
         tables = {CHANGES: result.changes, **result.side}
@@ -78,11 +92,18 @@ class ShardTask:
             for output in self.outputs
             if output.kind in tables and tables[output.kind].num_rows
         ]
-        report = {"shard": shard, "touched": result.writes is not None, "stats": dict(result.stats), "files": files}
+        report = {
+            "shard": shard,
+            "touched": result.writes is not None,
+            "stats": dict(result.stats),
+            "files": files,
+            "executor": executor_of_this(),
+            "store": state,
+        }
         return json.dumps(report).encode()
 
-    def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: "Pending") -> bool:
-        """Bring the store to the expected commit; False where it can't be: then its state must be handed in."""
+    def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: "Pending") -> str | None:
+        """Bring the store to the expected commit and say how; None where it can't be: then its state must be handed in."""
         expected = self.expected[shard]
         if shard in self.restoring:
             store.clear()
@@ -93,18 +114,23 @@ class ShardTask:
                 self.operator.commit(
                     store, self.operator.restored(inputs, store), {COMMIT: expected.encode()}, self.context
                 )
-            return True
+            return NEW if expected is None else RESTORED
         current = _commit_of(store)
         if current == expected:
             pending.keep_only(None)
-            return True
+            return NEW if expected is None else KEPT
         writes = pending.read(expected, current) if expected else None
         if expected is None or writes is None:
-            return False
+            return None
         self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)
         failpoints.hit("worker_applied")
         pending.keep_only(None)
-        return True
+        return KEPT
+
+
+def executor_of_this() -> str:
+    """Return what tells executors apart: the host, and the process that forks the executor's Python workers."""
+    return f"{socket.gethostname()}/{os.getppid()}"
 
 
 def _forget(path: Path, pending: "Pending") -> None:

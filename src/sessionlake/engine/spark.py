@@ -37,6 +37,13 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.speculation": "false",
+    # A shard that an idle executor takes over is restored there, and again where it belongs: waiting is cheaper. But so
+    # long do the shards of an executor that dies in mid-batch wait for it, too.
+    "spark.locality.wait.process": "30s",
+    "spark.locality.wait.node": "0s",
+    "spark.locality.wait.rack": "0s",
+    # Shards are spread over the executors that are there: a standalone cluster needs spark.cores.max for this.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.python.daemon.module": "sessionlake.engine.daemon",
     "spark.python.worker.reuse": "true",
     # Over TCP a Python task costs 26 ms on two cores, over Unix sockets 8 ms.

@@ -47,7 +47,7 @@ def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
     removed = marked = 0
     for shard in sorted(_shards(config, keys, alone=alone)):
         failpoints.hit("forget_before_store")
-        folder = Path(config.store_dir)
+        folder = Path(config.driver_store_dir)
         if not alone:
             (folder / f"{shard}{MARKER}").touch()
             marked += 1
@@ -66,7 +66,7 @@ def _shards(config: Config, keys: Keys, *, alone: bool) -> set[int]:
     own = {int(path.name) for path in _own(config, keys)}
     there = {int(p.name.partition(".")[0]) for p in _folders(config)}
     found = find_in_stores(config, keys, alone=alone)
-    other = {int(path.relative_to(config.store_dir).parts[0].partition(".")[0]) for path in found}
+    other = {int(path.relative_to(config.driver_store_dir).parts[0].partition(".")[0]) for path in found}
     return own | other | {shard for shard in there if shard >= count}
 
 
@@ -84,7 +84,7 @@ def find_in_stores(config: Config, keys: Keys, *, alone: bool) -> list[Path]:
 
 def _own(config: Config, keys: Keys) -> list[Path]:
     shards = shard_of(pa.array(keys.values, pa.string()), config.pipeline.shards)
-    return [Path(config.store_dir) / str(shard) for shard in sorted(set(shards.tolist()))]
+    return [Path(config.driver_store_dir) / str(shard) for shard in sorted(set(shards.tolist()))]
 
 
 def _is_pending(file: Path) -> bool:
@@ -115,7 +115,7 @@ def _stores(config: Config, path: Path, keys: Keys) -> bool:
 
 
 def _folders(config: Config) -> list[Path]:
-    folder = Path(config.store_dir)
+    folder = Path(config.driver_store_dir)
     found = folder.iterdir() if folder.exists() else iter(())
     return [p for p in found if p.is_dir() and p.name.partition(".")[0].isdigit()]
 

@@ -73,7 +73,7 @@ def read_status(spark: SparkSession, config: Config) -> Status:
         reconciles=_reconciles(counts, tables, late.events, last.metadata["batch_id"]) and late.reconciles,
         late=late,
         store_bytes=store_bytes(config),
-        store_dir=config.store_dir,
+        store_dir=config.driver_store_dir,
         checkpoint=config.checkpoint,
         changelog_version=last.version,
         last_batches=recent,
@@ -83,7 +83,7 @@ def read_status(spark: SparkSession, config: Config) -> Status:
 def store_bytes(config: Config) -> int:
     """Return the size of the pipeline's stores on this machine; files that a running stream removes meanwhile count nothing."""
     total = 0
-    for directory, _, names in os.walk(config.store_dir):
+    for directory, _, names in os.walk(config.driver_store_dir):
         for name in names:
             with suppress(FileNotFoundError):
                 total += Path(directory, name).lstat().st_size

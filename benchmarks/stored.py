@@ -1,0 +1,91 @@
+"""What `benchmarks.sizing` says of stores and changelog, in a minute and without Spark: the engine's shard task, called directly.
+
+python -m benchmarks.stored [--sessions 2000000]
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks.sizing import bursts, commits, few_more, one_session_a_key
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.engine import exchange
+from sessionlake.engine.operator import BatchContext
+from sessionlake.engine.outputs import CHANGES, Output
+from sessionlake.engine.shard import ShardTask
+from sessionlake.jobs.sessionizer.operator import PATH, Sessionizer
+from sessionlake.jobs.sessionizer.pipeline import change_rows
+from sessionlake.jobs.sessionizer.setup import build_spec, source_files
+
+
+def batch(config: Config, operator: Sessionizer, number: int, files: list[str]) -> dict[str, Any]:
+    """Run a batch of files through one shard after another; return the reports' sums."""
+    shards = config.pipeline.shards
+    context = BatchContext(number, f"c{number}", {}, clock_us=time.time_ns() // 1000)
+    output = Output(
+        CHANGES,
+        schemas.CHANGELOG,
+        config.pipeline.warehouse,
+        schemas.changelog(operator.spec.value_types, {}),
+        change_rows,
+    )
+    expected = ((f"c{number - 1}" if number else None),) * shards
+    task = ShardTask(operator, context, (output,), config.driver_store_dir, expected)
+
+    def wire() -> Iterator[pa.RecordBatch]:
+        for file in files:
+            rows = pa.RecordBatch.from_pydict({PATH: [file]})
+            yield from exchange.wire_rows(operator.split(iter([rows]), context))
+
+    sums = {"changes": 0, "changelog_bytes": 0, "shards": 0}
+    for report in task.run(wire()):
+        if report["kind"][0].as_py() != exchange.DONE:
+            raise RuntimeError(f"batch {number}: a shard was not computed")
+        told = json.loads(report["payload"][0].as_py())
+        sums["changes"] += told["stats"]["upserts"]
+        sums["changelog_bytes"] += sum(file["size"] for file in told["files"])
+        sums["shards"] += 1
+    return sums
+
+
+def measure(config: Config) -> dict[str, Any]:
+    operator = Sessionizer(build_spec(None, config, None))  # type: ignore[arg-type]
+    Path(config.pipeline.warehouse).mkdir()
+    files = source_files(config)
+    first = batch(config, operator, 0, files)
+    few_more(config, 0)
+    started = time.time()
+    second = batch(config, operator, 1, sorted(set(source_files(config)) - set(files)))
+    applied_s = time.time() - started
+    if first["shards"] != second["shards"]:
+        raise RuntimeError("the second batch left shards out: their stores lack what is pending")
+    stores = [p for p in Path(config.driver_store_dir).iterdir() if p.name.isdigit()]
+    size = sum(f.stat().st_size for store in stores for f in store.rglob("*") if f.is_file())
+    return {
+        "sessions": first["changes"],
+        "store_bytes_per_session": round(size / first["changes"], 1),
+        "changelog_bytes_per_change": round(first["changelog_bytes"] / first["changes"], 1),
+        "applied_s": round(applied_s, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=2_000_000)
+    n = parser.parse_args().sessions
+    with tempfile.TemporaryDirectory(prefix="sessionlake-stored-") as folder:
+        for name, make in (("commits", commits), ("bursts", bursts), ("one session a key", one_session_a_key)):
+            root = Path(folder, name.partition(" ")[0])
+            root.mkdir()
+            print(name, json.dumps(measure(make(root, {"commits": max(1, n // 200_000)}.get(name, n)))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Which executor a shard belongs to: spread evenly, moved as little as can be."""
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from sessionlake.engine import exchange
+from sessionlake.engine.placement import anchor_of, spread
+
+EXECUTORS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=7, unique=True)
+
+
+def test_first_spread_is_even() -> None:
+    assert spread({}, ["a", "b"], 5) == {"a": [0, 1, 2], "b": [3, 4]}
+
+
+def test_only_the_lost_executors_shards_move() -> None:
+    assert spread({"a": [0, 1], "b": [2, 3], "c": [4, 5]}, ["a", "c"], 6) == {"a": [0, 1, 2], "c": [4, 5, 3]}
+
+
+def test_successor_gets_what_the_lost_executor_had() -> None:
+    assert spread({"a": [0, 1], "b": [2, 3]}, ["b", "z"], 4) == {"b": [2, 3], "z": [0, 1]}
+
+
+def test_successor_that_comes_late_gets_it_from_who_stood_in() -> None:
+    stood_in = spread({"a": [0, 1], "b": [2, 3]}, ["b"], 4)
+    assert stood_in == {"b": [2, 3, 0, 1]}
+    assert spread(stood_in, ["b", "z"], 4) == {"b": [2, 3], "z": [0, 1]}
+
+
+def test_more_executors_than_shards() -> None:
+    assert spread({"b": [0]}, ["a", "b", "c"], 2) == {"a": [1], "b": [0], "c": []}
+
+
+@given(st.integers(1, 40), st.lists(EXECUTORS, min_size=1, max_size=6))
+def test_every_shard_has_one_place_and_none_moves_without_need(shards: int, times: list[list[str]]) -> None:
+    held: dict[str, list[int]] = {}
+    for executors in times:
+        before = {shard: executor for executor, own in held.items() for shard in own}
+        held = spread(held, executors, shards)
+        after = {shard: executor for executor, own in held.items() for shard in own}
+        sizes = [len(own) for own in held.values()]
+        assert sorted(shard for own in held.values() for shard in own) == list(range(shards))
+        assert max(sizes) - min(sizes) <= 1
+        stayed = sum(before.get(shard) == executor for shard, executor in after.items())
+        had = [sum(place == executor for place in before.values()) for executor in executors]
+        least, more = divmod(shards, len(executors))
+        room = [least + 1] * more + [least] * (len(executors) - more)
+        assert stayed == sum(map(min, sorted(had, reverse=True), room))
+
+
+def test_rows_are_shuffled_once_and_shards_prefer_their_executors(spark: SparkSession) -> None:
+    """What Spark's planner makes of the anchor; where it shuffled it, no shard would have a place."""
+    rows = spark.range(9).selectExpr("int(id % 3) shard", "string(id) kind", "binary('') payload")
+    anchor = anchor_of(spark, {"executor_one_4": [0, 2], "executor_two_11": [1]})
+
+    def counted(rows: pa.Table, anchor: pa.Table) -> pa.Table:
+        text = f"{rows['shard'].unique().to_pylist()} {rows.num_rows} {anchor['shard'].to_pylist()}"
+        return pa.table({"kind": [text], "payload": [b""]}, schema=exchange.REPORT_SCHEMA)
+
+    by_shard = rows.repartitionById(3, "shard").groupBy("shard")
+    grouped = by_shard.cogroup(anchor.groupBy("shard")).applyInArrow(counted, exchange.REPORT_DDL)
+    execution = grouped._jdf.queryExecution()
+    assert execution.executedPlan().toString().count("Exchange") == 1
+    context, rdd = spark.sparkContext._jsc.sc(), execution.toRdd()
+    places = [context.getPreferredLocs(rdd, shard).mkString() for shard in range(3)]
+    assert places == ["executor_one_4", "executor_two_11", "executor_one_4"]
