@@ -26,14 +26,8 @@ from sessionlake.views import read_batches
 from tests.engine.crash_support import CrashError, Lake, assert_killed, run_once
 from tests.jobs.compact_support import folded, history, live, metadata_of, sessions
 
-STEPS = (
-    "fold",
-    "trim",
-    "optimize_sessions",
-    "optimize_session_changelog",
-    "vacuum_sessions",
-    "vacuum_session_changelog",
-)
+TABLES = ("sessions", "session_changelog", "late_events", "dead_letters")
+STEPS = ("fold", "trim", *(f"{step}_{table}" for step in ("optimize", "vacuum") for table in TABLES))
 POINTS = [f"compact_{when}_{step}" for step in STEPS for when in ("before", "after")]
 FIRST, SECOND = range(3), range(3, 6)
 
@@ -80,8 +74,11 @@ def uncounted(report: JobReport) -> dict[str, int]:
     return {name: value for name, value in report.counts.items() if "bytes" not in name}
 
 
-def test_killed_at_every_point_and_repeated_is_once_and_no_reader_sees_it(
-    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "points", [["compact_after_fold", "compact_before_vacuum_sessions"], pytest.param(POINTS, marks=pytest.mark.slow)]
+)
+def test_killed_and_repeated_is_once_and_no_reader_sees_it(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: list[str]
 ) -> None:
     ours, undisturbed = lake.copy(tmp_path / "ours"), lake.copy(tmp_path / "undisturbed")
     for one in (ours, undisturbed):
@@ -92,17 +89,17 @@ def test_killed_at_every_point_and_repeated_is_once_and_no_reader_sees_it(
     died: list[str] = []
 
     def die_once_at_each(point: str) -> None:
-        if point in POINTS and point not in died:
+        if point in points and point not in died:
             died.append(point)
             assert live(tables) == expected, point
             raise CrashError(point)
 
     monkeypatch.setattr(failpoints, "hit", die_once_at_each)
-    for _ in POINTS:
+    for _ in points:
         with pytest.raises(CrashError):
             compact(spark, config, method="merge", run_id="second")
     report = compact(spark, config, method="merge", run_id="second")
-    assert died == POINTS
+    assert died == points
     assert live(tables) == sessions(tables.read(schemas.SESSIONS)) == expected
 
     straight = compact(spark, impatient(undisturbed), method="merge", run_id="second")

@@ -213,7 +213,7 @@ def as_corrections(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(out, schema=schemas.CORRECTIONS_SCHEMA)
 
 
-@pytest.mark.parametrize("policy", ["dead_letter", "emit"])
+@pytest.mark.parametrize("policy", ["dead_letter", pytest.param("emit", marks=pytest.mark.slow)])
 def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_path: Path, policy: str) -> None:
     config = make_config(tmp_path, session={"beyond_retention": policy}, source={"types": {"v": "long"}})
     tables = Tables(spark, config.pipeline.warehouse)
