@@ -104,12 +104,13 @@ class SparkJob(BaseOperator):
         process = self._process
         if process is None or process.poll() is not None:
             return
-        self.log.info("stopping spark-submit, process %s", process.pid)
+        # Before all else: the log goes through the worker, which may be the one that died.
         process.terminate()
         try:
             process.wait(_SECONDS_TO_STOP)
         except subprocess.TimeoutExpired:
             process.kill()
+        self.log.info("stopped spark-submit, process %s", process.pid)
 
     def _run(self, command: list[str], python: str, context: Mapping[str, Any], tail: deque[str]) -> Metrics | None:
         """Run the command, its output into the task's log; return the last line that is a JSON object of a job."""
@@ -123,11 +124,16 @@ class SparkJob(BaseOperator):
         )
         alarm = self._stop_later(context)
         with self._process as process:
-            for line in process.stdout or ():
-                text = line.rstrip()
-                self.log.info(text)
-                tail.append(text)
-                metrics = _metrics(text) or metrics
+            try:
+                for line in process.stdout or ():
+                    text = line.rstrip()
+                    self.log.info(text)
+                    tail.append(text)
+                    metrics = _metrics(text) or metrics
+            except BaseException:
+                # Leaving the block waits for the process: nobody would read what it prints, nor report what it does.
+                self.on_kill()
+                raise
         if alarm:
             alarm.cancel()
         return metrics

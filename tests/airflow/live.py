@@ -95,11 +95,12 @@ class LiveAirflow:
         found = []
         for process in psutil.process_iter():
             try:
-                words = process.cmdline()
+                # What a JVM starts has its command line for a moment, and the name of the thread that started it.
+                words = process.cmdline() if process.name() == "java" else []
             except psutil.Error:
                 continue
             ours = any(word.endswith("pipelines/sessionize.py") for word in words) and str(self.place.pipeline) in words
-            if ours and words[0].endswith("java"):
+            if ours:
                 found.append(process)
         return found
 
