@@ -80,9 +80,14 @@ class Config(Section):
 
     @property
     def driver_store_dir(self) -> str:
-        """The stores' directory on this machine, with the driver's lock: `store` beside the config where a variable isn't set here."""
+        """The stores' directory on this machine: `store` beside the config where a variable isn't set here."""
         store = f"{self.directory}/store" if unset_variables(self.pipeline.store) else expanded(self.pipeline.store)
         return f"{store}/{self.pipeline.name}"
+
+    @property
+    def lock_dir(self) -> str:
+        """Where the driver's lock lies: with its stores, or beside the config where other environments may place those elsewhere."""
+        return f"{self.directory}/store/{self.pipeline.name}" if "$" in self.pipeline.store else self.driver_store_dir
 
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
@@ -142,7 +147,7 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}
     paths = {name: _resolve(path, directory) for name, path in named.items() if path}
     source = config.source.model_copy(update=paths)
-    if pipeline.archive and source.path == f"{pipeline.warehouse}/{EVENTS}":
+    if pipeline.archive and _place(source.path or "") == _place(f"{pipeline.warehouse}/{EVENTS}"):
         raise ConfigError(
             f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
         )
@@ -160,6 +165,11 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
 
 def _resolve(path: str, directory: Path) -> str:
     return path.rstrip("/") if "://" in path else str((directory / path).resolve())
+
+
+def _place(path: str) -> str:
+    """Return a path or URI so that two that name one place are equal."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")
 
 
 def _check(config: Config) -> None:

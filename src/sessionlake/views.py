@@ -108,7 +108,8 @@ def newest_first() -> WindowSpec:
 
 def read_batches(tables: Tables) -> DataFrame:
     """Return one row a committed batch: those in the table, and the newer ones from the changelog's commits."""
-    stored = tables.read(schemas.BATCHES)
+    # Pinned: what is saved between here and the query would be there twice.
+    stored = tables.read(schemas.BATCHES, tables.latest_version(schemas.BATCHES))
     seen = stored.agg(F.max("changelog_version")).head()
     rows = [
         batch_row(c.metadata, c.version)

@@ -86,6 +86,8 @@ def test_switched_on_later_it_serves_what_came_later(spark: SparkSession, tmp_pa
 def test_it_can_not_lie_where_the_source_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"pipeline\.archive: .* is the source"):
         make_config(tmp_path, pipeline={"archive": True}, source={"path": "warehouse/events"})
+    with pytest.raises(ConfigError, match=r"pipeline\.archive: .* is the source"):
+        make_config(tmp_path, pipeline={"archive": True}, source={"path": f"file://{tmp_path}/warehouse/events"})
 
 
 @pytest.mark.slow

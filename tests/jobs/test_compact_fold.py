@@ -11,6 +11,7 @@ from sessionlake.config import Config
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold, read_tail
 from sessionlake.jobs.compact.trim import trim, trim_point
+from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
 from sessionlake.views import fold_point
 from tests.engine.crash_support import crash_at
@@ -160,3 +161,10 @@ def test_size_decides_the_method_and_dry_run_writes_nothing(spark: SparkSession,
     tail = read_tail(upkeep_of(spark, config), 11)
     assert (tail.rows, tail.changed, tail.stored, tail.method("auto")) == (21, 21, 203, REWRITE)
     tail.release()
+
+
+def test_tables_that_the_stream_never_wrote_keep_nobody_from_starting(spark: SparkSession, tmp_path: Path) -> None:
+    config = one_event(spark, tmp_path)
+    for _ in range(2):
+        compact(spark, config)
+    assert run(spark, config, once=True).batches == 0

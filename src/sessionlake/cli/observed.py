@@ -76,7 +76,8 @@ def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator[Lineage]
         lineage.end(exit_ if exit_.code else None)
         raise
     except BaseException as error:
-        lineage.end(error)
+        # A pass that finds a stream at work was not needed; it is no failure of the pipeline.
+        lineage.end(None if is_locked(error) else error)
         raise
     lineage.end()
 
@@ -99,7 +100,6 @@ def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
         write(success=not exit_.code)
         raise
     except BaseException as error:
-        # A pass that finds a stream at work was not needed; it is no failure of the pipeline.
         if not is_locked(error):
             write(success=False)
         raise

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.engine import exchange
 from sessionlake.engine.shard import ShardTask
+from sessionlake.errors import ConfigError
 
 _WATCH_SECONDS = 0.5
 
@@ -76,10 +77,10 @@ def watched(spark: SparkSession, shards: int) -> Iterator[None]:
 
     def watch() -> None:
         while not ended.wait(_WATCH_SECONDS):
-            if not needed <= set(_registered(spark)):
+            if lost.is_set() or not needed <= set(_registered(spark)):
                 lost.set()
+                # Again and again: the job may be about to start.
                 context.cancelJobsWithTag(tag)
-                return
 
     watcher = threading.Thread(target=watch, name="executors", daemon=True)
     context.addJobTag(tag)
@@ -98,6 +99,10 @@ def watched(spark: SparkSession, shards: int) -> Iterator[None]:
 
 def place(spark: SparkSession, shards: int) -> Placed:
     """Return where shards belong now: where they did, but for executors that went or came since."""
+    if str(spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+        raise ConfigError(
+            "spark.dynamicAllocation.enabled: 'true' lets executors go while they hold shards; set it to false for the sessionizer"
+        )
     key = (str(spark.sparkContext.applicationId), shards)
     before = _placed.get(key)
     live = executors(spark)

@@ -55,7 +55,8 @@ def read_status(spark: SparkSession, config: Config) -> Status:
         raise PipelineStateError(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first"
         )
-    batches = read_batches(tables).cache()
+    # A batch that is committed meanwhile would have counts here, and rows beyond what is counted below.
+    batches = read_batches(tables).where(F.col("batch_id") <= last.metadata["batch_id"]).cache()
     sums = batches.agg(*(F.sum(name).alias(name) for name in schemas.COUNTS)).collect()[0].asDict()
     counts = {name: int(sums[name] or 0) for name in schemas.COUNTS}
     recent = [row.asDict() for row in batches.orderBy(F.desc("batch_id")).limit(LAST_BATCHES).collect()]

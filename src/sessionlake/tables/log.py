@@ -40,7 +40,8 @@ class Log(Files):
         best: Commit | None = None
         for version in sorted(self._log_files(name), reverse=True):
             commit = self.commit(name, version)
-            if commit is None:
+            # A job's commit on a table that the stream has not written yet has nothing of the stream's to copy.
+            if commit is None or "batch_id" not in commit.metadata:
                 continue
             if best is None or commit.metadata["batch_id"] > best.metadata["batch_id"]:
                 best = commit

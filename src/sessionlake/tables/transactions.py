@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.tables.log import Log, user_metadata
 
-CONCURRENT = "DELTACONCURRENT_TRANSACTION"
+CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 FENCED = 1 << 62
 """The version of an application that has been kept from appending."""
 

@@ -18,24 +18,30 @@ from sessionlake.times import format_time
 from sessionlake.views import ARCHIVED_FROM
 
 
-def lacking(tables: Tables, inputs: Iterable[BatchInputs], needed: Collection[int], window: Window) -> str | None:
-    """Return what the archive lacks of a window's events; None where it has them all."""
-    batch = max((i.batch_id for i in inputs if i.batch_id in needed and not i.settings.get("archive")), default=None)
+def lacking(
+    tables: Tables, inputs: Iterable[BatchInputs], needed: Collection[int], window: Window, version: int
+) -> str | None:
+    """Return what the archive's version lacks of a window's events and of what topics said of them; None where it has all.
+
+    A tombstone comes at any time after the session: so all batches from the first needed one on must be archived.
+    """
+    first = min(needed)
+    batch = max((i.batch_id for i in inputs if i.batch_id >= first and not i.settings.get("archive")), default=None)
     if batch is not None:
         return f"batch {batch} was not archived; set pipeline.archive = true: what later batches read can be backfilled"
-    from_us = tables.app_version(schemas.EVENTS, ARCHIVED_FROM)
+    from_us = tables.app_version(schemas.EVENTS, ARCHIVED_FROM, version)
     if from_us is not None and from_us > window.low:
         return f"the archive begins with {format_time(from_us)} (compact.archive); backfill what lies a gap or more after it"
     return None
 
 
-def archived_events(tables: Tables, inputs: list[BatchInputs], window: Window) -> DataFrame:
+def archived_events(tables: Tables, inputs: list[BatchInputs], window: Window, version: int) -> DataFrame:
     """Return the events of the window that the batches read and did not refuse: key, time_us, event_id, event, batch_id.
 
-    As the archive is now, so that a key erased meanwhile stays out; what a batch brought does not change otherwise.
+    At a version that `lacking` has been asked of: a compaction beside it may delete old events.
     """
     time = F.unix_micros("event_time")
-    rows = tables.read(schemas.EVENTS).where(F.col(BATCH) <= inputs[-1].batch_id)
+    rows = tables.read(schemas.EVENTS, version).where(F.col(BATCH) <= inputs[-1].batch_id)
     rows = rows.where(time.between(window.low, window.high))
     return rows.select(F.col("session_key").alias("key"), time.alias("time_us"), "event_id", "event", BATCH)
 

@@ -108,9 +108,11 @@ def _events(basis: Basis, spec: SessionizerSpec, needed: set[int], window: Windo
     """Return wire rows of the events that the needed batches read and did not refuse: of the archive, if that has them all."""
     if not needed:
         return []
-    missing = lacking(basis.tables, basis.inputs, needed, window)
+    # Now, not as pinned: so a key erased meanwhile stays out; what a batch brought does not change otherwise.
+    version = basis.tables.latest_version(schemas.EVENTS)
+    missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
-        archived = archived_events(basis.tables, basis.inputs, window)
+        archived = archived_events(basis.tables, basis.inputs, window, version)
         return [split_basis(archived, spec, basis.inputs, window, archived_pieces)]
     if basis.config.source.kind == "kafka":
         raise JobError(f"source.kind: 'kafka' can't be read again, and {missing}")

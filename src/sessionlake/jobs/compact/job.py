@@ -19,7 +19,7 @@ from sessionlake.tables import Tables
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)
 _TABLES = (schemas.SESSIONS, schemas.CHANGELOG)
-_SIDE_TABLES = (schemas.EVENTS, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+_SIDE_TABLES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
 """What the stream appends to besides the changelog. Not corrections: it is an input, whose files say who has read them."""
 
 
@@ -85,13 +85,18 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
         else:
             layout.optimize_appended(upkeep, config, table)
 
+    def vacuumed(table: str) -> None:
+        # Files that an optimize takes out of a side table go with a later one's vacuum: most runs need not look.
+        if table in _TABLES or upkeep.done(table, layout.STEP_OPTIMIZE) or upkeep.done(table, trim.STEP):
+            layout.vacuum(upkeep, config, table)
+
     every = [*_TABLES, *(name for name in _side_tables(tables) if f"{name}_version" in run.pinned)]
     return {
         "fold": partial(fold.fold, upkeep, run.pinned["batch_id"], method, config.compact.file_mb * layout.MB),
         "trim": once(schemas.CHANGELOG, trim.STEP, trimmed),
         **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
         **{f"optimize_{t}": once(t, layout.STEP_OPTIMIZE, partial(optimized, t)) for t in every},
-        **{f"vacuum_{t}": partial(layout.vacuum, upkeep, config, t) for t in every},
+        **{f"vacuum_{t}": partial(vacuumed, t) for t in every},
     }
 
 

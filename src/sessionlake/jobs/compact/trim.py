@@ -40,6 +40,8 @@ def trim_archive(upkeep: Upkeep, config: Config) -> None:
     if config.compact.archive is None or watermark is None:
         return
     from_us = watermark - parse_duration(config.compact.archive)
+    if from_us < 0:
+        return
     upkeep.tables.set_app_versions(schemas.EVENTS, {ARCHIVED_FROM: lambda old: from_us if from_us > old else None})
     failpoints.hit("compact_archive_marked")
     statement = f"delete from {upkeep.sql_name(schemas.EVENTS)} where event_time < timestamp_micros({from_us})"  # noqa: S608 (a path and a number)

@@ -65,7 +65,12 @@ def _sender(config: Config, job: str, *, streaming: bool) -> Sender:
         raise MetricsError(
             f"lineage.transport: Python module {error.name!r} is missing; install sessionlake[lineage], or remove the setting"
         ) from error
-    return OpenLineageSender(config, job, streaming=streaming)
+    try:
+        return OpenLineageSender(config, job, streaming=streaming)
+    except (ValueError, RuntimeError) as error:
+        raise MetricsError(
+            f"lineage: {' '.join(str(error).split())}; correct the section [lineage] or the variable OPENLINEAGE_PARENT_ID"
+        ) from error
 
 
 def api_key(config: Config) -> str | None:

@@ -35,6 +35,8 @@ def listener_conf(config: Config) -> dict[str, str]:
     key = api_key(config)
     if key is not None:
         conf |= {"spark.openlineage.transport.auth.type": "api_key", "spark.openlineage.transport.auth.apiKey": key}
+        # Spark's own pattern, and the key: else its UI would show it.
+        conf["spark.redaction.regex"] = "(?i)secret|password|token|access[.]?key|apikey"
     return conf
 
 

@@ -28,7 +28,7 @@ from sessionlake.jobs.observe.lineage import api_key
 
 PARENT_VARIABLE = "OPENLINEAGE_PARENT_ID"
 """namespace/job/run id of what started us, as other tools of OpenLineage read it; the DAGs' operator sets it."""
-_SECONDS_TO_CLOSE = 5.0
+_SECONDS_TO_SEND, _SECONDS_TO_CLOSE = 2.0, 5.0
 _RowsRead = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
 _RowsWritten = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
 
@@ -48,16 +48,16 @@ class OpenLineageSender:
         facets: dict[str, Any] = dict(self._parent)
         if error is not None:
             facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(error, "python")
-        event = RunEvent(
-            eventType=RunState[state],
-            eventTime=datetime.now(UTC).isoformat(),
-            run=Run(self._run_id, facets),
-            job=self._job,
-            inputs=[_input(dataset) for dataset in inputs],
-            outputs=[_output(dataset) for dataset in outputs],
-            producer=f"https://pypi.org/project/sessionlake/{version('sessionlake')}",
-        )
         try:
+            event = RunEvent(
+                eventType=RunState[state],
+                eventTime=datetime.now(UTC).isoformat(),
+                run=Run(self._run_id, facets),
+                job=self._job,
+                inputs=[_input(dataset) for dataset in inputs],
+                outputs=[_output(dataset) for dataset in outputs],
+                producer=f"https://pypi.org/project/sessionlake/{version('sessionlake')}",
+            )
             self._client.emit(event)
         except Exception as failure:  # noqa: BLE001 (each transport has its own)
             logging.getLogger(__name__).warning("lineage: %s was not sent: %s", state, failure)
@@ -92,7 +92,14 @@ def _client(config: Config) -> OpenLineageClient:
         return OpenLineageClient()
     if lineage.transport == "file":
         return OpenLineageClient(config={"transport": {"type": "file", "log_file_path": lineage.path, "append": True}})
-    transport: dict[str, Any] = {"type": "http", "url": lineage.url, "endpoint": lineage.endpoint}
+    transport: dict[str, Any] = {
+        "type": "http",
+        "url": lineage.url,
+        "endpoint": lineage.endpoint,
+        # Batches wait for the answer: a server that is away may cost them seconds now and then, no more.
+        "timeout": _SECONDS_TO_SEND,
+        "retry": {"total": 0},
+    }
     key = api_key(config)
     if key is not None:
         transport["auth"] = {"type": "api_key", "apiKey": key}

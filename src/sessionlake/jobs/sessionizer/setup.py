@@ -166,7 +166,12 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
         tables.create(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone")
         tables.create(schemas.LATE_EVENTS, schemas.late_events(spec.input_types), "Events past grace, within retention")
         if config.pipeline.archive:
-            tables.create(schemas.EVENTS, schemas.events(spec.input_types), "Archive: events accepted or late")
+            archive = schemas.events(spec.input_types)
+            tables.create(schemas.EVENTS, archive, "Archive: events accepted or late")
+            if tables.read(schemas.EVENTS).columns != archive.names:
+                raise ConfigError(
+                    f"pipeline.archive: {tables.path(schemas.EVENTS)!r} is a table of another kind; move it, or archive nothing"
+                )
             tables.create(
                 schemas.TOPIC_TOMBSTONES, schemas.TOPIC_TOMBSTONES_SCHEMA, "Archive: tombstones read from the topic"
             )

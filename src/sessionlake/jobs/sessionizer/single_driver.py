@@ -40,7 +40,7 @@ def checkpoint_id(tables: Tables, config: Config, last: dict[str, Any] | None) -
 @contextmanager
 def locked_store(config: Config) -> Iterator[None]:
     """Hold the store directory's lock while the driver lives; StoreError where that can't be."""
-    directory = Path(config.driver_store_dir)
+    directory = Path(config.lock_dir)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / "LOCK").open("a+")
