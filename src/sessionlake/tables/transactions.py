@@ -11,6 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.tables.log import Log, user_metadata
@@ -161,6 +162,12 @@ class Transactions(Log):
     def files(self, name: str, version: int | None = None) -> DataFrame:
         """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
         return DataFrame(self._snapshot(name, version).allFiles().toDF(), self.spark)
+
+    def rows(self, name: str, version: int | None = None) -> int:
+        """Return how many rows a version's files have, as its log says; those in deletion vectors count too."""
+        rows = F.get_json_object("stats", "$.numRecords").cast("bigint")
+        found = self.files(name, version).agg(F.coalesce(F.sum(rows), F.lit(0))).head()
+        return 0 if found is None else int(found[0])
 
     def vacuum_retention_us(self, name: str) -> int:
         """Return how long a table keeps files that no longer belong to it."""

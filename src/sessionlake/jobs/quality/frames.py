@@ -52,12 +52,6 @@ class Inputs:
         """Return a side table's rows of committed batches; rows of a batch that is under way don't count yet."""
         return self.table(name).where(F.col("batch_id") <= self.pinned["batch_id"])
 
-    def rows(self, name: str) -> int:
-        """Return how many rows the files of a table have, as its log says."""
-        rows = F.get_json_object("stats", "$.numRecords").cast("bigint")
-        found = self.tables.files(name, self.pinned["versions"][name]).agg(F.coalesce(F.sum(rows), F.lit(0))).head()
-        return 0 if found is None else int(found[0])
-
     def version(self, *names: str) -> str:
         """Return the versions of tables as text."""
         return ", ".join(f"{name}@{self.pinned['versions'][name]}" for name in names)
@@ -121,7 +115,7 @@ def batches_of(inputs: Inputs) -> DataFrame:
 def session_changelog(inputs: Inputs) -> Checked:
     """Return the changelog; repeated, the same in each row, counts changes beyond the first of one key, start and batch."""
     changes = inputs.table(schemas.CHANGELOG)
-    twice = repeated(inputs.tables, changes, inputs.rows(schemas.CHANGELOG))
+    twice = repeated(inputs.tables, changes, inputs.tables.rows(schemas.CHANGELOG))
     frame = changes.withColumns({"has_state": F.col("state").isNotNull(), "repeated": F.lit(twice).cast("bigint")})
     columns = _types(schemas.changelog(inputs.spec().value_types, {}))
     added = {"has_state": "boolean", "repeated": "bigint"}
@@ -144,7 +138,7 @@ def sessions(inputs: Inputs) -> Checked:
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.
         return Checked(inputs.table(schemas.SESSIONS), columns | added, version)
-    rows = inputs.rows(schemas.SESSIONS) + inputs.rows(schemas.CHANGELOG)
+    rows = inputs.tables.rows(schemas.SESSIONS) + inputs.tables.rows(schemas.CHANGELOG)
     near, doubled = crowded(inputs.tables, everything, rows, inputs.config.gap_us)
     counts = {"too_near": near, "doubled": doubled}
     frame = live.withColumn("has_state", F.col("state").isNotNull())
