@@ -1,5 +1,6 @@
 """The tables as users read them: sessions_live, exact at any moment, and batches up to the last commit."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ ERASURES = "sessionlake.erasures"
 """Delta's txnAppId under which the snapshot counts erasures: a fold that read the changelog before one must read again."""
 ARCHIVED_FROM = "sessionlake.archived_from"
 """Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
+YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+Narrow = Callable[[DataFrame], DataFrame]
+"""Leaves out rows, by session_key and session_start alone: all rows of a session or none."""
 _IDENTITY = ["session_key", "session_start"]
 
 
@@ -40,27 +44,64 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
 
 
 def merged_sessions(
-    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+    tables: Tables,
+    *,
+    snapshot_version: int | None = None,
+    changelog_version: int | None = None,
+    narrowed: Narrow = lambda rows: rows,
 ) -> DataFrame:
     """Return the latest state of every session: the snapshot's row, unless a batch after its fold point has another.
 
     As of the given versions, or of now: the frame stays at the versions that are newest when it is made. Of a pair of
     versions the snapshot's may be the newer one, but the changelog must not be trimmed beyond the snapshot's fold point.
+    `narrowed` leaves out rows of sessions that aren't asked for before they are merged.
     """
-    # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
-    if changelog_version is None:
-        changelog_version = tables.latest_version(schemas.CHANGELOG)
-    if snapshot_version is None:
-        snapshot_version = tables.latest_version(schemas.SESSIONS)
+    snapshot_version, changelog_version = _versions(tables, snapshot_version, changelog_version)
     fold = fold_point(tables, snapshot_version)
-    snapshot = tables.read(schemas.SESSIONS, snapshot_version)
-    tail = changes(tables.read(schemas.CHANGELOG, changelog_version), after=-1 if fold is None else fold)
+    snapshot = narrowed(tables.read(schemas.SESSIONS, snapshot_version))
+    tail = narrowed(changes(tables.read(schemas.CHANGELOG, changelog_version), after=-1 if fold is None else fold))
     upserts = latest_changes(tail).where("op = 'upsert'").select(*snapshot.columns)
     if fold is None and tables.files(schemas.SESSIONS, snapshot_version).isEmpty():
         return upserts
     # Changes up to the fold point would do no harm, since the last one of each session counts: they need not be read.
     # The snapshot is only filtered, not sorted with them: it may be far larger than the tail.
     return snapshot.join(tail.select(*_IDENTITY), _IDENTITY, "left_anti").select(*snapshot.columns).unionAll(upserts)
+
+
+def sessions_meeting(
+    tables: Tables,
+    low_us: int,
+    high_us: int | None = None,
+    *,
+    snapshot_version: int | None = None,
+    changelog_version: int | None = None,
+) -> DataFrame:
+    """Return the sessions, as `merged_sessions` does, that have a time in [low_us, high_us]; None for no end.
+
+    What is merged, by key and start, begins with the earliest start of a version that reaches into the range: the rest
+    need not be read, of which the tables' files tell by their bounds.
+    """
+    snapshot_version, changelog_version = _versions(tables, snapshot_version, changelog_version)
+    versions = {"snapshot_version": snapshot_version, "changelog_version": changelog_version}
+    low, high = (min(max(us, YEAR_1_US), YEAR_9999_US) for us in (low_us, YEAR_9999_US if high_us is None else high_us))
+    until = F.col("session_start") <= F.timestamp_micros(F.lit(high))
+    meeting = until & (F.col("session_end") >= F.timestamp_micros(F.lit(low)))
+    first = (
+        session_versions(tables, **versions).where(meeting).agg(F.min(F.unix_micros("session_start"))).collect()[0][0]
+    )
+    since = F.timestamp_micros(F.lit(high if first is None else first))
+
+    def narrowed(rows: DataFrame) -> DataFrame:
+        rows = rows.where(until & (F.col("session_start") >= since))
+        return rows.where(F.col("session_date") >= F.to_date(since)) if "session_date" in rows.columns else rows
+
+    return merged_sessions(tables, **versions, narrowed=narrowed).where(meeting)
+
+
+def _versions(tables: Tables, snapshot: int | None, changelog: int | None) -> tuple[int, int]:
+    # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
+    changelog = tables.latest_version(schemas.CHANGELOG) if changelog is None else changelog
+    return (tables.latest_version(schemas.SESSIONS) if snapshot is None else snapshot), changelog
 
 
 def fold_point(tables: Tables, snapshot_version: int | None = None) -> int | None:

@@ -44,7 +44,7 @@ from sessionlake.sessions.arrays import combined
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials, StateCodec
 from sessionlake.tables import Tables, spark_schema
-from sessionlake.views import merged_sessions, read_batches
+from sessionlake.views import read_batches, sessions_meeting
 
 STATS = "stats"
 _RESULT = CORRECTION_SCHEMA.append(pa.field(STATS, pa.string()))
@@ -67,18 +67,16 @@ class Basis:
     forgotten: dict[str, int]
     """As in Scope."""
 
-    def stored(self) -> DataFrame:
-        """Return the stored sessions, as of the pinned batch."""
-        live = merged_sessions(
-            self.tables, snapshot_version=self.snapshot_version, changelog_version=self.changelog_version
-        )
-        return engine_rows(live)
+    def stored(self, low_us: int, high_us: int) -> DataFrame:
+        """Return the stored sessions with a time in [low_us, high_us], as of the pinned batch."""
+        versions = {"snapshot_version": self.snapshot_version, "changelog_version": self.changelog_version}
+        return engine_rows(sessions_meeting(self.tables, low_us, high_us, **versions))
 
 
 def first_window(basis: Basis) -> tuple[Window, int]:
     """Return the range, widened to the stored sessions that cross its edges and by the gap; and how many sessions it has."""
     gap, asked = basis.config.gap_us, basis.asked
-    crossing = _meeting(basis.stored(), asked.from_us - gap, asked.to_us + gap)
+    crossing = basis.stored(asked.from_us - gap, asked.to_us + gap)
     low, high, count = crossing.agg(F.min("start_us"), F.max("end_us"), F.count("*")).collect()[0]
     low = min(asked.from_us, asked.from_us if low is None else low)
     high = max(asked.to_us, asked.to_us if high is None else high)
@@ -135,7 +133,7 @@ def _meeting(rows: DataFrame, low: int, high: int) -> DataFrame:
 def _others(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFrame]:
     """Return wire rows of stored sessions, late events, restated partials and removed sessions that meet the window."""
     tables, gap = basis.tables, basis.config.gap_us
-    stored = _meeting(basis.stored(), window.low - gap, window.high + gap)
+    stored = basis.stored(window.low - gap, window.high + gap)
     has_backfills = any(run.job == BACKFILL for run in basis.runs)
     in_flight = backfills_in_flight(tables, basis.inputs) if has_backfills else set()
     with_ids = spec.columns.id is not None

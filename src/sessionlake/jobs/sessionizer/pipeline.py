@@ -22,7 +22,7 @@ from sessionlake.sessions.arrays import combined
 from sessionlake.sessions.identity import session_ids
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.tables import Tables
-from sessionlake.views import merged_sessions
+from sessionlake.views import merged_sessions, sessions_meeting
 
 
 def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpoint_id: str) -> Pipeline:
@@ -50,7 +50,7 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
             "types": type_names(dict(spec.columns.types)),
         },
         next_state=next_state,
-        stored_state=lambda operator, state: engine_rows(_sessions(tables, operator, state, cold=False)),
+        stored_state=lambda operator, state: engine_rows(sessions_meeting(tables, _horizon_us(operator, state))),
         asked_for=partial(_asked_for, tables),
         input_of=lambda batch_id: _fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         # Retention decides how sessions are cut into segments and which of them are kept.
@@ -58,14 +58,15 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
     )
 
 
-def _sessions(tables: Tables, operator: Operator, state: dict[str, Any], *, cold: bool) -> DataFrame:
-    horizon = _windows(operator).bounds(watermark_of(state)).horizon_us
-    ends = F.unix_micros("session_end")
-    return merged_sessions(tables).where(ends < horizon if cold else ends >= horizon)
+def _horizon_us(operator: Operator, state: dict[str, Any]) -> int:
+    return _windows(operator).bounds(watermark_of(state)).horizon_us
 
 
 def _asked_for(tables: Tables, operator: Operator, state: dict[str, Any], needs: DataFrame) -> DataFrame:
-    cold = _sessions(tables, operator, state, cold=True)
+    """Return the cold sessions that shards need."""
+    keys = F.broadcast(needs.select(F.col("key").alias("session_key")).distinct())
+    live = merged_sessions(tables, narrowed=lambda rows: rows.join(keys, "session_key", "left_semi"))
+    cold = live.where(F.unix_micros("session_end") < _horizon_us(operator, state))
     n = needs.alias("n")
     near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (F.unix_micros("session_start") <= F.col("n.to_us"))
     return engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
