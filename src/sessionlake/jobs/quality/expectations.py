@@ -4,6 +4,7 @@ It puts metrics of the kind AGGREGATE_FN that concern one table into one `agg`; 
 one pass over the table each, or a second one that fetches examples.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from great_expectations.core.metric_domain_types import MetricDomainTypes
@@ -19,11 +20,8 @@ from pyspark.sql import functions as F
 Values = dict[str, Any]
 
 
-class AggregateOfRows(TableMetricProvider):
-    """The value of a SQL aggregate expression over the table's columns."""
-
-    metric_name = "sessionlake.aggregate"
-    value_keys = ("sql",)
+def _in_the_one_query(column_of: Callable[[Values], Column]) -> Any:
+    """Return a metric's function that adds a column to the table's query."""
 
     @metric_partial(
         engine=SparkDFExecutionEngine,
@@ -31,17 +29,27 @@ class AggregateOfRows(TableMetricProvider):
         domain_type=MetricDomainTypes.TABLE,
     )
     def _spark(
-        cls,  # noqa: N805 (Great Expectations calls it with the class)
+        cls: type,  # noqa: ARG001 (Great Expectations passes it and all below by name)
         execution_engine: SparkDFExecutionEngine,
         metric_domain_kwargs: Values,
         metric_value_kwargs: Values,
-        metrics: Values,  # noqa: ARG002 (Great Expectations passes all by name)
-        runtime_configuration: Values,  # noqa: ARG002
+        metrics: Values,  # noqa: ARG001
+        runtime_configuration: Values,  # noqa: ARG001
     ) -> tuple[Column, Values, Values]:
-        column = F.expr(metric_value_kwargs["sql"])
+        column = column_of(metric_value_kwargs)
         # Fails here, for this expectation alone, where it would take the whole query with it.
         execution_engine.get_domain_records(metric_domain_kwargs).agg(column)
         return column, metric_domain_kwargs, {}
+
+    return _spark
+
+
+class AggregateOfRows(TableMetricProvider):
+    """The value of a SQL aggregate expression over the table's columns."""
+
+    metric_name = "sessionlake.aggregate"
+    value_keys = ("sql",)
+    _spark = _in_the_one_query(lambda values: F.expr(values["sql"]))
 
 
 class RowsBreaking(TableMetricProvider):
@@ -49,23 +57,9 @@ class RowsBreaking(TableMetricProvider):
 
     metric_name = "sessionlake.rows_breaking"
     value_keys = ("condition",)
-
-    @metric_partial(
-        engine=SparkDFExecutionEngine,
-        partial_fn_type=MetricPartialFunctionTypes.AGGREGATE_FN,
-        domain_type=MetricDomainTypes.TABLE,
+    _spark = _in_the_one_query(
+        lambda values: F.count_if(~F.coalesce(F.expr(values["condition"]).cast("boolean"), F.lit(False)))
     )
-    def _spark(
-        cls,  # noqa: N805 (Great Expectations calls it with the class)
-        execution_engine: SparkDFExecutionEngine,
-        metric_domain_kwargs: Values,
-        metric_value_kwargs: Values,
-        metrics: Values,  # noqa: ARG002
-        runtime_configuration: Values,  # noqa: ARG002
-    ) -> tuple[Column, Values, Values]:
-        column = F.count_if(~F.coalesce(F.expr(metric_value_kwargs["condition"]).cast("boolean"), F.lit(False)))
-        execution_engine.get_domain_records(metric_domain_kwargs).agg(column)
-        return column, metric_domain_kwargs, {}
 
 
 class Schema(TableMetricProvider):
