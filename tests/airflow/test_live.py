@@ -44,12 +44,15 @@ def batches(airflow: LiveAirflow) -> list[int]:
 
 
 def one_driver(airflow: LiveAirflow) -> psutil.Process:
-    """Return the one sessionizer that runs, as soon as it holds the store."""
-    drivers = wait_for(airflow.drivers)
-    assert len(drivers) == 1
-    driver: psutil.Process = drivers[0]
-    lock = wait_for(lambda: next((airflow.root / "store").glob("*/LOCK"), None))
-    wait_for(lambda: int(lock.read_text() or 0) in children(driver))
+    """Return the one sessionizer that runs, as soon as it holds the store: one that finds it held ends, and is tried again."""
+
+    def holder() -> psutil.Process | None:
+        lock = next((airflow.root / "store").glob("*/LOCK"), None)
+        held_by = int(lock.read_text() or 0) if lock else 0
+        return next((driver for driver in airflow.drivers() if held_by in children(driver)), None)
+
+    driver: psutil.Process = wait_for(holder, 250)
+    assert airflow.drivers() == [driver]
     return driver
 
 
