@@ -153,7 +153,7 @@ class Lake:
         parts = [pq.ParquetFile(self.warehouse / table / path).read() for path in live]
         found = pa.concat_tables(parts).to_pylist() if parts else []
         for row in found:
-            row.pop("commit_id")
+            row.pop("commit_id", None)
             if row.get("source"):
                 row["source"] = row["source"].replace(str(self.events), "")
         return sorted(found, key=repr)
