@@ -71,7 +71,9 @@ def other_driver(lake: Lake) -> subprocess.CompletedProcess[str]:
     return killed_run(lake, config=path)
 
 
-@pytest.mark.parametrize("point", ["computed", pytest.param("after_changelog", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=pytest.mark.slow) for point in ("computed", "after_changelog")]
+)
 def test_second_driver_with_another_store(
     spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

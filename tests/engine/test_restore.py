@@ -128,7 +128,7 @@ def test_shards_without_any_session_are_restored_too(
     assert_same(lake, expected)
 
 
-@pytest.mark.parametrize("retention", ["25 minutes", "5 hours"])
+@pytest.mark.parametrize("retention", ["25 minutes", pytest.param("5 hours", marks=pytest.mark.slow)])
 def test_retention_changed_keeps_the_stores_right(
     spark: SparkSession, half: Lake, tmp_path: Path, retention: str
 ) -> None:

@@ -53,7 +53,7 @@ def config(nine: Path, tmp_path: Path) -> Config:
     return copy_pipeline(nine, tmp_path)
 
 
-@pytest.mark.parametrize("method", [MERGE, REWRITE])
+@pytest.mark.parametrize("method", [MERGE, pytest.param(REWRITE, marks=pytest.mark.slow)])
 def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Config, method: str) -> None:
     tables = Tables(spark, config.pipeline.warehouse)
     expected = folded(history(tables))
@@ -98,7 +98,7 @@ def test_trim_waits_for_the_safety_window(spark: SparkSession, config: Config) -
 
 
 @pytest.mark.parametrize("method", [MERGE, REWRITE])
-@pytest.mark.parametrize("other_until", [6, 8])
+@pytest.mark.parametrize("other_until", [6, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_fold_by_another_run_between_reading_and_commit(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch, method: str, other_until: int
 ) -> None:

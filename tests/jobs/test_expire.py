@@ -177,7 +177,8 @@ def test_killed_run_resumes_with_the_next_chunk(
         expire(spark, config, where="event_count > 1", run_id="r")
 
 
-@pytest.mark.parametrize("nth", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", [1, 2])
 def test_of_two_runs_at_once_one_stops(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:

@@ -106,7 +106,8 @@ def test_killed_then_nothing_is_left_and_the_stream_goes_on(
     assert traces(config) == []
 
 
-@pytest.mark.parametrize("method", [MERGE, pytest.param(REWRITE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [MERGE, REWRITE])
 def test_a_fold_that_had_read_the_keys_brings_none_back(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

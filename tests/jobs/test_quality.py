@@ -289,9 +289,9 @@ def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, l
     ("table", "column", "suite"),
     [
         ("sessions", "total", "sessions"),
-        ("session_changelog", "event_count", "session_changelog"),
+        pytest.param("session_changelog", "event_count", "session_changelog", marks=pytest.mark.slow),
         ("session_changelog", "event_count", "sessions"),
-        ("late_events", "raw", "late_events"),
+        pytest.param("late_events", "raw", "late_events", marks=pytest.mark.slow),
         ("batches", "dead", "events"),
     ],
 )
