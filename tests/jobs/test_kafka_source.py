@@ -145,6 +145,7 @@ def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Br
     assert (report.counts["sessions"], report.counts["corrections"]) == (len(kept), 0)
 
 
+@pytest.mark.slow
 def test_backfill_of_a_topic_needs_the_archive(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic = Topic.create(broker)
     config = config_of(tmp_path, topic)

@@ -60,6 +60,7 @@ def test_settings(tmp_path: Path, jars: Path, monkeypatch: pytest.MonkeyPatch) -
         "spark.openlineage.transport.endpoint": "api/v1/lineage",
         "spark.openlineage.transport.auth.type": "api_key",
         "spark.openlineage.transport.auth.apiKey": "secret",
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|apikey",
     }
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert listener_conf(make_config(tmp_path, lineage=FILE)) == {}
