@@ -151,7 +151,7 @@ class Lake:
                 if "remove" in action:
                     live.pop(action["remove"]["path"], None)
         parts = [pq.ParquetFile(self.warehouse / table / path).read() for path in live]
-        found = pa.concat_tables(parts).to_pylist() if parts else []
+        found = pa.concat_tables(parts, promote_options="permissive").to_pylist() if parts else []
         for row in found:
             row.pop("commit_id", None)
             if row.get("source"):
