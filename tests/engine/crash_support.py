@@ -74,6 +74,11 @@ class CrashError(Exception):
     """The stand-in for SIGKILL where the test's own process must live on."""
 
 
+def _in_utc(table: pa.Table) -> pa.Table:
+    utc = pa.timestamp("us", "UTC")
+    return table.cast(pa.schema([f.with_type(utc) if pa.types.is_timestamp(f.type) else f for f in table.schema]))
+
+
 @dataclass
 class Lake:
     """A pipeline in a directory of its own."""
@@ -150,7 +155,9 @@ class Lake:
             for action in commit:
                 if "remove" in action:
                     live.pop(action["remove"]["path"], None)
-        parts = [pq.ParquetFile(self.warehouse / table / path).read() for path in live]
+        # What Spark wrote has times of the old form, which name no zone.
+        files = [pq.ParquetFile(self.warehouse / table / path, coerce_int96_timestamp_unit="us") for path in live]
+        parts = [_in_utc(file.read()) for file in files]
         found = pa.concat_tables(parts, promote_options="permissive").to_pylist() if parts else []
         for row in found:
             row.pop("commit_id", None)
