@@ -15,6 +15,7 @@ from api import Api
 from components import ComponentError, Components
 from settings import PROJECT, Place, free_port
 
+_DEMO = "commits.toml"
 _PATIENCE = 240.0
 _STEP = 0.3
 
@@ -50,8 +51,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pipeline",
         type=Path,
-        default=PROJECT / "demo" / "commits.toml",
-        help="made from the demo's events where absent",
+        default=PROJECT / "demo" / _DEMO,
+        help=f"a pipeline's config; a {_DEMO} that is not there is made from the demo's events",
     )
     return parser.parse_args()
 
@@ -59,6 +60,8 @@ def _arguments() -> argparse.Namespace:
 def _run(place: Place, started: float) -> None:
     """Start everything, then tend it until interrupted."""
     if not place.pipeline.exists():
+        if place.pipeline.name != _DEMO:
+            sys.exit(f"airflow: no pipeline at {place.pipeline}; pass --pipeline with a config that is there")
         _say(f"making the demo's pipeline in {place.pipeline.parent}")
         _prepare(place)
     logs = place.home / "components"
@@ -94,8 +97,8 @@ def _prepare(place: Place) -> None:
     # In a process of its own: it imports Spark and draws, which this one need not carry.
     code = "import sys; from pathlib import Path; from sessionlake.cli.shared import console; from sessionlake.demo import prepare; prepare(Path(sys.argv[1]), console)"
     done = subprocess.run([sys.executable, "-c", code, str(place.pipeline.parent)], check=False)
-    if done.returncode or not place.pipeline.exists():
-        sys.exit(f"airflow: no pipeline at {place.pipeline}; pass --pipeline with a config that is there")
+    if done.returncode:
+        sys.exit(f"airflow: the demo's pipeline could not be made at {place.pipeline}; see above")
 
 
 def _wait(components: Components, ready: Callable[[], bool], what: str) -> None:

@@ -60,6 +60,7 @@ last_top = "last(top)"
 file_types = "collect(ext, 5)"
 typical_change = "percentile(added, 0.5)"
 """
+CONFIG_NAME = "commits.toml"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "commits"
 
 
@@ -67,7 +68,7 @@ def run_demo(directory: str, console: Console) -> None:
     """Make the demo's pipeline in `directory`, run it to the end of its input, and show what came out."""
     root = Path(directory).resolve()
     prepare(root, console)
-    config = load_config(root / "commits.toml")
+    config = load_config(root / CONFIG_NAME)
     spark = open_session(config, driver_memory="2g", conf=SHORT_LIVED)
     console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
     print_summary(run(spark, config, once=True, on_commit=print_batch))
@@ -84,15 +85,21 @@ def run_demo(directory: str, console: Console) -> None:
 
 
 def prepare(root: Path, console: Console) -> None:
-    """Make the demo's pipeline in `root`: its config and its files of events; an old one is replaced."""
+    """Make the demo's pipeline in `root`: its config and its files of events; an old one is replaced.
+
+    Raises SourceError where the folder holds such things and is no demo's.
+    """
     if not EXAMPLES.is_dir():
         raise SourceError(
             f"demo: the example events are not at {str(EXAMPLES)!r}; run the demo from a checkout of the project"
         )
-    for old in ("warehouse", "store", "events", "quality"):
-        shutil.rmtree(root / old, ignore_errors=True)
+    taken = [root / name for name in ("warehouse", "store", "events", "quality") if (root / name).exists()]
+    if taken and not (root / CONFIG_NAME).exists():
+        raise SourceError(f"demo: {str(taken[0])!r} is there and is no demo's; pass --directory with a new folder")
+    for old in taken:
+        shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    (root / "commits.toml").write_text(CONFIG)
+    (root / CONFIG_NAME).write_text(CONFIG)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
         shutil.copy(file, copied)
@@ -101,9 +108,7 @@ def prepare(root: Path, console: Console) -> None:
             arrived = max(json.loads(line)["committed_at"] for line in lines)
         moment = datetime.fromisoformat(arrived).timestamp()
         os.utime(copied, (moment, moment))
-    console.print(
-        f"pipeline in [bold]{root}[/bold]: 24 files of real commit events; a session is a coding sitting (gap 1 hour)"
-    )
+    console.print(f"pipeline in {root}: 24 files of real commit events; a session is a coding sitting (gap 1 hour)")
 
 
 def _show(spark: SparkSession, console: Console) -> None:
@@ -112,7 +117,8 @@ def _show(spark: SparkSession, console: Console) -> None:
     )
     row = totals.collect()[0]
     console.print(
-        f"[bold]{row.n:,} sessions[/bold] of {row.authors:,} authors, {row.events:,} changes, {row.a:%Y-%m-%d} to {row.b:%Y-%m-%d}"
+        f"[bold]{row.n:,} sessions[/bold] of {row.authors:,} authors, {row.events:,} changes, {row.a:%Y-%m-%d} to {row.b:%Y-%m-%d}",
+        markup=True,
     )
     console.print(
         _table(
@@ -175,9 +181,9 @@ def _draw(spark: SparkSession, file: Path) -> None:
 
 
 def _next(root: Path, picture: Path, console: Console) -> None:
-    config = os.path.relpath(root / "commits.toml")
+    config = os.path.relpath(root / CONFIG_NAME)
     console.rule("what to type next")
-    console.print(f"picture of the sessions over time: [bold]{os.path.relpath(picture)}[/bold]")
+    console.print(f"picture of the sessions over time: {os.path.relpath(picture)}")
     for query in (
         "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
         "select op, count(*) from session_changelog group by 1",

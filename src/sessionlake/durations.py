@@ -23,7 +23,8 @@ def parse_duration(text: str, setting: str = "duration") -> int:
 
 
 def format_duration(micros: int) -> str:
-    """Return a short text for people, such as "1h 30min" or "250 us"."""
+    """Return a short text for people, such as "1h 30min", "250us" or "-3s"."""
+    sign, micros = "-" if micros < 0 else "", abs(micros)
     units = (
         ("d", 86_400_000_000),
         ("h", 3_600_000_000),
@@ -37,4 +38,4 @@ def format_duration(micros: int) -> str:
         amount, micros = divmod(micros, size)
         if amount:
             parts.append(f"{amount}{name}")
-    return " ".join(parts[:2]) or "0s"
+    return sign + (" ".join(parts[:2]) or "0s")

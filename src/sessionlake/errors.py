@@ -19,6 +19,14 @@ class StoreError(SessionlakeError):
     """The local store directory can't be used."""
 
 
+class NotNeededError(SessionlakeError):
+    """A run had nothing to do; it says so, and has not failed."""
+
+
+class LockedError(NotNeededError):
+    """Another driver on this machine runs the pipeline."""
+
+
 class PipelineStateError(SessionlakeError):
     """Config, checkpoint and changelog don't belong together."""
 
@@ -33,3 +41,9 @@ class JobError(SessionlakeError):
 
 class MetricsError(SessionlakeError):
     """Metrics or lineage can't go where the config says."""
+
+
+def first_line(error: object) -> str:
+    """Return the first line of an error's message, or its type: Spark's and Java's have a stack trace below."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -15,7 +15,22 @@ BATCHES = "batches"
 EVENTS = "events"
 TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
+QUALITY_RESULTS = "quality_results"
+TABLES = (
+    CHANGELOG,
+    SESSIONS,
+    LATE_EVENTS,
+    DEAD_LETTERS,
+    CORRECTIONS,
+    BATCHES,
+    EVENTS,
+    TOPIC_TOMBSTONES,
+    JOB_RUNS,
+    QUALITY_RESULTS,
+)
+"""All tables of a warehouse; some come with a setting or with a job's first run."""
 SESSIONS_LIVE = "sessions_live"
+"""The view over snapshot and changelog."""
 
 COUNTS = (
     "input",
@@ -203,7 +218,6 @@ JOB_RUNS_SCHEMA = pa.schema(
     ]
 )
 
-QUALITY_RESULTS = "quality_results"
 QUALITY_RESULTS_SCHEMA = pa.schema(
     [
         _field("run_id", pa.string(), "The run of quality"),

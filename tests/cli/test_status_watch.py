@@ -40,7 +40,7 @@ class Looks:
         self.answers, self.pauses = list(answers), 0
         monkeypatch.setattr(status, "Watch", lambda *_: self)
         monkeypatch.setattr(status, "pause_until", self.pause)
-        monkeypatch.setattr(status, "render_status", lambda _, found: found)
+        monkeypatch.setattr(status, "render_status", lambda _, found, now_us: f"{found} at {now_us // 60_000_000}")
 
     def look(self) -> Any:
         answer = self.answers.pop(0)
@@ -54,25 +54,17 @@ class Looks:
             raise KeyboardInterrupt
 
 
-class Shown(str):
-    """A status as text."""
-
-    __slots__ = ()
-
-    def as_of(self, now_us: int) -> str:
-        assert abs(now_us / 1e6 - time()) < 60
-        return str(self)
-
-
 def test_tables_come_and_go(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del spark
     gone = PipelineStateError("no batches yet\n  at a line of Java")
-    looks = Looks(monkeypatch, gone, Shown("batch 1"), FileNotFoundError("a file"), Shown("batch 2"))
+    looks = Looks(monkeypatch, gone, "batch 1", FileNotFoundError("a file"), "batch 2")
     before = signal.getsignal(signal.SIGTERM)
     result = CliRunner().invoke(main, ["status", str(config), "--watch"])
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [line for line in result.stdout.splitlines() if not line.endswith("UTC")]
-    assert lines == ["no batches yet", "batch 1", "a file", "batch 2"]
+    shown = [re.fullmatch(r"(.+?)(?: at (\d+))?", line) for line in lines]
+    assert [match and match[1] for match in shown] == ["no batches yet", "batch 1", "a file", "batch 2"]
+    assert all(abs(int(match[2]) - time() / 60) < 2 for match in shown if match and match[2])
     assert looks.pauses == 4
     assert signal.getsignal(signal.SIGTERM) is before
 

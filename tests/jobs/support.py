@@ -7,6 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from sessionlake.config import Config, parse_config
 
 _seconds = count(1_000_000_000, 10)
@@ -14,6 +16,20 @@ _seconds = count(1_000_000_000, 10)
 
 def make_config(root: Path, **sections: dict[str, Any]) -> Config:
     """Return a config with small defaults; `sections` override them key by key."""
+    raw = _raw(sections)
+    (root / "events").mkdir(exist_ok=True)
+    return parse_config(raw, root)
+
+
+def write_config(root: Path, **sections: dict[str, Any]) -> Path:
+    """Write what `make_config` would return, for what takes a config's path."""
+    (root / "events").mkdir(exist_ok=True)
+    file = root / "test.toml"
+    file.write_text(tomli_w.dumps(_raw(sections)))
+    return file
+
+
+def _raw(sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     raw: dict[str, dict[str, Any]] = {
         "pipeline": {"name": "test", "warehouse": "warehouse", "shards": 2},
         "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
@@ -23,8 +39,7 @@ def make_config(root: Path, **sections: dict[str, Any]) -> Config:
     }
     for name, section in sections.items():
         raw[name] = section if name == "aggregates" else {**raw.get(name, {}), **section}
-    (root / "events").mkdir(exist_ok=True)
-    return parse_config(raw, root)
+    return raw
 
 
 def write_rows(root: Path, name: str, rows: Sequence[dict[str, Any] | str]) -> Path:

@@ -130,7 +130,7 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
 def test_throttle_and_limit_take_the_oldest_first(spark: SparkSession, config: Config) -> None:
     before = sorted((s[2], s[0], s[1]) for s in live(spark, config))
     clock = Clock()
-    reports = []
+    reports: list[str] = []
     first = expire(
         spark,
         config,
@@ -138,11 +138,11 @@ def test_throttle_and_limit_take_the_oldest_first(spark: SparkSession, config: C
         max_per_run=45 // 2,
         max_per_second=1,
         pace=clock.pace(),
-        on_step=lambda *step: reports.append(step),
+        on_step=reports.append,
     )
     assert (first.counts["expired"], first.counts["left_for_next_run"]) == (22, len(before) - 22)
     assert commit_sizes(config) == [10, 10, 2]
-    assert reports == [(10, 22), (20, 22), (22, 22)]
+    assert reports == [f"{n} of 22 tombstones" for n in (10, 20, 22)]
     # A look takes a second, and there is one before and one after each wait.
     assert clock.slept == [9, 9]
     assert {(r.session_key, r.start) for r in sent(spark, config)} == {(k, a) for _, k, a in before[:22]}

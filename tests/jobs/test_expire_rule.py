@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.errors import JobError
-from sessionlake.jobs.expire_rule import Rule, frozen
+from sessionlake.jobs.expire.rule import Rule, frozen
 
 NOW = 1_700_000_000_123_456
 MOMENT = f"timestamp_micros({NOW}L)"

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.jobs.forget_logs import _cut
+from sessionlake.jobs.forget.logs import _cut
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 

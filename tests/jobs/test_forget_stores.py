@@ -9,8 +9,8 @@ import pytest
 from sessionlake.config import Config
 from sessionlake.engine.operator import shard_of
 from sessionlake.engine.shard import Pending
-from sessionlake.jobs.forget_keys import Keys
-from sessionlake.jobs.forget_stores import erase_stores, find_in_stores, store_if_free
+from sessionlake.jobs.forget.keys import Keys
+from sessionlake.jobs.forget.stores import erase_stores, find_in_stores, store_if_free
 from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.store.interface import StoredSession, Windowed
 from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore, segment_interval

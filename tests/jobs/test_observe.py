@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake import metrics
 from sessionlake.cli.observed import observed_stream
-from sessionlake.config import Config, load_config
+from sessionlake.config import Config
 from sessionlake.errors import JobError
 from sessionlake.jobs.observe.exporter import Exporter
 from sessionlake.jobs.observe.stream import StreamReadings
@@ -25,34 +25,7 @@ from sessionlake.metrics import METRICS
 from sessionlake.readings import registry_of
 from tests.jobs.support import make_config, write_rows
 
-CONFIG = """\
-[pipeline]
-name = "clicks"
-warehouse = "warehouse"
-shards = 2
-[source]
-kind = "files"
-path = "events"
-format = "json"
-max_files_per_batch = 1
-types = {{time_us = "long"}}
-[event]
-key = "key"
-time = "time_us"
-time_unit = "us"
-[session]
-gap = "10 us"
-grace = "20 us"
-retention = "600 us"
-[aggregates]
-total = "sum(v)"
-[metrics]
-port = {port}
-[lineage]
-transport = "file"
-path = "lineage.jsonl"
-namespace = "tests"
-"""
+LINEAGE = {"transport": "file", "path": "lineage.jsonl", "namespace": "tests"}
 Values = dict[str, dict[tuple[str, ...], float]]
 FIRST = [
     *({"key": k, "time_us": 1000 + i, "v": 1} for k in "abc" for i in range(3)),
@@ -87,10 +60,16 @@ class Ran:
     def __init__(self, spark: SparkSession, root: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        (root / "events").mkdir()
-        file = root / "clicks.toml"
-        file.write_text(CONFIG.format(port=port))
-        self.root, self.config = root, load_config(file)
+        self.root, self.config = (
+            root,
+            make_config(
+                root,
+                source={"types": {"time_us": "long"}},
+                session={"retention": "600 us"},
+                metrics={"port": port},
+                lineage=LINEAGE,
+            ),
+        )
         self.scrapes: list[Values] = []
         self.jobs: list[int] = []
         scheduler, bus = spark.sparkContext._jsc.sc().dagScheduler(), spark.sparkContext._jsc.sc().listenerBus()
@@ -213,7 +192,7 @@ def test_exporter_outlives_its_tables(ran: Ran, spark: SparkSession) -> None:
 def test_lineage_names_what_was_read_and_written(ran: Ran) -> None:
     first, last = [json.loads(line) for line in (ran.root / "lineage.jsonl").read_text().splitlines()]
     assert (first["eventType"], last["eventType"]) == ("START", "COMPLETE")
-    assert (last["job"]["namespace"], last["job"]["name"]) == ("tests", "clicks.sessionize")
+    assert (last["job"]["namespace"], last["job"]["name"]) == ("tests", "test.sessionize")
     assert last["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
     warehouse = ran.config.pipeline.warehouse
     assert flow(last) == (

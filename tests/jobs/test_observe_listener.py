@@ -10,7 +10,7 @@ import pytest
 
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.observe.listener import LISTENER, listener_conf
-from tests.jobs.support import make_config, write_rows
+from tests.jobs.support import make_config, write_config, write_rows
 
 JARS = Path(__file__).parents[2] / ".openlineage" / "jars"
 FILE = {"transport": "file", "path": "lineage.jsonl", "listener": True}
@@ -76,22 +76,14 @@ def test_no_jar(tmp_path: Path, jars: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not any(JARS.glob("*.jar")), reason="no listener: `make openlineage-jars` fetches it")
 def test_sees_what_spark_writes_and_no_batch(tmp_path: Path) -> None:
-    make_config(tmp_path)
+    config = write_config(tmp_path, lineage=FILE)
     write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000}, {"key": "b", "time_us": 1005}])
-    config = tmp_path / "clicks.toml"
-    config.write_text(
-        '[pipeline]\nname = "clicks"\nwarehouse = "warehouse"\nshards = 2\n'
-        '[source]\nkind = "files"\npath = "events"\nformat = "json"\n'
-        '[event]\nkey = "key"\ntime = "time_us"\ntime_unit = "us"\n'
-        '[session]\ngap = "10 us"\ngrace = "20 us"\n'
-        '[lineage]\ntransport = "file"\npath = "lineage.jsonl"\nlistener = true\n'
-    )
     done = subprocess.run([sys.executable, "-c", BOTH, str(config)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "ContextFactory" not in done.stderr
     sent = [json.loads(line) for line in (tmp_path / "lineage.jsonl").read_text().splitlines()]
-    ours = [e for e in sent if e["job"]["name"].startswith("clicks.")]
-    assert {e["job"]["name"] for e in ours} == {"clicks.sessionize", "clicks.compact"}
+    ours = [e for e in sent if e["job"]["name"].startswith("test.")]
+    assert {e["job"]["name"] for e in ours} == {"test.sessionize", "test.compact"}
     sparks = [flow(e) for e in sent if e not in ours and "create_table" not in e["job"]["name"]]
     assert any({"session_changelog"} <= read and "sessions" in written for read, written in sparks)
     # Why the stream's lineage is ours: were this to change, the docs and the reason are out of date.

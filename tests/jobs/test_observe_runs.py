@@ -14,37 +14,14 @@ from sessionlake import metrics
 from sessionlake.cli import main
 from sessionlake.cli.observed import observed
 from sessionlake.config import Config, load_config
-from sessionlake.errors import ConfigError, JobError, MetricsError, StoreError
+from sessionlake.errors import ConfigError, JobError, LockedError, MetricsError
 from sessionlake.jobs.observe.datasets import Dataset, datasets, located
 from sessionlake.jobs.observe.lineage import Lineage
 from sessionlake.jobs.observe.tables import read_state, readings_of
 from sessionlake.source_config import SourceSection
-from tests.jobs.support import make_config, write_rows
+from tests.jobs.support import make_config, write_config, write_rows
 
-CONFIG = """\
-[pipeline]
-name = "clicks"
-warehouse = "warehouse"
-shards = 2
-[source]
-kind = "files"
-path = "events"
-format = "json"
-[event]
-key = "key"
-time = "time_us"
-time_unit = "us"
-[session]
-gap = "10 us"
-grace = "20 us"
-retention = "600 us"
-[metrics]
-textfile = "textfiles"
-[lineage]
-transport = "file"
-path = "lineage.jsonl"
-namespace = "tests"
-"""
+OBSERVED = {"metrics": {"textfile": "textfiles"}, "lineage": {"transport": "file", "path": "lineage.jsonl"}}
 
 
 def textfile(config: Config, job: str) -> dict[str, Any]:
@@ -64,9 +41,7 @@ def textfile(config: Config, job: str) -> dict[str, Any]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    return make_config(
-        tmp_path, metrics={"textfile": "textfiles"}, lineage={"transport": "file", "path": "lineage.jsonl"}
-    )
+    return make_config(tmp_path, **OBSERVED)
 
 
 def events(root: Path) -> list[dict[str, Any]]:
@@ -119,8 +94,8 @@ def test_interrupted(config: Config, tmp_path: Path) -> None:
 
 
 def test_a_pass_beside_a_stream_is_no_failure(config: Config) -> None:
-    with pytest.raises(StoreError), observed(config, "sessionize"):
-        raise StoreError("pipeline.store: 'x' is locked by process 1; stop that one first")
+    with pytest.raises(LockedError), observed(config, "sessionize"):
+        raise LockedError("pipeline.store: 'x' is locked by process 1; stop that one first")
     assert not Path(config.metrics.textfile or "").exists()
 
 
@@ -261,23 +236,19 @@ COMMANDS: dict[str, list[str]] = {
 @pytest.mark.parametrize("job", COMMANDS)
 def test_each_command_is_observed(spark: SparkSession, tmp_path: Path, job: str) -> None:
     del spark  # the commands find it active
-    file = tmp_path / "clicks.toml"
-    file.write_text(CONFIG)
-    (tmp_path / "events").mkdir()
+    file = write_config(tmp_path, **OBSERVED)
     result = CliRunner().invoke(main, [job.replace("_", "-"), str(file), *COMMANDS[job]])
     assert (result.exit_code, "has no batches yet" in result.stderr) == (2, True), result.stderr
     assert textfile(load_config(file), job)["run_success"] == 0
     assert [(event["eventType"], event["job"]["name"]) for event in events(tmp_path)] == [
-        ("START", f"clicks.{job}"),
-        ("FAIL", f"clicks.{job}"),
+        ("START", f"test.{job}"),
+        ("FAIL", f"test.{job}"),
     ]
 
 
 @pytest.mark.slow
 def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
-    file = tmp_path / "clicks.toml"
-    file.write_text(CONFIG)
-    (tmp_path / "events").mkdir()
+    file = write_config(tmp_path, **OBSERVED)
     write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000}, {"key": "b", "time_us": 1005}, "no JSON"])
     for command in (["run", str(file), "--once"], ["compact", str(file)]):
         result = CliRunner().invoke(main, command)

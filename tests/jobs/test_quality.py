@@ -21,7 +21,7 @@ from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.runs import JobReport, _record
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables, spark_schema
-from tests.jobs.support import make_config, write_rows
+from tests.jobs.support import make_config, write_config, write_rows
 
 Row = dict[str, Any]
 LAST_BATCH = 2
@@ -310,31 +310,8 @@ def test_missing_column_fails_the_schema(spark: SparkSession, lake: Path, table:
 
 
 def test_fail_on(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    toml = """
-[pipeline]
-name = "test"
-warehouse = "warehouse"
-shards = 2
-[source]
-kind = "files"
-path = "events"
-format = "json"
-max_files_per_batch = 1
-[event]
-key = "key"
-time = "time_us"
-time_unit = "us"
-id = "id"
-[session]
-gap = "10 us"
-grace = "20 us"
-retention = "60 us"
-[aggregates]
-total = "sum(v)"
-"""
-    monkeypatch.setattr("sessionlake.cli.quality.open_session", lambda _: spark)
-    file = lake / "c.toml"
-    file.write_text(toml)
+    monkeypatch.setattr("sessionlake.cli.jobs.open_session", lambda _: spark)
+    file = write_config(lake, event={"id": "id"})
 
     def code(*arguments: str) -> int:
         return CliRunner().invoke(main, ["quality", str(file), "--table", "events", *arguments]).exit_code
@@ -343,7 +320,7 @@ total = "sum(v)"
     assert not (lake / "quality").exists()
     assert not tables_of(spark, lake).exists(schemas.QUALITY_RESULTS)
     assert code("--dry-run", "--fail-on", "warn") == 1
-    file.write_text(toml + '[quality]\nmax_age = "0 seconds"\n')
+    write_config(lake, event={"id": "id"}, quality={"max_age": "0 seconds"})
     assert code("--run-id", "x", "--data-docs", str(lake / "docs")) == 1
     assert code("--run-id", "x", "--data-docs", str(lake / "docs")) == 1
     pages = list((lake / "docs").rglob("validations/events/x/**/*.html"))

@@ -2,11 +2,9 @@
 
 import click
 
-from sessionlake.cli.observed import observed
+from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.sessionizer import print_batch, print_summary
-from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
-from sessionlake.config import load_config
-from sessionlake.jobs.apply import apply_corrections
+from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.rebuild import apply_switch, plan_switch, rebuild, switched
 from sessionlake.times import parse_time
@@ -16,7 +14,8 @@ from sessionlake.times import parse_time
 @click.argument("config_path", metavar="CONFIG")
 @click.option("--from", "from_text", required=True, help="ISO date or time, UTC; sessions that reach it or later.")
 @click.option("--to", "to_text", required=True, help="ISO date or time, exclusive.")
-@job_options
+@run_options
+@apply_option
 @one_line_errors
 def backfill_command(
     config_path: str,
@@ -27,20 +26,16 @@ def backfill_command(
     apply: bool,  # noqa: FBT001
 ) -> None:
     """Compute a date range's sessions from the events again and correct those that differ."""
-    config = load_config(config_path)
     from_us, to_us = parse_time(from_text, "--from"), parse_time(to_text, "--to")
-    with observed(config, "backfill", dry_run=dry_run) as counted:
-        spark = open_session(config)
-        with console.status("backfill") as status:
-            report = backfill(
-                spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=status.update
-            )
-        if report.counts["corrections"] and apply and not dry_run:
-            applied = apply_corrections(spark, config, print_batch)
-            if not applied:
-                console.print("a stream runs here; it takes the corrections with its next batch")
-        print_report(report)
-        counted(report.counts)
+    run_job(
+        "backfill",
+        config_path,
+        lambda spark, config, on_step: backfill(
+            spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=on_step
+        ),
+        dry_run=dry_run,
+        apply_where="corrections" if apply else None,
+    )
 
 
 @click.command("rebuild")
@@ -55,6 +50,6 @@ def rebuild_command(config_path: str, warehouse: str, switch: bool) -> None:  # 
     print_summary(summary)
     if switch:
         apply_switch(config_path, edit)
-    console.print(f"line {edit.line} of {config_path} {'is now' if switch else 'has to become'}:", markup=False)
-    console.print(f"  - {edit.before}\n  + {edit.after}", markup=False)
+    console.print(f"line {edit.line} of {config_path} {'is now' if switch else 'has to become'}:")
+    console.print(f"  - {edit.before}\n  + {edit.after}")
     console.print("stop the stream on the old warehouse first, then start `sessionlake run` again")

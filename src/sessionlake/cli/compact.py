@@ -2,16 +2,13 @@
 
 import click
 
-from sessionlake.cli.observed import observed
-from sessionlake.cli.shared import console, one_line_errors, open_session, print_report
-from sessionlake.config import load_config
+from sessionlake.cli.jobs import run_job, run_options
+from sessionlake.cli.shared import one_line_errors
 from sessionlake.jobs.compact import METHODS, compact
 
 
 @click.command("compact")
 @click.argument("config_path", metavar="CONFIG")
-@click.option("--run-id", help="Name of this run: a second run of the same name does nothing twice.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option(
     "--method",
     type=click.Choice(METHODS),
@@ -19,20 +16,15 @@ from sessionlake.jobs.compact import METHODS, compact
     show_default=True,
     help="How the changelog gets into the snapshot; auto takes what is cheaper for its size.",
 )
+@run_options
 @one_line_errors
-def compact_command(config_path: str, run_id: str | None, dry_run: bool, method: str) -> None:  # noqa: FBT001 (click passes flags by name)
-    """Fold the changelog into the snapshot, trim it, and put both tables' files in order."""
-    config = load_config(config_path)
-    with observed(config, "compact", dry_run=dry_run) as counted:
-        spark = open_session(config)
-        with console.status("compact") as status:
-            report = compact(
-                spark,
-                config,
-                method=method,
-                run_id=run_id,
-                dry_run=dry_run,
-                on_step=lambda step: status.update(f"compact: {step.replace('_', ' ')}"),
-            )
-        print_report(report)
-        counted(report.counts)
+def compact_command(config_path: str, method: str, run_id: str | None, dry_run: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+    """Fold the changelog into the snapshot, trim it, and put all tables' files in order."""
+    run_job(
+        "compact",
+        config_path,
+        lambda spark, config, on_step: compact(
+            spark, config, method=method, run_id=run_id, dry_run=dry_run, on_step=on_step
+        ),
+        dry_run=dry_run,
+    )

@@ -2,9 +2,9 @@
 
 import click
 
-from sessionlake.cli.observed import observed
-from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
-from sessionlake.config import load_config
+from sessionlake.cli.jobs import apply_option, run_job, run_options
+from sessionlake.cli.shared import one_line_errors
+from sessionlake.jobs.expire import expire
 
 
 @click.command("expire")
@@ -15,7 +15,8 @@ from sessionlake.config import load_config
 @click.option("--max-per-run", type=click.IntRange(min=1), help="Tombstones of this run at the most.")
 @click.option("--max-per-second", type=click.IntRange(min=1), help="Tombstones a second at the most.")
 @click.option("--to-topic", is_flag=True, help="Send the tombstones to the Kafka topic that the events come from.")
-@job_options
+@run_options
+@apply_option
 @one_line_errors
 def expire_command(
     config_path: str,
@@ -30,33 +31,28 @@ def expire_command(
     apply: bool,  # noqa: FBT001
 ) -> None:
     """Remove expired sessions: by age, or by any SQL over the session and other tables."""
-    from sessionlake.jobs.apply import apply_corrections
-    from sessionlake.jobs.expire import expire
-
     tables = {}
     for text in named:
         name, equals, path = text.partition("=")
         if not (name.isidentifier() and equals and path):
             raise click.BadParameter(f"{text!r} is no NAME=PATH", param_hint="--table")
         tables[name] = path
-    config = load_config(config_path)
-    with observed(config, "expire", dry_run=dry_run) as counted:
-        spark = open_session(config)
-        with console.status("finding expired sessions") as status:
-            report = expire(
-                spark,
-                config,
-                where=where,
-                ttl=ttl,
-                tables=tables,
-                max_per_run=max_per_run,
-                max_per_second=max_per_second,
-                run_id=run_id,
-                dry_run=dry_run,
-                to_topic=to_topic,
-                on_step=lambda done, total: status.update(f"tombstones: {done:,} of {total:,}"),
-            )
-        if apply and report.counts["expired"] and not report.dry_run and not apply_corrections(spark, config):
-            report.notes.append("a stream runs here: it takes the tombstones with its next batch")
-        print_report(report)
-        counted(report.counts)
+    run_job(
+        "expire",
+        config_path,
+        lambda spark, config, on_step: expire(
+            spark,
+            config,
+            where=where,
+            ttl=ttl,
+            tables=tables,
+            max_per_run=max_per_run,
+            max_per_second=max_per_second,
+            run_id=run_id,
+            dry_run=dry_run,
+            to_topic=to_topic,
+            on_step=on_step,
+        ),
+        dry_run=dry_run,
+        apply_where="expired" if apply else None,
+    )

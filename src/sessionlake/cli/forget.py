@@ -2,13 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from sessionlake.cli.observed import observed
-from sessionlake.cli.shared import console, job_options, one_line_errors, open_session, print_report
+from sessionlake.cli.jobs import apply_option, run_job, run_options
+from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config import load_config
 from sessionlake.errors import JobError
+from sessionlake.jobs.forget import check, forget
 
 
 @click.command("forget")
@@ -19,7 +21,8 @@ from sessionlake.errors import JobError
     "--proof", is_flag=True, help="Only look where the keys are; remove nothing. Exit code 1 where one is found."
 )
 @click.option("--wait", default="10 minutes", show_default=True, help="How long to wait for a stream that runs.")
-@job_options
+@run_options
+@apply_option
 @one_line_errors
 def forget_command(
     config_path: str,
@@ -32,32 +35,34 @@ def forget_command(
     apply: bool,  # noqa: FBT001
 ) -> None:
     """Remove all that is kept of some keys, and prove it: sessions, late events, dead letters, files, logs, stores."""
-    from sessionlake.jobs.forget import check, forget
-
-    config = load_config(config_path)
     chosen = [*keys, *_read_keys(keys_file)]
-    with observed(config, "forget", dry_run=dry_run or proof) as counted:
-        spark = open_session(config)
-        with console.status("forget") as status:
-            if proof:
-                result = check(spark, config, chosen, status.update)
-            else:
-                report = forget(
-                    spark, config, chosen, wait=wait, apply=apply, run_id=run_id, dry_run=dry_run, on_step=status.update
-                )
-        if proof:
-            for line in result.lines():
-                console.print(line)
-            sys.exit(1 if result.found else 0)
-        print_report(report)
-        counted(report.counts)
-        sys.exit(1 if report.counts["found"] and not dry_run else 0)
+    if proof:
+        _prove(config_path, chosen)
+    run_job(
+        "forget",
+        config_path,
+        lambda spark, config, on_step: forget(
+            spark, config, chosen, wait=wait, apply=apply, run_id=run_id, dry_run=dry_run, on_step=on_step
+        ),
+        dry_run=dry_run,
+        failed=lambda report: bool(report.counts["found"]) and not dry_run,
+    )
+
+
+def _prove(config_path: str, keys: list[str]) -> NoReturn:
+    config = load_config(config_path)
+    spark = open_session(config)
+    with console.status("forget") as status:
+        found = check(spark, config, keys, status.update)
+    for line in found.lines():
+        console.print(line)
+    sys.exit(1 if found.found else 0)
 
 
 def _read_keys(path: str | None) -> list[str]:
     if path is None:
         return []
     try:
-        return Path(path).read_text().splitlines()
+        return Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would cut keys at rare characters
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"--keys-file: {path!r} can't be read ({error}); pass a text file with a key a line") from error

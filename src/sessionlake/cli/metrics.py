@@ -1,6 +1,5 @@
 """The command that exports to Prometheus what the tables say."""
 
-import signal
 import time
 
 import click
@@ -8,9 +7,9 @@ from prometheus_client import generate_latest
 
 from sessionlake.cli.shared import console, one_line_errors, open_session, positive_duration, show_warnings
 from sessionlake.config import Config, load_config
-from sessionlake.errors import MetricsError
+from sessionlake.errors import MetricsError, first_line
 from sessionlake.jobs.observe.exporter import Exporter
-from sessionlake.jobs.observe.watch import one_line, pause_until
+from sessionlake.jobs.observe.watch import pause_until
 from sessionlake.readings import registry_of, served
 
 PORT = 9465
@@ -31,10 +30,9 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
     if once:
         failure = exporter.refresh(open_session(config, driver_memory="1g"))
         if failure is not None:
-            raise MetricsError(one_line(failure)) from failure
+            raise MetricsError(first_line(failure)) from failure
         click.echo(generate_latest(registry_of(exporter.readings)).decode(), nl=False)
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Before Spark starts: a port that is taken is said at once.
     with served(exporter.readings, host or config.metrics.host, port) as bound:
         console.print(
@@ -52,7 +50,7 @@ def _refresh_forever(config: Config, exporter: Exporter, seconds: float) -> None
     while True:
         due = time.monotonic() + seconds
         failure = exporter.refresh(spark)
-        text = None if failure is None else one_line(failure)
+        text = None if failure is None else first_line(failure)
         if text != said and text is not None:
             show_warnings([text])
         said = text

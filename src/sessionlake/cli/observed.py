@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.cli.shared import console, show_warnings
 from sessionlake.config import Config
-from sessionlake.errors import MetricsError
-from sessionlake.jobs.apply import is_locked
+from sessionlake.errors import MetricsError, NotNeededError
 from sessionlake.jobs.observe.lineage import Lineage
 from sessionlake.jobs.observe.runs import Ended, write_run
 from sessionlake.jobs.observe.stream import StreamReadings, listening
@@ -30,7 +29,7 @@ def observed(config: Config, job: str, *, dry_run: bool = False) -> Iterator[Cou
     if dry_run:
         yield lambda _: None
         return
-    with _recorded(config, job, streaming=False) as lineage, _textfile(config, job) as counts:
+    with _textfile(config, job) as counts, _recorded(config, job, streaming=False) as lineage:
 
         def take(found: Mapping[str, int]) -> None:
             for name, value in found.items():
@@ -77,7 +76,7 @@ def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator[Lineage]
         raise
     except BaseException as error:
         # A pass that finds a stream at work was not needed; it is no failure of the pipeline.
-        lineage.end(None if is_locked(error) else error)
+        lineage.end(None if isinstance(error, NotNeededError) else error)
         raise
     lineage.end()
 
@@ -100,7 +99,7 @@ def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
         write(success=not exit_.code)
         raise
     except BaseException as error:
-        if not is_locked(error):
+        if not isinstance(error, NotNeededError):
             write(success=False)
         raise
     write(success=True)

@@ -1,7 +1,5 @@
 """The command `publish`."""
 
-import signal
-
 import click
 
 from sessionlake.cli.shared import console, one_line_errors, open_session
@@ -20,7 +18,6 @@ def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (clic
         console.print(f"batch {number:>4}  {'all sessions' if everything else 'changes'} published")
 
     config = load_config(config_path)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         published = publish(open_session(config), config, once=once, on_batch=show)
     except KeyboardInterrupt:

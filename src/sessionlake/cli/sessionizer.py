@@ -1,9 +1,7 @@
 """The commands that run the sessionizer."""
 
 import json
-import signal
 import time
-from types import FrameType
 from typing import Any
 
 import click
@@ -25,7 +23,6 @@ def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
     show_warnings(config.warnings())
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         summary = _run_once(config, drain=drain) if once else _run_stream(config)
     except KeyboardInterrupt:
@@ -59,6 +56,7 @@ def _run_stream(config: Config) -> RunSummary:
 def bootstrap_command(config_path: str) -> None:
     """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
+    show_warnings(config.warnings())
     with observed(config, SESSIONIZE) as counted:
         summary = run(open_session(config), config, bootstrap=True, on_commit=print_batch)
         counted({"batches": summary.batches, **summary.counts})
@@ -92,7 +90,3 @@ def print_metrics(summary: RunSummary) -> None:
     lag = None if watermark is None else round(time.time() - watermark / 1e6)
     metrics = {"watermark": None if watermark is None else format_time(watermark), "watermark_lag_seconds": lag}
     click.echo(json.dumps({"job": "sessionize", "batches": summary.batches, **summary.counts, **metrics}))
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -1,6 +1,5 @@
 """The command that shows how a pipeline does, once or for as long as one looks."""
 
-import signal
 import sys
 import time
 from contextlib import nullcontext
@@ -16,7 +15,8 @@ from rich.text import Text
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, positive_duration
 from sessionlake.config import Config, load_config
 from sessionlake.durations import format_duration
-from sessionlake.jobs.observe.watch import PASSING, Watch, one_line, pause_until
+from sessionlake.errors import first_line
+from sessionlake.jobs.observe.watch import PASSING, Watch, pause_until
 from sessionlake.jobs.status import Status, read_status
 
 
@@ -39,8 +39,6 @@ def status_command(config_path: str, watch: bool, interval: str) -> None:  # noq
 def watch_status(spark: SparkSession, config: Config, seconds: float) -> None:
     """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
     status = Watch(spark, config, read_status)
-    # A supervisor's SIGTERM is as good a way to stop looking as ctrl-C.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
             while True:
@@ -54,31 +52,29 @@ def watch_status(spark: SparkSession, config: Config, seconds: float) -> None:
                 pause_until(due)
     except KeyboardInterrupt:
         return
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _look(config: Config, status: Watch[Status]) -> RenderableType:
     now_us = time.time_ns() // 1000
     moment = Text(f"{format_time(now_us)} UTC", style="dim")
     try:
-        return Group(moment, render_status(config, status.look().as_of(now_us)))
+        return Group(moment, render_status(config, status.look(), now_us))
     except PASSING as error:
-        return Group(moment, Text(one_line(error), style="red"))
+        return Group(moment, Text(first_line(error), style="red"))
 
 
 def print_status(config: Config, status: Status) -> None:
     """Print a pipeline's status."""
-    console.print(render_status(config, status))
+    console.print(render_status(config, status, time.time_ns() // 1000))
 
 
-def render_status(config: Config, status: Status) -> RenderableType:
-    """Return a pipeline's status as it is printed."""
+def render_status(config: Config, status: Status, now_us: int) -> RenderableType:
+    """Return a pipeline's status as it is printed, with lag and age as of `now_us`."""
     c, late = status.counts, status.late
-    lag = "-" if status.event_lag_us is None else format_duration(status.event_lag_us)
+    lag = "-" if status.watermark_us is None else format_duration(now_us - status.watermark_us)
     lines = (
         f"[bold]{config.pipeline.name}[/bold]  batch {status.batch_id}, changelog version {status.changelog_version}",
-        f"watermark    {format_time(status.watermark_us)}  (lag {lag}; last commit {format_duration(status.commit_age_us)} ago)",
+        f"watermark    {format_time(status.watermark_us)}  (lag {lag}; last commit {format_duration(now_us - status.committed_us)} ago)",
         f"events       {c['input']:,} = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead + {c['dropped']:,} dropped + {c['emitted']:,} emitted",
         f"late events  {late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting",
         f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired",

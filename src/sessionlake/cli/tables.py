@@ -9,7 +9,7 @@ from rich.table import Table
 from sessionlake import schemas
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config import Config, load_config
-from sessionlake.errors import SessionlakeError
+from sessionlake.errors import SessionlakeError, first_line
 from sessionlake.tables import Tables
 from sessionlake.views import read_batches, read_sessions
 
@@ -37,8 +37,9 @@ def register_tables(spark: SparkSession, config: Config) -> None:
     """Register the pipeline's tables and sessions_live as temporary views."""
     tables = Tables(spark, config.pipeline.warehouse)
     read_sessions(spark, config).createOrReplaceTempView(schemas.SESSIONS_LIVE)
-    for name in (schemas.CHANGELOG, schemas.SESSIONS, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTIONS):
-        tables.read(name).createOrReplaceTempView(name)
+    for name in schemas.TABLES:
+        if tables.exists(name):
+            tables.read(name).createOrReplaceTempView(name)
     read_batches(tables).createOrReplaceTempView(schemas.BATCHES)
 
 
@@ -50,8 +51,7 @@ def run_sql(spark: SparkSession, query: str, limit: int) -> tuple[list[str], lis
         result = spark.sql(query)
         return result.columns, result.limit(limit).collect()
     except PySparkException as error:
-        first = str(error).strip().splitlines()[0]
-        raise SessionlakeError(f"sql: {first}; correct the query") from error
+        raise SessionlakeError(f"sql: {first_line(error)}; correct the query") from error
 
 
 def _cell(value: Any) -> str:

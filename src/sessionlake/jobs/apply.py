@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from sessionlake.config import Config
-from sessionlake.errors import StoreError
+from sessionlake.errors import LockedError
 from sessionlake.jobs.sessionizer.run import OnCommit, run
 
 
@@ -14,13 +14,6 @@ def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit |
     """
     try:
         run(spark, config, once=True, on_commit=on_commit)
-    except StoreError as error:
-        if not is_locked(error):
-            raise
+    except LockedError:
         return False
     return True
-
-
-def is_locked(error: BaseException) -> bool:
-    """Say whether an error means that another driver on this machine runs the pipeline."""
-    return isinstance(error, StoreError) and "is locked by process" in str(error)

@@ -47,7 +47,7 @@ def rebuild(
     if config.pipeline.warehouse == old.pipeline.warehouse:
         raise JobError(f"--warehouse: {warehouse!r} is the pipeline's warehouse; write a path that is not in use")
     tables = Tables(spark, config.pipeline.warehouse)
-    taken = [name for name in _TABLES if tables.exists(name)]
+    taken = [name for name in schemas.TABLES if tables.exists(name)]
     if taken:
         raise JobError(
             f"--warehouse: {warehouse!r} has a table {taken[0]!r} already; choose a new path or remove that directory"
@@ -60,17 +60,6 @@ def rebuild(
         shutil.rmtree(building.pipeline.store, ignore_errors=True)
     failpoints.hit("rebuild_after_bootstrap")
     return summary, switch
-
-
-_TABLES = (
-    schemas.CHANGELOG,
-    schemas.SESSIONS,
-    schemas.CORRECTIONS,
-    schemas.LATE_EVENTS,
-    schemas.DEAD_LETTERS,
-    schemas.BATCHES,
-    schemas.JOB_RUNS,
-)
 
 
 def _own_store(config: Config) -> Config:

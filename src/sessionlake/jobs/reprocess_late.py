@@ -1,6 +1,5 @@
 """Reprocess late events: restate those still in retention through corrections, bury the others in dead_letters."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,13 +23,11 @@ from sessionlake.jobs.late_ledger import (
 )
 from sessionlake.jobs.late_status import expired_by_runs, restated_by_runs
 from sessionlake.jobs.restate import restated_partials
-from sessionlake.jobs.runs import JobReport, JobRun, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.sessionizer.operator import watermark_of
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.tables import Tables
-
-OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True)

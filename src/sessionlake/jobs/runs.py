@@ -17,6 +17,9 @@ from sessionlake.config import Config
 from sessionlake.errors import FencedError, JobError, PipelineStateError
 from sessionlake.tables import FENCED, Tables, spark_schema
 
+OnStep = Callable[[str], None]
+"""Takes what a job does next, for people."""
+
 
 @dataclass(frozen=True)
 class JobReport:

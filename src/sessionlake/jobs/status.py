@@ -1,9 +1,8 @@
 """What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches."""
 
 import os
-import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,7 @@ class Status:
 
     batch_id: int
     watermark_us: int | None
-    event_lag_us: int | None
-    """Wall clock less watermark."""
     committed_us: int
-    commit_age_us: int
     counts: dict[str, int]
     reconciles: bool
     """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows; late as well."""
@@ -40,11 +36,6 @@ class Status:
     checkpoint: str
     changelog_version: int
     last_batches: list[dict[str, Any]]
-
-    def as_of(self, now_us: int) -> "Status":
-        """Return the same with lag and age as they are at another time."""
-        lag = None if self.watermark_us is None else now_us - self.watermark_us
-        return replace(self, event_lag_us=lag, commit_age_us=now_us - self.committed_us)
 
 
 def read_status(spark: SparkSession, config: Config) -> Status:
@@ -61,15 +52,11 @@ def read_status(spark: SparkSession, config: Config) -> Status:
     counts = {name: int(sums[name] or 0) for name in schemas.COUNTS}
     recent = [row.asDict() for row in batches.orderBy(F.desc("batch_id")).limit(LAST_BATCHES).collect()]
     batches.unpersist()
-    now = time.time_ns() // 1000
-    watermark = last.metadata["state"].get("watermark_us")
     late = read_late_status(tables, last.metadata["batch_id"], with_ids=config.event.id is not None)
     return Status(
         batch_id=last.metadata["batch_id"],
-        watermark_us=watermark,
-        event_lag_us=None if watermark is None else now - watermark,
+        watermark_us=last.metadata["state"].get("watermark_us"),
         committed_us=last.metadata["committed_us"],
-        commit_age_us=now - last.metadata["committed_us"],
         counts=counts,
         reconciles=_reconciles(counts, tables, late.events, last.metadata["batch_id"]) and late.reconciles,
         late=late,

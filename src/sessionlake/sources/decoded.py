@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sessionlake.errors import first_line
 from sessionlake.sources.casting import cast_or_null
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.safe_cast import without_dictionary
@@ -72,8 +73,7 @@ def unreadable(path: str, columns: EventColumns, error: Exception) -> Decoded:
 
 def one_line(error: object) -> str:
     """Give the first line of a message, shortened."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return shorten(lines[0], 200)
+    return shorten(first_line(error), 200)
 
 
 def shorten(text: str, limit: int = _SHOWN) -> str:

@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,12 +17,10 @@ from sessionlake.jobs.backfill.events import Window
 from sessionlake.jobs.backfill.ledger import forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, Basis, compared, first_window
 from sessionlake.jobs.late_ledger import BACKFILL, Span, append_claimed, claim, runs_before
-from sessionlake.jobs.runs import JobReport, JobRun, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.sessionizer.inputs import batch_inputs
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
 from sessionlake.tables import Tables, spark_schema
-
-OnStep = Callable[[str], None]
 
 
 def backfill(

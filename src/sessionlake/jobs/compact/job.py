@@ -13,7 +13,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.compact import fold, layout, trim
 from sessionlake.jobs.compact.upkeep import Upkeep, total
-from sessionlake.jobs.runs import JobReport, start_run
+from sessionlake.jobs.runs import JobReport, OnStep, start_run
 from sessionlake.tables import Tables
 
 JOB = "compact"
@@ -30,7 +30,7 @@ def compact(
     method: str = fold.AUTO,
     run_id: str | None = None,
     dry_run: bool = False,
-    on_step: Callable[[str], None] = lambda _: None,
+    on_step: OnStep = lambda _: None,
 ) -> JobReport:
     """Fold the changelog as of the run's start into the snapshot, trim it, and put both tables' files in order.
 
@@ -45,7 +45,7 @@ def compact(
     if dry_run:
         return _plan(upkeep, config, method)
     for name, step in _steps(upkeep, config, method).items():
-        on_step(name)
+        on_step(name.replace("_", " "))
         failpoints.hit(f"compact_before_{name}")
         step()
         failpoints.hit(f"compact_after_{name}")

@@ -16,16 +16,6 @@ from sessionlake.tables import Tables
 from sessionlake.views import fold_point, read_batches
 
 _REASONS = 30
-_SIZED = (
-    schemas.CHANGELOG,
-    schemas.SESSIONS,
-    schemas.LATE_EVENTS,
-    schemas.DEAD_LETTERS,
-    schemas.CORRECTIONS,
-    schemas.EVENTS,
-    schemas.BATCHES,
-    schemas.JOB_RUNS,
-)
 
 
 @dataclass(frozen=True)
@@ -64,6 +54,7 @@ def read_state(spark: SparkSession, config: Config) -> TablesState:
         )
         .collect()[0]
     )
+    runs = _last_runs(tables)
     return TablesState(
         status=status,
         batches=found[0],
@@ -71,9 +62,9 @@ def read_state(spark: SparkSession, config: Config) -> TablesState:
         unfolded_changes=found[2] or 0,
         unfolded_since_us=found[3],
         dead_letters=_by_reason(tables.read(schemas.DEAD_LETTERS)),
-        sizes={name: size(tables, name) for name in _SIZED if tables.exists(name)},
-        started_us=_last_runs(tables, "started"),
-        finished_us=_last_runs(tables, "finished"),
+        sizes={name: size(tables, name) for name in schemas.TABLES if tables.exists(name)},
+        started_us=runs.get("started", {}),
+        finished_us=runs.get("finished", {}),
         failed_checks=_failed_checks(tables),
     )
 
@@ -87,11 +78,14 @@ def _by_reason(dead_letters: DataFrame) -> dict[str, int]:
     return {row["kind"] or "none": row["n"] for row in rows}
 
 
-def _last_runs(tables: Tables, event: str) -> dict[str, int]:
-    if not tables.exists(schemas.JOB_RUNS):
-        return {}
-    runs = tables.read(schemas.JOB_RUNS).where(F.col("event") == event)
-    return {row[0]: row[1] for row in runs.groupBy("job").agg(F.max(F.unix_micros("at"))).collect()}
+def _last_runs(tables: Tables) -> dict[str, dict[str, int]]:
+    """Return, by event and job, the time of the last one."""
+    found: dict[str, dict[str, int]] = {}
+    if tables.exists(schemas.JOB_RUNS):
+        last = tables.read(schemas.JOB_RUNS).groupBy("event", "job").agg(F.max(F.unix_micros("at")).alias("at"))
+        for row in last.collect():
+            found.setdefault(row["event"], {})[row["job"]] = row["at"]
+    return found
 
 
 def _failed_checks(tables: Tables) -> dict[tuple[str, str], int]:

@@ -1,6 +1,6 @@
 """Check the tables at pinned versions: results as Great Expectations stores them, as Data Docs, and in Delta."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sessionlake.jobs.quality.frames import FRAMES, Inputs, pin
 from sessionlake.jobs.quality.parameters import parameters
 from sessionlake.jobs.quality.results import rows_of
 from sessionlake.jobs.quality.suites import load_suite
-from sessionlake.jobs.runs import JobReport, JobRun, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
 from sessionlake.tables import spark_schema
 
 JOB = "quality"
@@ -33,7 +33,7 @@ def run_quality(
     data_docs: Path | None = None,
     run_id: str | None = None,
     dry_run: bool = False,
-    on_table: Callable[[str], None] = lambda _: None,
+    on_step: OnStep = lambda _: None,
 ) -> JobReport:
     """Check all tables, or only some; the report counts what failed, by severity.
 
@@ -52,7 +52,7 @@ def run_quality(
     values = parameters(inputs)
     rows: Rows = []
     for table in tables:
-        on_table(table)
+        on_step(f"checking {table}")
         checked = FRAMES[table](inputs)
         suite = load_suite(config, table, {**values, "columns": checked.columns})
         result = validate(context, suite, checked.frame, run.run_id, run.started_us)

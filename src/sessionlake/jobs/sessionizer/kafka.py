@@ -12,7 +12,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from sessionlake.errors import SourceError
+from sessionlake.errors import SourceError, first_line
 from sessionlake.jobs.sessionizer.operator import RECORD
 from sessionlake.kafka import Cluster
 from sessionlake.source_config import SourceSection, option_texts
@@ -152,7 +152,7 @@ def _avro_schema(spark: SparkSession, source: SourceSection) -> StructType:
         found = spark.range(1).select(from_avro(F.lit(None).cast("binary"), text).alias("value")).schema[0].dataType
     except Exception as error:
         raise SourceError(
-            f"source.avro_schema: {source.avro_schema!r} is no Avro schema ({str(error).splitlines()[0]}); correct the file"
+            f"source.avro_schema: {source.avro_schema!r} is no Avro schema ({first_line(error)}); correct the file"
         ) from error
     if not isinstance(found, StructType):
         raise SourceError(

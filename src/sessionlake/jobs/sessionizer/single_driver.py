@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionlake.config import Config
-from sessionlake.errors import PipelineStateError, StoreError
+from sessionlake.errors import LockedError, PipelineStateError, StoreError
 from sessionlake.tables import Tables
 
 
@@ -39,7 +39,7 @@ def checkpoint_id(tables: Tables, config: Config, last: dict[str, Any] | None) -
 
 @contextmanager
 def locked_store(config: Config) -> Iterator[None]:
-    """Hold the store directory's lock while the driver lives; StoreError where that can't be."""
+    """Hold the store directory's lock while the driver lives; LockedError where another has it, StoreError where it can't be written."""
     directory = Path(config.lock_dir)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def locked_store(config: Config) -> Iterator[None]:
         except OSError as error:
             file.seek(0)
             holder = file.read().strip() or "?"
-            raise StoreError(
+            raise LockedError(
                 f"pipeline.store: {str(directory)!r} is locked by process {holder}; a pipeline has one driver, stop that one first"
             ) from error
         file.truncate(0)

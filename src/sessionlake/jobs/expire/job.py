@@ -15,20 +15,17 @@ from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine import failpoints
-from sessionlake.errors import ConfigError, FencedError
-from sessionlake.jobs.expire_rule import Rule, wrong_sql
-from sessionlake.jobs.runs import JobReport, JobRun, start_run
+from sessionlake.errors import ConfigError, FencedError, first_line
+from sessionlake.jobs.expire.rule import Rule, wrong_sql
+from sessionlake.jobs.expire.topic import require_topic, send_tombstones
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
-from sessionlake.jobs.topic_tombstones import require_topic, send_tombstones
 from sessionlake.tables import Tables
 from sessionlake.views import merged_sessions
 
 JOB = "expire"
 INTERVAL_S = 10
 """Seconds between two appends: a stream's trigger is of this order, and a commit costs the same for 10 or 100,000 rows."""
-
-OnStep = Callable[[int, int], None]
-"""Called after each append with tombstones emitted so far and in all."""
 
 
 @dataclass
@@ -61,10 +58,18 @@ class Plan:
         """How many appends the run makes."""
         return -(-self.total // self.chunk)
 
+    def sent(self, steps: int) -> int:
+        """Return how many tombstones the first appends hold."""
+        return min(self.total, steps * self.chunk)
+
+    def progress(self, steps: int) -> str:
+        """Say so."""
+        return f"{self.sent(steps):,} of {self.total:,} tombstones"
+
     def rows(self, step: int) -> DataFrame:
         """Return the sessions of one append; the same ones in every attempt."""
         rank = F.col("rank")
-        return self.ranked.where((rank >= step * self.chunk) & (rank < min(self.total, (step + 1) * self.chunk)))
+        return self.ranked.where((rank >= step * self.chunk) & (rank < self.sent(step + 1)))
 
 
 def expire(
@@ -79,7 +84,7 @@ def expire(
     run_id: str | None = None,
     dry_run: bool = False,
     pace: Pace | None = None,
-    on_step: OnStep | None = None,
+    on_step: OnStep = lambda _: None,
     to_topic: bool = False,
 ) -> JobReport:
     """Append a tombstone for each expired session that has none yet at its revision; the rule given here replaces the config's.
@@ -166,7 +171,7 @@ def _views(spark: SparkSession, named: Mapping[str, str], versions: Mapping[str,
                 table.createOrReplaceTempView(name)
             except PySparkException as error:
                 raise ConfigError(
-                    f"expire.tables.{name}: {path!r} can't be a view ({str(error).splitlines()[0]}); correct the name or the path"
+                    f"expire.tables.{name}: {path!r} can't be a view ({first_line(error)}); correct the name or the path"
                 ) from error
         yield
     finally:
@@ -226,7 +231,7 @@ def _rank(parts: list[tuple[int, int, int]]) -> Column:
     return place + F.element_at(F.lit(below).cast("array<bigint>"), _part() + 1)
 
 
-def _emit(run: JobRun, plan: Plan, pace: Pace, on_step: OnStep | None) -> tuple[int, bool]:
+def _emit(run: JobRun, plan: Plan, pace: Pace, on_step: OnStep) -> tuple[int, bool]:
     """Append what earlier attempts have not; return tombstones of the run, and False where another run came between."""
     if run.dry_run:
         return plan.total, True
@@ -244,18 +249,16 @@ def _emit(run: JobRun, plan: Plan, pace: Pace, on_step: OnStep | None) -> tuple[
         # An append under a number that another run has used is skipped without an error.
         _, steps = appended = _appended(run)
         alone = alone and appended[0]
-        if on_step is not None:
-            on_step(min(plan.total, steps * plan.chunk), plan.total)
-    return min(plan.total, steps * plan.chunk), alone
+        on_step(plan.progress(steps))
+    return plan.sent(steps), alone
 
 
-def _send(config: Config, run: JobRun, plan: Plan, pace: Pace, on_step: OnStep | None) -> tuple[int, bool]:
+def _send(config: Config, run: JobRun, plan: Plan, pace: Pace, on_step: OnStep) -> tuple[int, bool]:
     """Send all tombstones of the run to the topic, in a retry again."""
     for step in range(0 if run.dry_run else plan.steps):
         pace.wait()
         send_tombstones(config, tombstones(run, plan.rows(step)))
-        if on_step is not None:
-            on_step(min(plan.total, (step + 1) * plan.chunk), plan.total)
+        on_step(plan.progress(step + 1))
     return plan.total, True
 
 

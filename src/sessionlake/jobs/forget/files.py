@@ -8,9 +8,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sessionlake.engine import failpoints
-from sessionlake.jobs.forget_fs import Entry, Files
-from sessionlake.jobs.forget_lake import Lake, quoted_path
-from sessionlake.jobs.forget_progress import consumed_version, files_since, is_read_by_stream
+from sessionlake.jobs.forget.fs import Entry, Files
+from sessionlake.jobs.forget.lake import Lake, quoted_path
+from sessionlake.jobs.forget.progress import consumed_version, files_since, is_read_by_stream
 
 _LOG = "_delta_log"
 

@@ -13,15 +13,15 @@ from sessionlake.durations import format_duration, parse_duration
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.apply import apply_corrections
-from sessionlake.jobs.forget_files import erase_files
-from sessionlake.jobs.forget_keys import Keys, matching
-from sessionlake.jobs.forget_lake import Lake, quoted_path
-from sessionlake.jobs.forget_logs import erase_in_logs
-from sessionlake.jobs.forget_progress import in_flight
-from sessionlake.jobs.forget_proof import Proof, prove
-from sessionlake.jobs.forget_stores import erase_stores, store_if_free
+from sessionlake.jobs.forget.files import erase_files
+from sessionlake.jobs.forget.keys import Keys, matching
+from sessionlake.jobs.forget.lake import Lake, quoted_path
+from sessionlake.jobs.forget.logs import erase_in_logs
+from sessionlake.jobs.forget.progress import in_flight
+from sessionlake.jobs.forget.proof import Proof, prove
+from sessionlake.jobs.forget.stores import erase_stores, store_if_free
 from sessionlake.jobs.late_ledger import fence_runs
-from sessionlake.jobs.runs import JobReport, JobRun, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
 from sessionlake.tables import Tables
 from sessionlake.views import ERASURES, FOLD, merged_sessions
@@ -29,8 +29,6 @@ from sessionlake.views import ERASURES, FOLD, merged_sessions
 JOB = "forget"
 _PASSES = 5
 _POLL_S = 2.0
-
-OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True)

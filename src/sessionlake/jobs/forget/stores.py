@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.engine.operator import shard_of
-from sessionlake.errors import StoreError
-from sessionlake.jobs.forget_keys import Keys
+from sessionlake.errors import LockedError
+from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
@@ -31,9 +31,7 @@ def store_if_free(config: Config) -> Iterator[bool]:
     with ExitStack() as stack:
         try:
             stack.enter_context(locked_store(config))
-        except StoreError as error:
-            if "is locked by process" not in str(error):
-                raise
+        except LockedError:
             yield False
         else:
             yield True
@@ -105,7 +103,7 @@ def _stores(config: Config, path: Path, keys: Keys) -> bool:
     windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
     try:
         store = SegmentedSessionStore(path, segment_interval(windows.kept_us))
-    except StoreError:
+    except LockedError:
         return True  # damaged: nobody knows
     try:
         ends = np.full(len(keys.encoded), np.iinfo(np.int64).min)

@@ -7,9 +7,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.engine import failpoints
-from sessionlake.jobs.forget_fs import Files
-from sessionlake.jobs.forget_keys import matching
-from sessionlake.jobs.forget_lake import Lake
+from sessionlake.jobs.forget.fs import Files
+from sessionlake.jobs.forget.keys import matching
+from sessionlake.jobs.forget.lake import Lake
 
 _COMMIT, _CHECKSUM, _CHECKPOINT = ".json", ".crc", ".parquet"
 _ADD = "struct<path string, stats string>"

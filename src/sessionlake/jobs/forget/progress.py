@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.jobs.forget_lake import Lake, quoted_path
+from sessionlake.jobs.forget.lake import Lake, quoted_path
 
 
 def consumed_version(lake: Lake, name: str) -> int:

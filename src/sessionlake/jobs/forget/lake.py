@@ -14,7 +14,7 @@ from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
-from sessionlake.jobs.forget_keys import Keys, matching
+from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.tables import Tables
 
 _ATTEMPTS = 20

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import functions as F
 
-from sessionlake.jobs.forget_files import find_files
-from sessionlake.jobs.forget_keys import matching
-from sessionlake.jobs.forget_lake import Lake
-from sessionlake.jobs.forget_logs import find_in_logs
-from sessionlake.jobs.forget_stores import find_in_stores
+from sessionlake.jobs.forget.files import find_files
+from sessionlake.jobs.forget.keys import matching
+from sessionlake.jobs.forget.lake import Lake
+from sessionlake.jobs.forget.logs import find_in_logs
+from sessionlake.jobs.forget.stores import find_in_stores
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionlake.errors import ConfigError, JobError
+from sessionlake.errors import JobError, NotNeededError, first_line
 
 _SKIPPED = r"""
     --[^\n]*                                  # comments
@@ -42,7 +42,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.ttl_us is None and self.where is None:
-            raise ConfigError(
+            raise NotNeededError(
                 "expire: no rule says what expires; write ttl = '90 days' or where = '<SQL>' into [expire], or pass --ttl or --where"
             )
 
@@ -84,7 +84,7 @@ def frozen(sql: str, now_us: int) -> str:
 
 def wrong_sql(error: PySparkException) -> JobError:
     """Return what Spark says of the SQL, or of its running, in one line."""
-    return JobError(f"where: {str(error).strip().splitlines()[0]}; correct the SQL")
+    return JobError(f"where: {first_line(error)}; correct the SQL")
 
 
 def _check_fixed(spark: SparkSession, chosen: DataFrame) -> None:

@@ -1,0 +1,5 @@
+"""The right to erasure: all that is kept of some keys removed from tables, files, logs and stores, and proved gone."""
+
+from sessionlake.jobs.forget.job import Waiting, check, forget
+
+__all__ = ["Waiting", "check", "forget"]
