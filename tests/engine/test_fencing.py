@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
-from sessionlake.errors import FencedError, PipelineStateError, StoreError
+from sessionlake.errors import FencedError, LockedError, PipelineStateError
 from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.tables import Tables
 from tests.engine.crash_support import Lake, Row, assert_same, crash_at, half_done, killed_run, run_once
@@ -182,7 +182,7 @@ def test_store_is_locked_while_a_driver_lives(half: Lake, tmp_path: Path) -> Non
     lake = half.copy(tmp_path / "lake")
     with (
         locked_store(lake.config),
-        pytest.raises(StoreError, match=r"locked by process \d+"),
+        pytest.raises(LockedError, match=r"locked by process \d+"),
         locked_store(lake.config),
     ):
         pass
