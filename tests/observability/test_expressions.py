@@ -55,7 +55,7 @@ def selectors(expression: Any) -> list[Any]:
 
 
 def grouped(expression: Any) -> list[tuple[Any, set[str]]]:
-    """Return each aggregation and binary operation that names labels, with these."""
+    """Return each aggregation and binary operation that names labels, with these; the outer before the inner ones."""
     found: list[tuple[Any, set[str]]] = []
 
     def see(node: Any) -> None:
@@ -115,12 +115,21 @@ def test_every_metric_is_on_the_dashboard() -> None:
     assert [metric.name for metric in METRICS if not shown & set(names(metric))] == []
 
 
+def labels_left(expression: Any) -> set[str]:
+    """Return the labels that the outermost aggregation keeps, of a binary operation that of its left side."""
+    outermost = next(node for node, _ in grouped(expression) if isinstance(node, promql.AggregateExpr))
+    assert outermost.modifier.type == promql.AggModifierType.By
+    return set(outermost.modifier.labels)
+
+
 @pytest.mark.parametrize("target", [pytest.param(t, id=f"{p['title']} {t['refId']}") for p, t in TARGETS])
 def test_legends_name_labels_that_are_left(target: dict[str, Any]) -> None:
-    named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
-    expression = parsed(target["expr"])
-    outermost = [labels for node, labels in grouped(expression) if isinstance(node, promql.AggregateExpr)]
-    assert named <= set.union(*outermost)
+    assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= labels_left(parsed(target["expr"]))
+
+
+def test_labels_of_an_inner_aggregation_are_not_left() -> None:
+    nested = parsed("max by (pipeline) (sum by (pipeline, job) (sessionlake_store_bytes))")
+    assert labels_left(nested) == {"pipeline"}
 
 
 def test_dashboard_is_whole() -> None:
@@ -183,9 +192,12 @@ def test_compose_scrapes_the_port_of_its_pipeline() -> None:
     assert "airflow-scheduler" in services
 
 
-def test_docs_have_each_metric_with_its_labels() -> None:
-    rows = dict(re.findall(r"^\| `(sessionlake_\w+)` \| ([^|]*) \|", DOCS, re.MULTILINE))
-    assert rows == {m.name: ", ".join(f"`{label}`" for label in m.labels[1:]) or "-" for m in METRICS}
+def test_docs_have_each_metric_as_the_registry_has_it() -> None:
+    rows = re.findall(r"^\| `(sessionlake_\w+)` \| (.*?) \| (.*?) \| (.*?) \| (.*) \|$", DOCS, re.MULTILINE)
+    assert rows == [
+        (m.name, ", ".join(f"`{label}`" for label in m.labels[1:]) or "-", m.kind, ", ".join(m.sources), m.help)
+        for m in METRICS
+    ]
 
 
 def promtool() -> str:
