@@ -168,10 +168,3 @@ JOB_ITEMS = Metric(
 )
 
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-
-
-def names(metric: Metric) -> tuple[str, ...]:
-    """Return the names by which a query asks for a metric: of a histogram its three series."""
-    if metric.kind != "histogram":
-        return (metric.name,)
-    return tuple(f"{metric.name}_{part}" for part in ("bucket", "sum", "count"))

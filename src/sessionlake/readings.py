@@ -60,11 +60,6 @@ class Readings(Collector):
         with self._lock:
             return bool(self._values.get(metric))
 
-    def get(self, metric: Metric, *labels: str) -> float | None:
-        """Return a value, None where there is none."""
-        with self._lock:
-            return self._values.get(metric, {}).get((self._pipeline, *labels))
-
     def collect(self) -> Iterator[Family]:
         """Yield the values as Prometheus' families, in the registry's order."""
         with self._lock:

@@ -22,7 +22,7 @@ from sessionlake.jobs.observe.stream import StreamReadings
 from sessionlake.jobs.observe.watch import PASSING, Watch
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.metrics import METRICS
-from sessionlake.readings import registry_of
+from sessionlake.readings import Readings, registry_of
 from tests.jobs.support import make_config, write_rows
 
 LINEAGE = {"transport": "file", "path": "lineage.jsonl", "namespace": "tests"}
@@ -50,8 +50,8 @@ def values(text: str) -> Values:
     return found
 
 
-def of_tables(exporter: Exporter) -> Values:
-    return values(generate_latest(registry_of(exporter.readings)).decode())
+def exposed(readings: Readings) -> Values:
+    return values(generate_latest(registry_of(readings)).decode())
 
 
 class Ran:
@@ -94,7 +94,7 @@ class Ran:
             self.end = scrape()
         self.exporter = Exporter(self.config)
         assert self.exporter.refresh(spark) is None
-        self.tables = of_tables(self.exporter)
+        self.tables = exposed(self.exporter.readings)
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_exporter_outlives_its_tables(ran: Ran, spark: SparkSession) -> None:
     try:
         for exporter, known in ((new, {}), (ran.exporter, ran.tables)):
             assert "has no batches yet" in str(exporter.refresh(spark))
-            assert of_tables(exporter) == {**known, "sessionlake_exporter_refresh_success": {(): 0}}
+            assert exposed(exporter.readings) == {**known, "sessionlake_exporter_refresh_success": {(): 0}}
     finally:
         hidden.rename(warehouse)
 
@@ -214,12 +214,10 @@ def test_kafka_sources_say_how_far_behind(tmp_path: Path) -> None:
     behind = [{"maxOffsetsBehindLatest": "7", "minOffsetsBehindLatest": "0"}, {}, {"maxOffsetsBehindLatest": "12"}]
     readings.triggered("2026-01-01T00:00:00.000Z", {"addBatch": 250, "triggerExecution": 300}, behind)
     readings.triggered("2026-01-01T00:00:10.000Z", {"addBatch": 500, "walCommit": 1}, [{}])
-    assert readings.get(metrics.OFFSETS_BEHIND) == 12
-    assert readings.get(metrics.LAST_TRIGGER) == 1767225610
-    assert (readings.get(metrics.PHASE_SECONDS, "addBatch"), readings.get(metrics.PHASE_SECONDS, "walCommit")) == (
-        0.75,
-        0.001,
-    )
+    found = exposed(readings)
+    assert found["sessionlake_source_offsets_behind"] == {(): 12}
+    assert found["sessionlake_last_trigger_timestamp_seconds"] == {(): 1767225610}
+    assert found["sessionlake_trigger_phase_seconds_total"] == {("addBatch",): 0.75, ("walCommit",): 0.001}
 
 
 def test_a_port_in_use_is_a_warning(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

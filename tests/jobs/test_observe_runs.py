@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from openlineage.client.transport.transport import Config as TransportConfig
+from openlineage.client.transport.transport import Transport
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from sessionlake import metrics
 from sessionlake.cli import main
 from sessionlake.cli.observed import observed
 from sessionlake.config import Config, load_config
@@ -18,6 +20,8 @@ from sessionlake.errors import ConfigError, JobError, LockedError, MetricsError
 from sessionlake.jobs.observe.datasets import Dataset, datasets, located
 from sessionlake.jobs.observe.lineage import Lineage
 from sessionlake.jobs.observe.tables import read_state, readings_of
+from sessionlake.jobs.sessionizer.single_driver import locked_store
+from sessionlake.readings import registry_of
 from sessionlake.source_config import SourceSection
 from tests.jobs.support import make_config, write_config, write_rows
 
@@ -93,10 +97,20 @@ def test_interrupted(config: Config, tmp_path: Path) -> None:
     assert states(tmp_path) == ["START", "ABORT"]
 
 
-def test_a_pass_beside_a_stream_is_no_failure(config: Config) -> None:
-    with pytest.raises(LockedError), observed(config, "sessionize"):
-        raise LockedError("pipeline.store: 'x' is locked by process 1; stop that one first")
+def test_a_pass_beside_a_stream_is_no_failure(config: Config, tmp_path: Path) -> None:
+    with locked_store(config), pytest.raises(LockedError), observed(config, "sessionize"), locked_store(config):
+        pass
     assert not Path(config.metrics.textfile or "").exists()
+    assert states(tmp_path) == ["START", "COMPLETE"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_expire_without_a_rule_is_no_failure(tmp_path: Path) -> None:
+    file = write_config(tmp_path, **OBSERVED)
+    result = CliRunner().invoke(main, ["expire", str(file)])
+    assert (result.exit_code, result.stderr.startswith("sessionlake: expire: no rule says what expires;")) == (2, True)
+    assert not (tmp_path / "textfiles").exists()
+    assert states(tmp_path) == ["START", "COMPLETE"]
 
 
 def test_dry_run(config: Config, tmp_path: Path) -> None:
@@ -147,6 +161,28 @@ def test_lineage_that_cannot_be_sent_harms_nobody(tmp_path: Path, caplog: pytest
     with observed(make_config(tmp_path, lineage={"transport": "file", "path": "directory"}), "compact"):
         pass
     assert "lineage: START was not sent: " in caplog.text
+
+
+class Unclosable(Transport):
+    """What OPENLINEAGE__TRANSPORT__TYPE names below."""
+
+    def __init__(self, _: TransportConfig) -> None:
+        pass
+
+    def emit(self, event: Any) -> None:
+        pass
+
+    def close(self, timeout: float = -1) -> bool:
+        raise RuntimeError(f"not within {timeout} s")
+
+
+def test_transport_that_cannot_be_closed_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", f"{__name__}.Unclosable")
+    with observed(make_config(tmp_path, lineage={"transport": "client"}), "compact"):
+        pass
+    assert "lineage: the transport was not closed: not within 5.0 s" in caplog.text
 
 
 def test_parent(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,6 +304,8 @@ def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
     # job_runs has the times of the job, the file those of the command around it.
     started, ended = state.started_us["compact"] / 1e6, state.finished_us["compact"] / 1e6
     assert compacted["start_timestamp_seconds"] < started < ended < compacted["success_timestamp_seconds"]
-    readings = readings_of(config, state)
-    assert abs(time.time() - (readings.get(metrics.SNAPSHOT) or 0)) < 60
-    assert readings.get(metrics.JOB_SUCCESS, "compact") == ended
+    told = generate_latest(registry_of(readings_of(config, state))).decode()
+    samples = {s.name: s for family in text_string_to_metric_families(told) for s in family.samples}
+    assert abs(time.time() - samples["sessionlake_snapshot_timestamp_seconds"].value) < 60
+    success = samples["sessionlake_job_last_success_timestamp_seconds"]
+    assert (success.labels["job_name"], success.value) == ("compact", ended)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from sessionlake.metrics import METRICS, names
+from sessionlake.metrics import METRICS, Metric
 from sessionlake.readings import Readings, registry_of
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,15 @@ PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel[
 TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
 DOCS = (ROOT / "docs" / "observability.md").read_text()
 SCRAPED = {"job", "instance"}
+
+
+def names(metric: Metric) -> tuple[str, ...]:
+    """Return the names by which a query asks for a metric: of a histogram its three series."""
+    if metric.kind != "histogram":
+        return (metric.name,)
+    return tuple(f"{metric.name}_{part}" for part in ("bucket", "sum", "count"))
+
+
 LABELS = {
     "up": SCRAPED,
     **{

@@ -3,20 +3,15 @@
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.errors import MetricsError
 from sessionlake.jobs.observe.datasets import datasets
 
-
-class Sender(Protocol):
-    """Sends the events of one run; a transport that fails is logged, not raised."""
-
-    def send(self, state: str, inputs: Any, outputs: Any, error: str | None = None) -> None: ...  # noqa: D102
-
-    def close(self) -> None: ...  # noqa: D102
+if TYPE_CHECKING:
+    from sessionlake.jobs.observe.openlineage import OpenLineageSender
 
 
 class Lineage:
@@ -57,7 +52,7 @@ class Lineage:
             self._sender.send(state, *datasets(self._config, self._job, self._counts), error)
 
 
-def _sender(config: Config, job: str, *, streaming: bool) -> Sender:
+def _sender(config: Config, job: str, *, streaming: bool) -> "OpenLineageSender":
     try:
         # Only pipelines that send lineage need the package.
         from sessionlake.jobs.observe.openlineage import OpenLineageSender  # noqa: PLC0415

@@ -63,8 +63,11 @@ class OpenLineageSender:
             logging.getLogger(__name__).warning("lineage: %s was not sent: %s", state, failure)
 
     def close(self) -> None:
-        """Let the transport send what it holds, for some seconds at most."""
-        self._client.close(_SECONDS_TO_CLOSE)
+        """Let the transport send what it holds, for some seconds at most; a failure goes to the log, too."""
+        try:
+            self._client.close(_SECONDS_TO_CLOSE)
+        except Exception as failure:  # noqa: BLE001 (as above)
+            logging.getLogger(__name__).warning("lineage: the transport was not closed: %s", failure)
 
 
 def _input(dataset: Dataset) -> InputDataset:
