@@ -14,6 +14,7 @@ from sessionlake import schemas
 from sessionlake.cli import main
 from sessionlake.config import load_config
 from sessionlake.jobs.sessionizer.single_driver import locked_store
+from sessionlake.tables import Tables
 
 CONFIG = """\
 [pipeline]
@@ -178,6 +179,26 @@ def test_before_the_first_run(project: Project, command: str) -> None:
 )
 def test_sql(used: Project, query: str, words: list[str]) -> None:
     assert_words(used.call("sql", query), words)
+
+
+def test_sql_prints_texts_and_tables_of_jobs_as_they_are(used: Project, spark: SparkSession) -> None:
+    tables = Tables(spark, str(used.root / "warehouse"))
+    tables.create(schemas.JOB_RUNS, schemas.JOB_RUNS_SCHEMA, "")
+    tables.create(schemas.QUALITY_RESULTS, schemas.QUALITY_RESULTS_SCHEMA, "")
+    counted = "(select count(*) from job_runs) + (select count(*) from quality_results)"
+    result = used.call("sql", f"select '[/a] [b] :key:' text, {counted} rows")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "[/a] [b] :key: │ 0" in result.stdout
+
+
+def test_demo_leaves_a_folder_that_is_no_demos(tmp_path: Path) -> None:
+    mine = tmp_path / "events" / "mine.json"
+    mine.parent.mkdir()
+    mine.touch()
+    result = CliRunner().invoke(main, ["demo", "--directory", str(tmp_path)])
+    line = f"sessionlake: demo: '{mine.parent}' is there and is no demo's; pass --directory with a new folder\n"
+    assert (result.exit_code, result.stderr) == (2, line)
+    assert list(tmp_path.rglob("*")) == [mine.parent, mine]
 
 
 def test_bootstrap_of_a_used_pipeline(used: Project) -> None:

@@ -237,6 +237,9 @@ def test_command_line(config: Config) -> None:
     half.unlink()
     assert CliRunner().invoke(main, ["forget", str(path), "nobody", "--proof"]).exit_code == 0
     keys = Path(config.directory, "keys.txt")
+    keys.write_text("carl\u2028carl\n", encoding="utf-8")
+    other = CliRunner().invoke(main, ["forget", str(path), "--keys-file", str(keys), "--proof"])
+    assert other.exit_code == 0, other.output
     keys.write_text(f"{ANNA}\n")
     dry = CliRunner().invoke(main, ["forget", str(path), "--keys-file", str(keys), "--dry-run"])
     assert dry.exit_code == 0, dry.output

@@ -77,7 +77,7 @@ def test_no_jar(tmp_path: Path, jars: Path) -> None:
 @pytest.mark.skipif(not any(JARS.glob("*.jar")), reason="no listener: `make openlineage-jars` fetches it")
 def test_sees_what_spark_writes_and_no_batch(tmp_path: Path) -> None:
     config = write_config(tmp_path, lineage=FILE)
-    write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000}, {"key": "b", "time_us": 1005}])
+    write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000, "v": 1}, {"key": "b", "time_us": 1005, "v": 1}])
     done = subprocess.run([sys.executable, "-c", BOTH, str(config)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "ContextFactory" not in done.stderr

@@ -1,6 +1,8 @@
 """What a job's run leaves behind: a textfile and lineage, whether it succeeds, fails or is not needed."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -285,7 +287,9 @@ def test_each_command_is_observed(spark: SparkSession, tmp_path: Path, job: str)
 @pytest.mark.slow
 def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
     file = write_config(tmp_path, **OBSERVED)
-    write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000}, {"key": "b", "time_us": 1005}, "no JSON"])
+    write_rows(
+        tmp_path, "1.json", [{"key": "a", "time_us": 1000, "v": 1}, {"key": "b", "time_us": 1005, "v": 1}, "no JSON"]
+    )
     for command in (["run", str(file), "--once"], ["compact", str(file)]):
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 0, result.output
@@ -309,3 +313,16 @@ def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
     assert abs(time.time() - samples["sessionlake_snapshot_timestamp_seconds"].value) < 60
     success = samples["sessionlake_job_last_success_timestamp_seconds"]
     assert (success.labels["job_name"], success.value) == ("compact", ended)
+
+
+def test_a_job_that_is_terminated_tells_of_it(tmp_path: Path) -> None:
+    file, started = write_config(tmp_path, **OBSERVED), tmp_path / "lineage.jsonl"
+    command = [sys.executable, "-c", "from sessionlake.cli import main; main()", "quality", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while not started.exists():
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(60) == 1
+    assert textfile(load_config(file), "quality")["run_success"] == 0
+    assert states(tmp_path) == ["START", "ABORT"]
