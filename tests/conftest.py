@@ -7,6 +7,13 @@ from pyspark.sql import SparkSession
 
 from sessionlake.engine.spark import SHORT_LIVED, build_session
 
+LONGEST = ("test_forget.py", "test_compact.py", "test_crash.py", "test_publish.py", "test_backfill.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the modules with the longest tests first: one begun at the end would keep the other worker waiting."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
