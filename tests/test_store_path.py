@@ -25,6 +25,7 @@ def test_driver_without_the_variable_has_a_store_beside_the_config(
     monkeypatch.delenv("DISK", raising=False)
     config = make_config(tmp_path, pipeline={"store": "$DISK"})
     assert config.driver_store_dir == f"{tmp_path}/store/test"
+    assert config.lock_dir == f"{tmp_path}/store/DISK/test"
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,11 @@ class Config(Section):
 
     @property
     def lock_dir(self) -> str:
-        """Where the driver's lock lies: with its stores, or beside the config where other environments may place those elsewhere."""
-        return f"{self.directory}/store/{self.pipeline.name}" if "$" in self.pipeline.store else self.driver_store_dir
+        """Where the driver's lock lies: with its stores; beside the config where variables may place those elsewhere in another environment."""
+        store = self.pipeline.store
+        if "$" not in store:
+            return self.driver_store_dir
+        return f"{self.directory}/store/{re.sub('[${}]', '', store)}/{self.pipeline.name}"
 
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
@@ -116,16 +119,27 @@ class Config(Section):
 
 def load_config(path: str | Path) -> Config:
     """Read and validate a config file; ConfigError in one line."""
-    file = Path(path)
+    return parse_config(parse_toml(read_text(path), path), Path(path).resolve().parent)
+
+
+def read_text(path: str | Path) -> str:
+    """Return a config file's text, line ends as they are; ConfigError in one line."""
     try:
-        raw = tomllib.loads(file.read_text())
+        return Path(path).read_bytes().decode()
     except OSError as error:
         raise ConfigError(
             f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"config: {str(path)!r} is no UTF-8 ({error}); save it as UTF-8") from error
+
+
+def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
+    """Return what a config file's text says; ConfigError in one line."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config: {str(path)!r} is no valid TOML ({error}); mend that line") from error
-    return parse_config(raw, file.resolve().parent)
 
 
 def parse_config(raw: dict[str, Any], directory: Path) -> Config:

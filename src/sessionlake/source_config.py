@@ -20,7 +20,7 @@ _OURS = {
     "maxoffsetspertrigger": "source.max_offsets_per_batch",
     "includeheaders": "nothing: headers are always read",
 }
-_KAFKA_ONLY = ("bootstrap_servers", "topic", "avro_schema", "options")
+_KAFKA_ONLY = ("bootstrap_servers", "topic", "avro_schema", "confluent_header", "options")
 
 
 class SourceSection(Section):
@@ -93,6 +93,8 @@ def _check_kafka(source: SourceSection) -> None:
     if source.format not in ("json", "avro"):
         what = "is missing" if source.format is None else f"{source.format!r} is no format of records"
         raise ConfigError(f"source.format: {what}; write 'json' or 'avro'")
+    if source.confluent_header and source.format != "avro":
+        raise ConfigError("source.confluent_header: goes with format 'avro' only; remove it")
     if (source.format == "avro") != (source.avro_schema is not None):
         what = "is missing; name the file of" if source.format == "avro" else "goes with format 'avro' only; remove"
         raise ConfigError(f"source.avro_schema: {what} the schema that the values are written with")

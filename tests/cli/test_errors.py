@@ -211,7 +211,11 @@ def test_bootstrap_of_a_used_pipeline(used: Project) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("30 minutes", "20 minutes", ["session.gap", "1800000000", "1200000000", "rebuild", "`sessionlake bootstrap`"]),
+        (
+            "30 minutes",
+            "20 minutes",
+            ["session.gap", "1800000000", "1200000000", "`sessionlake rebuild CONFIG --warehouse NEW`"],
+        ),
         ("sum(v)", "max(v)", ["aggregates", "'sum(v)'", "'max(v)'", "rebuild"]),
         ('key = "user"', 'key = "v"', ["event.key", "'user'", "'v'", "rebuild"]),
         ('"clicks"', '"views"', ["pipeline.name", "'clicks'", "'views'", "one warehouse a pipeline"]),

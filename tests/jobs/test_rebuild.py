@@ -12,8 +12,9 @@ from sessionlake import read_sessions
 from sessionlake.cli import main
 from sessionlake.config import load_config
 from sessionlake.errors import ConfigError, JobError
-from sessionlake.jobs.rebuild import apply_switch, plan_switch
+from sessionlake.jobs.rebuild import _own_store, _remove_store, apply_switch, plan_switch
 from sessionlake.jobs.sessionizer.run import run
+from sessionlake.jobs.sessionizer.single_driver import locked_store
 from tests.jobs.support import write_rows
 from tests.oracle.sql import SqlOracle
 
@@ -63,12 +64,39 @@ def test_the_switch_changes_one_line_of_the_pipelines_section(tmp_path: Path) ->
     assert [p.name for p in tmp_path.iterdir()] == ["test.toml"]
 
 
+def test_the_switch_leaves_line_ends_and_refuses_what_is_no_text(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    path.write_bytes(CONFIG.replace("\n", "\r\n").encode())
+    apply_switch(path, plan_switch(path, "new"))
+    assert path.read_bytes().decode() == CONFIG.replace("\n", "\r\n").replace('"old"', '"new"')
+    path.write_bytes(CONFIG.replace("here", "h\xe9re").encode("latin-1"))
+    with pytest.raises(ConfigError, match="is no UTF-8"):
+        plan_switch(path, "new")
+
+
 @pytest.mark.parametrize(
     "text", ["[pipeline]\nname = 'x'\n", 'pipeline = { warehouse = "x" }\n', '[pipeline]\nwarehouse = """x"""\n']
 )
 def test_a_config_without_a_line_to_switch_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="has no line `warehouse"):
         plan_switch(write_config(tmp_path, text), "new")
+
+
+@pytest.mark.parametrize("store", ["store", "${DISK}/store", "${ELSEWHERE}"])
+def test_a_rebuild_locks_beside_a_stream_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setenv("DISK", str(tmp_path / "disk"))
+    config = load_config(write_config(tmp_path, CONFIG.replace('"store"', f'"{store}"')))
+    building = _own_store(config)
+    with locked_store(config):
+        with locked_store(building):
+            made = Path(building.driver_store_dir, "0")
+            made.mkdir(parents=True)
+        _remove_store(building)
+        assert [p for p in tmp_path.rglob("*") if "rebuild-" in str(p)] == []
+        assert made.exists() == (store == "${ELSEWHERE}"), "the stream's own stores may lie there"
+        assert Path(config.lock_dir, "LOCK").exists()
 
 
 def test_a_rebuild_under_another_gap_is_switched_to(spark: SparkSession, tmp_path: Path) -> None:
@@ -89,12 +117,19 @@ def test_a_rebuild_under_another_gap_is_switched_to(spark: SparkSession, tmp_pat
     found = read_sessions(spark, config).select("session_key", *times).collect()
     expected = SqlOracle().sessionize_events([{**row, "id": None} for row in rows], 15)
     assert sorted(tuple(r) for r in found) == [(r["key"], r["start_us"], r["end_us"]) for r in expected]
-    assert not list((tmp_path / "store").glob(".rebuild-*"))
+    assert [p.name for p in tmp_path.rglob(".rebuild-*")] == []
     write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 50, "v": 1.0}])
     assert run(spark, config, once=True).counts["accepted"] == 1
 
+    other = tmp_path / "other.toml"
     for taken in ("old", "new"):
-        shutil.copy(path, tmp_path / "other.toml")
-        again = cli.invoke(main, ["rebuild", str(tmp_path / "other.toml"), "--warehouse", taken])
+        shutil.copy(path, other)
+        again = cli.invoke(main, ["rebuild", str(other), "--warehouse", taken])
         assert again.exit_code == 2
         assert again.output.count("\n") == 1
+    topic = 'kind = "kafka"\ntopic = "clicks"\nbootstrap_servers = "localhost:1"'
+    other.write_text(CONFIG.replace('kind = "files"\npath = "events"', topic))
+    for arguments, told in (([], "pass --from-topic"), (["--from-topic"], "'localhost:1' does not answer")):
+        refused = cli.invoke(main, ["rebuild", str(other), "--warehouse", "newer", *arguments])
+        assert refused.exit_code == 2
+        assert told in refused.output

@@ -269,6 +269,7 @@ def test_emit_final_shows_closed_sessions_only_and_drain_closes_the_rest(spark: 
 
 ROWS = [{"key": "a", "time": "2026-01-01T00:00:00Z", "v": 1.5}, {"key": "a", "time": "2026-01-01 00:30:00", "v": 2.0}]
 ROWS += [{"key": "b", "time": "2026-01-01T05:30:00+05:30", "v": None}, {"key": None, "time": "2026-01-01", "v": 1.0}]
+ROWS += [{"key": "b", "time": None, "v": 1.0}]
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet", "delta"])
@@ -295,7 +296,7 @@ def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Pat
     elif kind == "parquet":
         frame.to_parquet(tmp_path / "events" / "a.parquet")
     summary = run(spark, config, once=True)
-    assert (summary.counts["accepted"], summary.counts["dead"]) == (3, 1)
+    assert (summary.counts["accepted"], summary.counts["dead"]) == (3, 2)
     found = sessions(spark, config)
     midnight = pd.Timestamp("2026-01-01").value // 1000
     half = 1800 * 10**6
@@ -305,6 +306,7 @@ def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Pat
     ]
     assert found["total"].tolist()[0] == 3.5
     assert found["total"].isna().tolist() == [False, True]
-    reason = Tables(spark, config.pipeline.warehouse).read(schemas.DEAD_LETTERS).collect()[0]
-    assert reason.reason == "null key"
-    assert "2026-01-01" in reason.raw
+    dead = Tables(spark, config.pipeline.warehouse).read(schemas.DEAD_LETTERS).orderBy("reason").collect()
+    assert [row.reason for row in dead] == ["null key", "null time"]
+    assert [row.event_time is None for row in dead] == [False, True]
+    assert "2026-01-01" in dead[0].raw

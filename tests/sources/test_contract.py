@@ -32,6 +32,7 @@ def test_first_reason_wins() -> None:
     table = pa.table({"k": keys, "t": times, "i": ["1"] * len(rows)})
     checked = check(table, pa.array(told, pa.string()), COLUMNS)
     assert checked.reason.to_pylist() == expected
+    assert checked.no_time.tolist() == [time in (None, "", "x", "x" * 99) for time in times]
     assert check(table.slice(0, 1), None, COLUMNS).reason is None
 
 

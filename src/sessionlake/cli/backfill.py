@@ -42,11 +42,13 @@ def backfill_command(
 @click.argument("config_path", metavar="CONFIG")
 @click.option("--warehouse", required=True, help="Path of the new warehouse, as the config is to name it.")
 @click.option("--switch", is_flag=True, help="Then write the new path into the config.")
+@click.option("--from-topic", is_flag=True, help="Kafka: build from what the topic still holds, be that all or not.")
 @one_line_errors
-def rebuild_command(config_path: str, warehouse: str, switch: bool) -> None:  # noqa: FBT001
+def rebuild_command(config_path: str, warehouse: str, switch: bool, from_topic: bool) -> None:  # noqa: FBT001
     """Sessionize all events into a new warehouse, after a change of gap, key or aggregates."""
     config = switched(config_path, plan_switch(config_path, warehouse))
-    summary, edit = rebuild(open_session(config), config_path, warehouse, on_commit=print_batch)
+    spark = open_session(config)
+    summary, edit = rebuild(spark, config_path, warehouse, from_topic=from_topic, on_commit=print_batch)
     print_summary(summary)
     if switch:
         apply_switch(config_path, edit)

@@ -3,17 +3,16 @@
 import os
 import re
 import shutil
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
-from sessionlake.config import Config, load_config, parse_config
+from sessionlake.config import Config, load_config, parse_config, parse_toml, read_text
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.sessionizer.run import OnCommit, RunSummary, run
+from sessionlake.store_path import expanded, unset_variables
 from sessionlake.tables import Tables
 
 _SECTION = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?")
@@ -33,21 +32,31 @@ class Switch:
 
 
 def rebuild(
-    spark: SparkSession, config_path: str | Path, warehouse: str, *, on_commit: OnCommit | None = None
+    spark: SparkSession,
+    config_path: str | Path,
+    warehouse: str,
+    *,
+    from_topic: bool = False,
+    on_commit: OnCommit | None = None,
 ) -> tuple[RunSummary, Switch]:
     """Sessionize all events into a new warehouse under the config as it is now; return what came out and the switch.
 
     The old warehouse stays as it is. Events only: what corrections did there is not repeated. A rebuild that was killed
     is to be started again on another path, or after the remains were removed. Raises JobError where the new warehouse
-    has tables already.
+    has tables already, and where the events come from a topic, which may have forgotten some, unless `from_topic`.
     """
     switch = plan_switch(config_path, warehouse)
     config = switched(config_path, switch)
     old = load_config(config_path)
     if config.pipeline.warehouse == old.pipeline.warehouse:
         raise JobError(f"--warehouse: {warehouse!r} is the pipeline's warehouse; write a path that is not in use")
+    if config.source.kind == "kafka" and not from_topic:
+        raise JobError(
+            f"source.topic: {config.source.topic!r} may have lost events that sessions were made of, and a rebuild doesn't read the archive; "
+            "keep the old warehouse, or pass --from-topic to build from what the topic still holds"
+        )
     tables = Tables(spark, config.pipeline.warehouse)
-    taken = [name for name in schemas.TABLES if tables.exists(name)]
+    taken = sorted(name for name in tables.names(config.pipeline.warehouse) if tables.exists(name))
     if taken:
         raise JobError(
             f"--warehouse: {warehouse!r} has a table {taken[0]!r} already; choose a new path or remove that directory"
@@ -57,7 +66,7 @@ def rebuild(
     try:
         summary = run(spark, building, bootstrap=True, on_commit=on_commit)
     finally:
-        shutil.rmtree(building.pipeline.store, ignore_errors=True)
+        _remove_store(building)
     failpoints.hit("rebuild_after_bootstrap")
     return summary, switch
 
@@ -71,37 +80,31 @@ def _own_store(config: Config) -> Config:
     return config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"store": store})})
 
 
+def _remove_store(config: Config) -> None:
+    """Remove the lock and the stores of a rebuild that lie on this machine."""
+    shutil.rmtree(Path(config.lock_dir).parent, ignore_errors=True)
+    if not unset_variables(config.pipeline.store):
+        shutil.rmtree(expanded(config.pipeline.store), ignore_errors=True)
+
+
 def plan_switch(config_path: str | Path, warehouse: str) -> Switch:
     """Return the edit of the line `warehouse = ...` in section [pipeline]; ConfigError where it can't be found."""
-    file = Path(config_path)
-    try:
-        lines = file.read_text().splitlines(keepends=True)
-    except OSError as error:
-        raise ConfigError(
-            f"config: {str(config_path)!r} can't be read ({error.strerror}); pass the path of a TOML file"
-        ) from error
+    lines = read_text(config_path).split("\n")
     section = ""
     for number, line in enumerate(lines):
-        header = _SECTION.fullmatch(line.rstrip("\n"))
+        header = _SECTION.fullmatch(line)
         if header:
             section = header[1]
         found = _WAREHOUSE.fullmatch(line) if section == "pipeline" else None
         if found:
             after = f"{found[1]}{_quoted(warehouse)}{found[3]}"
-            text = "".join([*lines[:number], after, *lines[number + 1 :]])
-            if _warehouse_of(text, config_path) != warehouse:
+            text = "\n".join([*lines[:number], after, *lines[number + 1 :]])
+            if parse_toml(text, config_path)["pipeline"]["warehouse"] != warehouse:
                 break
-            return Switch(number + 1, line.rstrip("\n"), after.rstrip("\n"), text)
+            return Switch(number + 1, line.rstrip("\r"), after.rstrip("\r"), text)
     raise ConfigError(
         f'config: {str(config_path)!r} has no line `warehouse = "..."` in section [pipeline] that could be switched; write one'
     )
-
-
-def _warehouse_of(text: str, config_path: str | Path) -> object:
-    try:
-        return tomllib.loads(text)["pipeline"]["warehouse"]
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"config: {str(config_path)!r} is no valid TOML ({error}); mend that line") from error
 
 
 def _quoted(text: str) -> str:
@@ -110,18 +113,19 @@ def _quoted(text: str) -> str:
 
 def switched(config_path: str | Path, switch: Switch) -> Config:
     """Return the config as it is after the switch."""
-    return parse_config(tomllib.loads(switch.text), Path(config_path).resolve().parent)
+    return parse_config(parse_toml(switch.text, config_path), Path(config_path).resolve().parent)
 
 
 def apply_switch(config_path: str | Path, switch: Switch) -> None:
     """Write the switched config in the place of the old one, whole or not at all; permissions and links stay."""
     file = Path(config_path).resolve()
-    if file.read_text().splitlines()[switch.line - 1 : switch.line] != [switch.before]:
+    line = read_text(file).split("\n")[switch.line - 1 : switch.line]
+    if [text.rstrip("\r") for text in line] != [switch.before]:
         raise JobError(f"config: {str(config_path)!r} has changed meanwhile; edit line {switch.line} yourself")
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w") as out:
-            out.write(switch.text)
+        with temporary.open("wb") as out:
+            out.write(switch.text.encode())
             out.flush()
             os.fsync(out.fileno())
         temporary.chmod(file.stat().st_mode & 0o7777)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoded import error_array, shorten, shown
-from sessionlake.sources.safe_cast import nulls_of
+from sessionlake.sources.safe_cast import Mask, nulls_of
 from sessionlake.sources.times import Micros, parse_times
 
 
@@ -16,11 +16,12 @@ from sessionlake.sources.times import Micros, parse_times
 class Checked:
     """Hold what the sessionizer needs of each row.
 
-    `time_us` is 0 where there is no time. `reason` is null for rows that keep the contract, and None
+    `time_us` is 0 where `no_time` says that there is none. `reason` is null for rows that keep the contract, and None
     altogether when all do.
     """
 
     time_us: Micros
+    no_time: Mask
     key: pa.Array
     event_id: pa.Array | None
     reason: pa.Array | None
@@ -35,7 +36,7 @@ def check(decoded_table: pa.Table, error: pa.Array | None, columns: EventColumns
     times = decoded_table.column(columns.time).combine_chunks()
     time_us, no_time = parse_times(times, columns.time_unit)
     event_id = None if columns.id is None else _text(decoded_table.column(columns.id))
-    return Checked(time_us, key, event_id, _reason(key, times, no_time, error))
+    return Checked(time_us, no_time, key, event_id, _reason(key, times, no_time, error))
 
 
 def _text(values: pa.ChunkedArray) -> pa.Array:
@@ -43,7 +44,7 @@ def _text(values: pa.ChunkedArray) -> pa.Array:
     return flat if flat.type == pa.string() else flat.cast(pa.string())
 
 
-def _reason(key: pa.Array, times: pa.Array, no_time: np.ndarray, error: pa.Array | None) -> pa.Array | None:
+def _reason(key: pa.Array, times: pa.Array, no_time: Mask, error: pa.Array | None) -> pa.Array | None:
     empty = pc.equal(pc.binary_length(key), 0).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
     failed = np.zeros(len(key), np.bool_) if error is None else ~nulls_of(error)
     no_key = nulls_of(key)

@@ -9,10 +9,12 @@ import pyarrow.compute as pc
 from sessionlake.engine.operator import by_shard, shard_of
 from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA, TOMBSTONES, Split
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.arrays import Ints, combined
+from sessionlake.sessions.arrays import Bools, Ints, combined
 from sessionlake.sessions.corrections import REMOVE_SCHEMA
 from sessionlake.sessions.partials import Partials, StateCodec
 from sessionlake.sessions.windows import Bounds
+from sessionlake.sources.safe_cast import nulls_of
+from sessionlake.sources.times import parse_times
 
 KINDS = ("restate", "replace", "tombstone", "advance")
 
@@ -59,11 +61,29 @@ def _malformed(table: pa.Table) -> np.ndarray:
     unknown = ~pc.is_in(kind, value_set=pa.array(KINDS)).to_numpy(zero_copy_only=False) | null("correction_id")
     keyless = pc.equal(pc.fill_null(combined(table["session_key"]), ""), "").to_numpy(zero_copy_only=False)
     backwards = _micros(table["session_end"]) < _micros(table["session_start"])
-    restate = is_kind("restate") & (keyless | null("session_start", "session_end", "event_count", "state") | backwards)
+    no_start, no_end = (_no_time(table[f"session_{edge}"]) for edge in ("start", "end"))
+    restate = is_kind("restate") & (keyless | no_start | no_end | null("event_count", "state") | backwards)
     empty = pc.equal(pc.add(_length(table["remove"]), _length(table["put"])), 0).to_numpy(zero_copy_only=False)
-    replace = is_kind("replace") & (keyless | empty)
-    tombstone = is_kind("tombstone") & (keyless | null("session_start", "revision"))
-    return unknown | restate | replace | tombstone | (is_kind("advance") & null("session_start"))
+    incomplete = _incomplete(combined(table["remove"])) | _incomplete(combined(table["put"]))
+    replace = is_kind("replace") & (keyless | empty | incomplete)
+    tombstone = is_kind("tombstone") & (keyless | no_start | null("revision"))
+    return unknown | restate | replace | tombstone | (is_kind("advance") & no_start)
+
+
+def _no_time(times: pa.ChunkedArray | pa.Array) -> Bools:
+    """Say which times are null or out of the years 1 to 9999, which is all that Python has dates for."""
+    return parse_times(times, None)[1]
+
+
+def _incomplete(lists: pa.Array) -> Bools:
+    """Say which lists have a session that lacks something, or that is out of all times."""
+    items = pc.list_flatten(lists)
+    out = np.zeros(len(lists), bool)
+    for field in items.type:
+        values = pc.struct_field(items, field.name)
+        lacking = _no_time(values) if pa.types.is_timestamp(field.type) else nulls_of(values)
+        out[pc.list_parent_indices(lists).to_numpy()[lacking]] = True
+    return out
 
 
 def _length(lists: pa.ChunkedArray) -> pa.Array:
@@ -75,18 +95,30 @@ def _micros(times: pa.ChunkedArray | pa.Array) -> Ints:
 
 
 def _dead(table: pa.Table, reason: str) -> pa.Table:
-    raw = pa.array([str({k: v for k, v in row.items() if v is not None}) for row in table.to_pylist()])
+    # Times as numbers: Python can't hold all of them.
+    plain = table.cast(pa.schema([(field.name, _plain(field.type)) for field in table.schema]))
+    raw = pa.array([str({k: v for k, v in row.items() if v is not None}) for row in plain.to_pylist()])
+    start, no_start = parse_times(table["session_start"], None)
     arrays = [
         pa.repeat(reason, table.num_rows),
         table["kind"],
         table["session_key"],
-        table["session_start"],
+        pa.array(start, mask=no_start),
         raw,
         table["correction_id"],
     ]
     return pa.Table.from_arrays(
         [combined(a).cast(f.type) for a, f in zip(arrays, DEAD_SCHEMA, strict=True)], schema=DEAD_SCHEMA
     )
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Return a type with numbers, microseconds since the epoch, in place of times."""
+    if pa.types.is_list(type_):
+        return pa.list_(_plain(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _plain(field.type)) for field in type_])
+    return pa.int64() if pa.types.is_timestamp(type_) else type_
 
 
 def _partials(

@@ -44,7 +44,7 @@ class Rows:
 
 
 def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Rows) -> Split:
-    """Yield (shard, kind, rows) of the kinds merged, alone, emit, dead and tally."""
+    """Yield (shard, kind, rows) of the kinds merged, alone, archived, emit, dead and tally."""
     checked = check(rows.table, rows.error, spec.columns)
     n = rows.table.num_rows
     good = np.ones(n, bool)
@@ -68,16 +68,11 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
         if mask.any():
             at = np.flatnonzero(mask)
             index = pa.array(at)
-            times = pc.if_else(
-                pa.array(_in_range(checked.time_us[at])),
-                pa.array(checked.time_us[at]).cast(TIME),
-                pa.scalar(None, TIME),
-            )
             columns = [
                 reason,
                 pa.array(["event"] * len(at)),
                 checked.key.take(index),
-                times,
+                pa.array(checked.time_us[at], mask=checked.no_time[at]).cast(TIME),
                 rows.raw(at),
                 rows.source(at),
             ]
@@ -136,11 +131,3 @@ def _events(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) 
 
 def _reason(mask: Bools, text: str) -> pa.Array:
     return pa.array([text] * int(mask.sum()), pa.string())
-
-
-_LOW, _HIGH = -62_135_596_800_000_000, 253_402_300_800_000_000
-
-
-def _in_range(time_us: Ints) -> Bools:
-    """Say which times lie in years 1 to 9999."""
-    return (time_us >= _LOW) & (time_us < _HIGH)

@@ -17,6 +17,7 @@ from sessionlake.durations import parse_duration
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.jobs.sessionizer.inputs import InputLog
+from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
 from sessionlake.jobs.sessionizer.pipeline import make_pipeline
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
@@ -84,6 +85,8 @@ class _Session:
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self.spark, self.config = spark, config
         self.tables = Tables(spark, config.pipeline.warehouse)
+        if config.source.kind == "kafka":
+            check_topic(spark, config.source)
         last = self.tables.last_commit(schemas.CHANGELOG) if self.tables.exists(schemas.CHANGELOG) else None
         check_settings(config, last.metadata if last else None)
         self.spec = build_spec(spark, config, last.metadata["settings"]["types"] if last else None)

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import ConfigError, PipelineStateError, SourceError
-from sessionlake.jobs.sessionizer.kafka import check_topic, record_columns, record_types
+from sessionlake.jobs.sessionizer.kafka import record_columns, record_types
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
 from sessionlake.sessions.aggregates.custom import Custom
@@ -39,8 +39,6 @@ STATS_COLUMNS = "session_start,session_end,batch_id"
 
 def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | None) -> SessionizerSpec:
     """Return what workers need; column types are pinned by the first commit, or else read off the source."""
-    if config.source.kind == "kafka":
-        check_topic(spark, config.source)
     specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
     classes = [Custom(s.name, s.path, config.directory) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
@@ -221,5 +219,5 @@ def check_settings(config: Config, last: dict[str, Any] | None) -> None:
         if before.get(name) != now[name]:
             raise PipelineStateError(
                 f"{name}: changed from {before.get(name)!r} to {now[name]!r} on existing sessions; "
-                "restore the old value, or rebuild: point pipeline.warehouse to a new path, run `sessionlake bootstrap`, then switch readers"
+                "restore the old value, or build the tables anew: `sessionlake rebuild CONFIG --warehouse NEW`, then switch readers"
             )
