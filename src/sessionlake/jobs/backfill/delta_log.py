@@ -113,7 +113,8 @@ def added(tables: Tables, path: str, version: int) -> list[str]:
     text = tables.read_text(f"{path}/_delta_log/{version:020d}.json")
     if text is None:
         raise _gone(path, version)
-    lines = text.splitlines()
+    # Not splitlines(): keys may hold other line separators, as they are.
+    lines = text.split("\n")
     if any('"remove"' in line and json.loads(line).get("remove", {}).get("dataChange") for line in lines):
         return []
     return [line for line in lines if '"add"' in line and json.loads(line).get("add", {}).get("dataChange")]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -14,7 +15,7 @@ from sessionlake.config import Config
 from sessionlake.engine import exchange
 from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import by_shard, shard_of
-from sessionlake.errors import PipelineStateError
+from sessionlake.errors import PipelineStateError, SourceError, first_line
 from sessionlake.jobs.backfill.delta_log import BATCH, read_files, streamed_files
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.jobs.sessionizer.mapper import Rows, split_events
@@ -36,6 +37,7 @@ Both as `Partials.to_table` has them, the column revision holding the batch."""
 Piece = tuple[int, str, Partials]
 """A batch, a kind of wire rows, and partials of that kind which the batch brought."""
 Pieces = Callable[[SessionizerSpec, dict[int, BatchInputs], pa.Table], Iterator[Piece]]
+NEEDED = "a backfill reads the events again, so they must still be there"
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
@@ -122,20 +124,25 @@ def _log_names(tables: Tables, config: Config, reached: int) -> list[str]:
 
 
 def _with_content(files: DataFrame, config: Config) -> DataFrame:
-    """Spread files over tasks; with their content where workers can't open them."""
+    """Spread files over tasks; with their content where workers can't open them. SourceError where one is gone."""
     spark = files.sparkSession
-    tasks = max(1, min(files.count(), 4 * spark.sparkContext.defaultParallelism))
     if is_local(config.source.path):
-        return files.repartition(tasks)
+        return files.repartition(max(1, min(files.count(), 4 * spark.sparkContext.defaultParallelism)))
     paths = [row[0] for row in files.select(PATH).toLocalIterator()]
-    content = spark.read.format("binaryFile").load(paths).select(F.col("path").alias(PATH), CONTENT)
-    return content.join(F.broadcast(files), PATH)
+    try:
+        content = spark.read.format("binaryFile").load(paths)
+    except AnalysisException as error:
+        raise SourceError(f"source.path: {first_line(error)}; {NEEDED}") from error
+    return content.select(F.col("path").alias(PATH), CONTENT).join(F.broadcast(files), PATH)
 
 
 def split_basis(
-    rows: DataFrame, spec: SessionizerSpec, inputs: list[BatchInputs], window: Window, pieces: Pieces
+    rows: DataFrame, spec: SessionizerSpec, inputs: Iterable[BatchInputs], window: Window, pieces: Pieces
 ) -> DataFrame:
-    """Return wire rows of the kinds merged and alone: what the rows' batches did not refuse, as far as it meets the window."""
+    """Return wire rows of the kinds merged and alone: what the rows' batches did not refuse, as far as it meets the window.
+
+    `inputs` are those of the rows' batches; they go to every task.
+    """
     by_batch = {i.batch_id: i for i in inputs}
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

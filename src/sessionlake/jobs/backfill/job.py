@@ -13,7 +13,7 @@ from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError, SourceError
-from sessionlake.jobs.backfill.events import Window
+from sessionlake.jobs.backfill.events import NEEDED, Window
 from sessionlake.jobs.backfill.ledger import forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, Basis, compared, first_window
 from sessionlake.jobs.late_ledger import BACKFILL, Span, append_claimed, claim, runs_before
@@ -51,11 +51,13 @@ def backfill(
         return run.finish(counts, _notes(counts))
     on_step("reading events again")
     rows, counts = _differences(_basis(spark, config, run), on_step)
-    on_step("appending corrections")
-    failpoints.hit("backfill_before_corrections")
-    append_claimed(run, schemas.CORRECTIONS, _corrections(run, rows.where(F.col(STATS).isNull())))
-    failpoints.hit("backfill_after_corrections")
-    rows.unpersist()
+    try:
+        on_step("appending corrections")
+        failpoints.hit("backfill_before_corrections")
+        append_claimed(run, schemas.CORRECTIONS, _corrections(run, rows.where(F.col(STATS).isNull())))
+        failpoints.hit("backfill_after_corrections")
+    finally:
+        rows.unpersist()
     return run.finish(counts, _notes(counts))
 
 
@@ -116,16 +118,17 @@ def _differences(basis: Basis, on_step: OnStep) -> tuple[DataFrame, dict[str, in
 
 
 def _counts(rows: DataFrame) -> dict[str, int]:
-    """Add up what the buckets counted: a few numbers each."""
+    """Add up what the buckets counted: a few numbers each. Where that fails the rows are persisted no more."""
     total: Counter[str] = Counter()
     try:
         for row in rows.where(F.col(STATS).isNotNull()).select(STATS).collect():
             total.update(json.loads(row[0]))
     except Exception as error:
+        rows.unpersist()
         raised = re.search(r"sessionlake\.errors\.SourceError: (.+)", str(error))
         if raised is None:
             raise
-        raise SourceError(f"{raised[1]}; a backfill reads the events again, so they must still be there") from error
+        raise SourceError(f"{raised[1]}; {NEEDED}") from error
     names = ("sessions", "unchanged", "corrections", "removed", "put", "late_included", "withheld")
     return {name: total[name] for name in names} | {k: total[k] for k in ("open_low", "open_high")}
 

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.jobs.backfill.delta_log import BATCH, Offsets, StreamedFile, streamed_files, with_batches
+from sessionlake.jobs.backfill.delta_log import BATCH, StreamedFile, streamed_files, with_batches
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.tables import Tables
 
@@ -14,15 +14,14 @@ _NEVER = (1 << 62) - 1
 """Batch of a file that no batch has consumed."""
 
 
-def applied_corrections(tables: Tables, inputs: list[BatchInputs]) -> DataFrame:
+def applied_corrections(tables: Tables, inputs: list[BatchInputs], files: list[StreamedFile]) -> DataFrame:
     """Return the corrections that the batches consumed and did not refuse, with the batch that did; a topic's too.
 
+    `files` are those of `placed_corrections`.
     A file of the table that the log does not place (its rows were copied when others were erased) is placed by the
     time at which its corrections were written.
     """
-    offsets = [(i.batch_id, i.corrections) for i in inputs]
-    path = tables.path(schemas.CORRECTIONS)
-    placed = with_batches(tables.read(schemas.CORRECTIONS), _placed(tables, path, offsets))
+    placed = with_batches(tables.read(schemas.CORRECTIONS), files)
     clocks = tables.spark.createDataFrame([(i.batch_id, i.clock_us) for i in inputs], "_batch long, _clock long")
     created = F.unix_micros("created_at")
     lost = placed.where(F.col(BATCH).isNull()).drop(BATCH)
@@ -52,25 +51,21 @@ def topic_tombstones(tables: Tables, up_to: int) -> DataFrame | None:
     return rows.drop("commit_id").withColumn("kind", F.lit("tombstone"))
 
 
-def backfills_in_flight(tables: Tables, inputs: list[BatchInputs]) -> set[str]:
-    """Return the run_ids of backfills with corrections that no batch has consumed."""
-    files = _placed(tables, tables.path(schemas.CORRECTIONS), [(i.batch_id, i.corrections) for i in inputs])
+def backfills_in_flight(tables: Tables, files: list[StreamedFile]) -> set[str]:
+    """Return the run_ids of backfills with corrections that no batch has consumed; `files` as `placed_corrections` has them."""
     placed = with_batches(tables.read(schemas.CORRECTIONS).where("job = 'backfill'"), files)
     return {row[0] for row in placed.where(F.col(BATCH) == _NEVER).select("run_id").distinct().collect()}
 
 
-def _placed(tables: Tables, path: str, offsets: Offsets) -> list[StreamedFile]:
-    """Return the table's files that streams read, with the batch that did; those that none did yet with _NEVER.
+def placed_corrections(tables: Tables, inputs: list[BatchInputs]) -> list[StreamedFile]:
+    """Return the files of corrections that streams read, with the batch that did; those that none did yet with _NEVER.
 
-    Commits that the log no longer has are left out.
+    Reads every commit of the table; those that the log no longer has are left out.
     """
-    needed = {batch for batch, _ in offsets}
-    latest = tables.latest_version(schemas.CORRECTIONS)
-    beyond: list[tuple[int, dict[str, int] | None]] = [
-        *offsets,
-        (_NEVER, {"reservoirVersion": latest + 1, "index": -1}),
-    ]
-    return streamed_files(tables, path, beyond, needed | {_NEVER}, skip_gone=True)
+    beyond = {"reservoirVersion": tables.latest_version(schemas.CORRECTIONS) + 1, "index": -1}
+    offsets = [*((i.batch_id, i.corrections) for i in inputs), (_NEVER, beyond)]
+    path = tables.path(schemas.CORRECTIONS)
+    return streamed_files(tables, path, offsets, {batch for batch, _ in offsets}, skip_gone=True)
 
 
 def restates(corrections: DataFrame) -> DataFrame:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.backfill.archive import archived_events, archived_pieces, lacking
 from sessionlake.jobs.backfill.basis import LATE, RESTATE
 from sessionlake.jobs.backfill.compare import CORRECTION_SCHEMA, REMOVED, STORED, Scope, compare
-from sessionlake.jobs.backfill.delta_log import BATCH
+from sessionlake.jobs.backfill.delta_log import BATCH, StreamedFile
 from sessionlake.jobs.backfill.events import (
     Window,
     at_batch,
@@ -32,6 +32,7 @@ from sessionlake.jobs.backfill.late import INCLUDED, late_events
 from sessionlake.jobs.backfill.ledger import (
     applied_corrections,
     backfills_in_flight,
+    placed_corrections,
     removals,
     restates,
     topic_tombstones,
@@ -72,6 +73,11 @@ class Basis:
         versions = {"snapshot_version": self.snapshot_version, "changelog_version": self.changelog_version}
         return engine_rows(sessions_meeting(self.tables, low_us, high_us, **versions))
 
+    @cached_property
+    def placed(self) -> list[StreamedFile]:
+        """The files of corrections, with the batches that read them."""
+        return placed_corrections(self.tables, self.inputs)
+
 
 def first_window(basis: Basis) -> tuple[Window, int]:
     """Return the range, widened to the stored sessions that cross its edges and by the gap; and how many sessions it has."""
@@ -108,14 +114,15 @@ def _events(basis: Basis, spec: SessionizerSpec, needed: set[int], window: Windo
         return []
     # Now, not as pinned: so a key erased meanwhile stays out; what a batch brought does not change otherwise.
     version = basis.tables.latest_version(schemas.EVENTS)
+    inputs = [i for i in basis.inputs if i.batch_id in needed]
     missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
         archived = archived_events(basis.tables, basis.inputs, window, version)
-        return [split_basis(archived, spec, basis.inputs, window, archived_pieces)]
+        return [split_basis(archived, spec, inputs, window, archived_pieces)]
     if basis.config.source.kind == "kafka":
         raise JobError(f"source.kind: 'kafka' can't be read again, and {missing}")
     rows = read_events(basis.tables, basis.config, spec, basis.inputs, needed)
-    return [] if rows is None else [split_basis(rows, spec, basis.inputs, window, source_pieces)]
+    return [] if rows is None else [split_basis(rows, spec, inputs, window, source_pieces)]
 
 
 def _buckets(basis: Basis, needed: set[int], stored: int) -> int:
@@ -135,7 +142,7 @@ def _others(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFra
     tables, gap = basis.tables, basis.config.gap_us
     stored = basis.stored(window.low - gap, window.high + gap)
     has_backfills = any(run.job == BACKFILL for run in basis.runs)
-    in_flight = backfills_in_flight(tables, basis.inputs) if has_backfills else set()
+    in_flight = backfills_in_flight(tables, basis.placed) if has_backfills else set()
     with_ids = spec.columns.id is not None
     late = late_events(tables, basis.runs, basis.asked, in_flight=in_flight, with_ids=with_ids)
     late = late.where(F.unix_micros("event_time").between(window.low, window.high)).select(
@@ -156,16 +163,16 @@ def _corrected(basis: Basis, spec: SessionizerSpec, window: Window) -> list[Data
     numbers = F.count_if(F.expr("kind = 'restate'")), F.count_if(F.expr(foreign))
     restated, other = tables.read(schemas.CORRECTIONS).agg(*numbers).collect()[0]
     topical = topic_tombstones(tables, basis.inputs[-1].batch_id)
-    other += 0 if topical is None else topical.count()
-    if not restated and not other:
+    removed = other > 0 or (topical is not None and not topical.isEmpty())
+    if not restated and not removed:
         return []
-    corrections = applied_corrections(tables, basis.inputs)
+    corrections = applied_corrections(tables, basis.inputs, basis.placed)
     found = []
     if restated:
         found.append(_unpacked(_meeting(restates(corrections), window.low, window.high), spec))
-    if other:
-        removed = removals(corrections, tables.read(schemas.CHANGELOG, basis.changelog_version))
-        found.append(_wired(_meeting(removed, window.low, window.high), REMOVED, spec.shards))
+    if removed:
+        gone = removals(corrections, tables.read(schemas.CHANGELOG, basis.changelog_version))
+        found.append(_wired(_meeting(gone, window.low, window.high), REMOVED, spec.shards))
     return found
 
 

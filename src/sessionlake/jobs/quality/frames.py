@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +56,11 @@ class Inputs:
     def version(self, *names: str) -> str:
         """Return the versions of tables as text."""
         return ", ".join(f"{name}@{self.pinned['versions'][name]}" for name in names)
+
+    @cached_property
+    def changelog_rows(self) -> int:
+        """Rows of the changelog now: about as many as are checked."""
+        return self.tables.rows(schemas.CHANGELOG)
 
     def spec(self) -> SessionizerSpec:
         """Return the pipeline's aggregates and their types, as pinned by its first commit."""
@@ -115,7 +121,7 @@ def batches_of(inputs: Inputs) -> DataFrame:
 def session_changelog(inputs: Inputs) -> Checked:
     """Return the changelog; repeated, the same in each row, counts changes beyond the first of one key, start and batch."""
     changes = inputs.table(schemas.CHANGELOG)
-    twice = repeated(inputs.tables, changes, inputs.tables.rows(schemas.CHANGELOG))
+    twice = repeated(inputs.tables, changes, inputs.changelog_rows)
     frame = changes.withColumns({"has_state": F.col("state").isNotNull(), "repeated": F.lit(twice).cast("bigint")})
     columns = _types(schemas.changelog(inputs.spec().value_types, {}))
     added = {"has_state": "boolean", "repeated": "bigint"}
@@ -138,7 +144,7 @@ def sessions(inputs: Inputs) -> Checked:
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.
         return Checked(inputs.table(schemas.SESSIONS), columns | added, version)
-    rows = inputs.tables.rows(schemas.SESSIONS) + inputs.tables.rows(schemas.CHANGELOG)
+    rows = inputs.tables.rows(schemas.SESSIONS) + inputs.changelog_rows
     near, doubled = crowded(inputs.tables, everything, rows, inputs.config.gap_us)
     counts = {"too_near": near, "doubled": doubled}
     frame = live.withColumn("has_state", F.col("state").isNotNull())
