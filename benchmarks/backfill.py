@@ -1,14 +1,16 @@
 """A one-day backfill of a store of many days, against computing everything anew: time, rows rewritten, peak memory.
 
-python -m benchmarks.backfill --sessions 10_000_000 --days 20 [--directory DIR] [--results DIR]
+python -m benchmarks.backfill --sessions 10_000_000 --days 20
 """
 
 import argparse
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.memory import peak_memory
+from benchmarks.synthetic import BASE_US
 from sessionlake import schemas
 from sessionlake.config import Config, parse_config
 from sessionlake.engine.spark import build_session
@@ -27,9 +30,9 @@ from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables, spark_schema
 from sessionlake.views import merged_sessions
 
-BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 DAY_US = 86_400_000_000
 EVENTS_PER_SESSION, FILES_PER_DAY, DAMAGED = 3, 8, 0.01
+RESULTS = Path(__file__).parent / "results"
 
 
 def write_days(directory: Path, sessions: int, days: int) -> None:
@@ -125,19 +128,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10_000_000)
     parser.add_argument("--days", type=int, default=20)
-    parser.add_argument("--directory", type=Path, default=Path("bench-backfill"))
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
-    root = arguments.directory.resolve()
-    shutil.rmtree(root, ignore_errors=True)
-    write_days(root / "events", arguments.sessions, arguments.days)
+    root = Path(tempfile.mkdtemp(prefix="sessionlake-bench-"))
     spark = build_session("bench-backfill", shuffle_partitions=4, driver_memory="4g")
-    figures = {"sessions": arguments.sessions, "days": arguments.days, **bench(spark, root, arguments.days)}
-    spark.stop()
-    arguments.results.mkdir(exist_ok=True)
-    (arguments.results / "backfill.json").write_text(json.dumps(figures, indent=2) + "\n")
-    print(json.dumps(figures, indent=2))
-    shutil.rmtree(root)
+    try:
+        write_days(root / "events", arguments.sessions, arguments.days)
+        figures = {"sessions": arguments.sessions, "days": arguments.days, **bench(spark, root, arguments.days)}
+    finally:
+        spark.stop()
+        shutil.rmtree(root)
+    text = json.dumps(figures, indent=2)
+    (RESULTS / f"backfill-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json").write_text(text + "\n")
+    print(text)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.memory import peak_memory
+from benchmarks.synthetic import BASE_US
 from sessionlake import schemas
 from sessionlake.config import Config, parse_config
 from sessionlake.engine.spark import build_session
@@ -31,7 +32,6 @@ from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
 from sessionlake.views import FOLD, changes, latest_changes, merged_sessions
 
-BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 DAY_US = 86_400_000_000
 DATES, RECENT, BATCHES = 30, 2, 40
 LOOKUPS = 10

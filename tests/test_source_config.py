@@ -26,7 +26,7 @@ def test_a_kafka_source() -> None:
     source = parse(
         {**KAFKA, "format": "avro", "avro_schema": "click.avsc", "options": {"failOnDataLoss": False}}
     ).source
-    assert (source.avro_schema, source.path, source.place) == ("/project/click.avsc", "", "clicks")
+    assert (source.avro_schema, source.path) == ("/project/click.avsc", "")
     assert source.file_format is None
 
 
@@ -83,5 +83,7 @@ def test_a_wrong_sink() -> None:
         ConfigError, match=r"^sink\.kafka\.options\.topic: is set by another key; write sink\.kafka\.topic"
     ):
         parse(KAFKA, sink={"kafka": {**sink, "options": {"topic": "other"}}})
+    with pytest.raises(ConfigError, match=r"^sink\.kafka\.topik: is unknown \(did you mean 'topic'\?\)"):
+        parse(KAFKA, sink={"kafka": {**sink, "topik": "other"}})
     with pytest.raises(ConfigError, match=r"^sink\.kafka\.topic: is missing"):
         parse(KAFKA, sink={"kafka": {"bootstrap_servers": "localhost:9092"}})

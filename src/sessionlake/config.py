@@ -18,6 +18,8 @@ from sessionlake.config_sections import (
     QualitySection,
     Section,
     SessionSection,
+    check_observed,
+    check_quality,
 )
 from sessionlake.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
@@ -210,38 +212,8 @@ def _check(config: Config) -> None:
             raise ConfigError(
                 f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, and none of the fixed columns"
             )
-    _check_quality(config)
-    _check_observed(config)
-
-
-def _check_observed(config: Config) -> None:
-    if config.metrics.textfile and "://" in config.metrics.textfile:
-        raise ConfigError(f"metrics.textfile: {config.metrics.textfile!r} must be a local directory; write a path")
-    lineage = config.lineage
-    needed = {"http": ("url", lineage.url), "file": ("path", lineage.path)}.get(lineage.transport or "")
-    if needed and not needed[1]:
-        raise ConfigError(f"lineage.{needed[0]}: is missing; transport {lineage.transport!r} needs it")
-    if lineage.path and "://" in lineage.path:
-        raise ConfigError(f"lineage.path: {lineage.path!r} must be a local file; write a path")
-    if lineage.listener and lineage.transport in (None, "client"):
-        raise ConfigError("lineage.transport: is missing; the listener needs 'http' or 'file'")
-
-
-def _check_quality(config: Config) -> None:
-    for name, bounds in config.quality.aggregates.items():
-        where = f"quality.aggregates.{name}"
-        if name not in config.aggregates:
-            known = ", ".join(config.aggregates) or "none"
-            raise ConfigError(f"{where}: {name!r} is no aggregate; write one of [aggregates] ({known})")
-        named = {f"quantiles.{q}": b for q, b in bounds.quantiles.items()}
-        for what, between in {"range": bounds.range, "mean": bounds.mean, **named}.items():
-            if between is not None and not between[0] <= between[1]:
-                raise ConfigError(f"{where}.{what}: {between} is empty; write the lower bound first")
-        for quantile in bounds.quantiles:
-            if not re.fullmatch(r"0(\.\d+)?|1(\.0+)?", quantile):
-                raise ConfigError(
-                    f"{where}.quantiles: {quantile!r} is no quantile; write a number from 0 to 1 as text, as in '0.99'"
-                )
+    check_quality(config.quality, config.aggregates)
+    check_observed(config.metrics, config.lineage)
 
 
 def _explain(error: ValidationError) -> str:
@@ -269,5 +241,7 @@ def _did_you_mean(where: tuple[int | str, ...]) -> str:
         fields = getattr(model, "model_fields", None)
         # In a table of tables a name of the user's own stands between; what is under it is the table's value.
         model = fields[str(part)].annotation if fields else get_args(model)[-1]
+        # A section that may be missing is of the type Section | None.
+        model = next((kind for kind in get_args(model) if hasattr(kind, "model_fields")), model)
     close = difflib.get_close_matches(str(where[-1]), list(getattr(model, "model_fields", {})), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

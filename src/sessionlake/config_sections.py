@@ -1,5 +1,7 @@
 """The sections of a pipeline's config, one class each."""
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -140,3 +142,34 @@ class LineageSection(Section):
     """A stream sends what it has done since its start this often at the most."""
     listener: bool = False
     """Whether OpenLineage's Spark listener sends its events too; needs `make openlineage-jars`."""
+
+
+def check_quality(quality: QualitySection, aggregates: Mapping[str, str]) -> None:
+    """Raise a ConfigError for bounds on what is no aggregate, or that nothing can meet."""
+    for name, bounds in quality.aggregates.items():
+        where = f"quality.aggregates.{name}"
+        if name not in aggregates:
+            known = ", ".join(aggregates) or "none"
+            raise ConfigError(f"{where}: {name!r} is no aggregate; write one of [aggregates] ({known})")
+        named = {f"quantiles.{q}": b for q, b in bounds.quantiles.items()}
+        for what, between in {"range": bounds.range, "mean": bounds.mean, **named}.items():
+            if between is not None and not between[0] <= between[1]:
+                raise ConfigError(f"{where}.{what}: {between} is empty; write the lower bound first")
+        for quantile in bounds.quantiles:
+            if not re.fullmatch(r"0(\.\d+)?|1(\.0+)?", quantile):
+                raise ConfigError(
+                    f"{where}.quantiles: {quantile!r} is no quantile; write a number from 0 to 1 as text, as in '0.99'"
+                )
+
+
+def check_observed(metrics: MetricsSection, lineage: LineageSection) -> None:
+    """Raise a ConfigError for places where metrics or lineage can't go."""
+    if metrics.textfile and "://" in metrics.textfile:
+        raise ConfigError(f"metrics.textfile: {metrics.textfile!r} must be a local directory; write a path")
+    needed = {"http": ("url", lineage.url), "file": ("path", lineage.path)}.get(lineage.transport or "")
+    if needed and not needed[1]:
+        raise ConfigError(f"lineage.{needed[0]}: is missing; transport {lineage.transport!r} needs it")
+    if lineage.path and "://" in lineage.path:
+        raise ConfigError(f"lineage.path: {lineage.path!r} must be a local file; write a path")
+    if lineage.listener and lineage.transport in (None, "client"):
+        raise ConfigError("lineage.transport: is missing; the listener needs 'http' or 'file'")

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
@@ -154,15 +154,13 @@ def _table(title: str, rows: DataFrame) -> Table:
 
 def _draw(spark: SparkSession, file: Path) -> None:
     """Draw sessions a month, and when in the week people sit down to code."""
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415 (only after the backend is chosen)
-
     live = spark.table(schemas.SESSIONS_LIVE)
     months: Any = live.groupBy(F.trunc("session_start", "month").alias("month")).count().orderBy("month").toPandas()
     weekdays: Any = (
         live.groupBy(F.weekday("session_start").alias("day"), F.hour("session_start").alias("hour")).count().toPandas()
     )
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 7), layout="constrained")
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    top, bottom = figure.subplots(2, 1)
     top.bar(months["month"], months["count"], width=25, color="#3b7ea1")
     top.set(title="Coding sessions a month", ylabel="sessions")
     grid = weekdays.pivot_table(index="day", columns="hour", values="count", fill_value=0).reindex(
@@ -177,7 +175,6 @@ def _draw(spark: SparkSession, file: Path) -> None:
     )
     figure.colorbar(image, ax=bottom, label="sessions")
     figure.savefig(file, dpi=110)
-    plt.close(figure)
 
 
 def _next(root: Path, picture: Path, console: Console) -> None:

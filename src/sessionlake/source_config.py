@@ -43,11 +43,6 @@ class SourceSection(Section):
     """Passed on to Spark's Kafka connector."""
 
     @property
-    def place(self) -> str:
-        """Name the source as errors and dead letters do."""
-        return self.topic or self.path
-
-    @property
     def file_format(self) -> Format | None:
         """The format of files; None where the source has rows or records."""
         return self.format if self.kind == "files" and self.format != "avro" else None

@@ -18,7 +18,6 @@ ERASURES = "sessionlake.erasures"
 """Delta's txnAppId under which the snapshot counts erasures: a fold that read the changelog before one must read again."""
 ARCHIVED_FROM = "sessionlake.archived_from"
 """Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
-YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 Narrow = Callable[[DataFrame], DataFrame]
 """Leaves out rows, by session_key and session_start alone: all rows of a session or none."""
 _IDENTITY = ["session_key", "session_start"]
@@ -83,7 +82,10 @@ def sessions_meeting(
     """
     snapshot_version, changelog_version = _versions(tables, snapshot_version, changelog_version)
     versions = {"snapshot_version": snapshot_version, "changelog_version": changelog_version}
-    low, high = (min(max(us, YEAR_1_US), YEAR_9999_US) for us in (low_us, YEAR_9999_US if high_us is None else high_us))
+    low, high = (
+        min(max(us, schemas.YEAR_1_US), schemas.YEAR_9999_US)
+        for us in (low_us, schemas.YEAR_9999_US if high_us is None else high_us)
+    )
     until = F.col("session_start") <= F.timestamp_micros(F.lit(high))
     meeting = until & (F.col("session_end") >= F.timestamp_micros(F.lit(low)))
     first = (

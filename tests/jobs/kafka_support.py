@@ -1,6 +1,7 @@
 """Topics of a real broker, pipelines that read them, and sessions computed apart from the engine."""
 
 import json
+import random
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -118,6 +119,12 @@ def config_of(root: Path, topic: Topic, **settings: Any) -> Config:
 
 def event(key: str, time: int, v: int) -> Row:
     return {"key": key, "time": T0 + time, "v": v}
+
+
+def some_events(seed: int, count: int = 200) -> list[Row]:
+    """Return events of twelve keys over eight hours, in no order."""
+    rng = random.Random(seed)
+    return [event(f"user-{rng.randrange(12)}", rng.randrange(8 * 3600), rng.randrange(100)) for _ in range(count)]
 
 
 def as_record(row: Row) -> Row:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -17,16 +16,11 @@ from sessionlake import schemas
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
-from tests.jobs.kafka_support import Row, Topic, as_record, config_of, event, expected_sessions, pipeline
+from tests.jobs.kafka_support import Row, Topic, as_record, config_of, expected_sessions, pipeline, some_events
 from tests.jobs.test_kafka_source import sessions
 
 REFUSED: Row = {"value": "{broken", "partition": 0}
 WAIT_S = 120
-
-
-def some_events(seed: int, count: int) -> list[Row]:
-    rng = random.Random(seed)
-    return [event(f"user-{rng.randrange(12)}", rng.randrange(8 * 3600), rng.randrange(100)) for _ in range(count)]
 
 
 def assert_each_event_once(spark: SparkSession, root: Path, topic: Topic, rows: list[Row], dead: int) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,7 @@ from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.run import RunSummary, run
 from sessionlake.tables import Tables
 from sessionlake.views import read_sessions
-from tests.jobs.kafka_support import T0, Row, Topic, as_record, config_of, event, expected_sessions
-
-
-def some_events(seed: int, count: int = 200, keys: int = 12) -> list[Row]:
-    rng = random.Random(seed)
-    return [event(f"user-{rng.randrange(keys)}", rng.randrange(8 * 3600), rng.randrange(100)) for _ in range(count)]
+from tests.jobs.kafka_support import T0, Row, Topic, as_record, config_of, event, expected_sessions, some_events
 
 
 def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, int, int]]:

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from sessionlake.schemas import YEAR_1_US, YEAR_9999_US
 from sessionlake.tables import DataFile
 
 CHANGES = "changes"
-_YEARS_1_TO_9999 = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -68,7 +68,7 @@ def _stats(table: pa.Table, batch_id: int) -> str:
         if pa.types.is_timestamp(table.schema.field(name).type):
             bounds = pc.min_max(table[name].cast(pa.int64()))
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
-            if low is not None and low >= _YEARS_1_TO_9999[0] and high <= _YEARS_1_TO_9999[1]:
+            if low is not None and low >= YEAR_1_US and high <= YEAR_9999_US:
                 # Delta keeps milliseconds: a bound must not move inwards.
                 lowest[name], highest[name] = _iso(low // 1000), _iso(-(-high // 1000))
     return json.dumps({"numRecords": table.num_rows, "minValues": lowest, "maxValues": highest})

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.jobs.sessionizer.mapper import events_of
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.schemas import TIME
-from sessionlake.sessions.aggregates import Events
-from sessionlake.sessions.arrays import Groups, combined
+from sessionlake.sessions.arrays import Groups
 from sessionlake.sessions.kernel import group_events, lift, merge_states
 from sessionlake.sessions.partials import StateCodec
 from sessionlake.tables import spark_schema
@@ -39,8 +39,10 @@ def restated_partials(late: DataFrame, spec: SessionizerSpec, alone_before_us: i
         for piece in _whole_cells(batches, spec.windows.gap_us):
             yield from _merged(spec, alone_before_us, piece).to_batches()
 
-    rows = late.select("session_key", F.unix_micros("event_time").alias("time_us"), "event_id", "event")
-    placed = rows.repartition("session_key").sortWithinPartitions("session_key", "time_us")
+    rows = late.select(
+        F.col("session_key").alias("key"), F.unix_micros("event_time").alias("time_us"), "event_id", "event"
+    )
+    placed = rows.repartition("key").sortWithinPartitions("key", "time_us")
     return placed.mapInArrow(partials, spark_schema(PARTIALS_SCHEMA))
 
 
@@ -51,12 +53,10 @@ def _whole_cells(batches: Iterable[pa.RecordBatch], gap_us: int) -> Iterator[pa.
         if not batch.num_rows:
             continue
         cell = batch["time_us"].to_numpy() // gap_us
-        last_key = batch["session_key"][-1]
-        in_last = pc.equal(batch["session_key"], last_key).to_numpy(zero_copy_only=False) & (cell == cell[-1])
+        last_key = batch["key"][-1]
+        in_last = pc.equal(batch["key"], last_key).to_numpy(zero_copy_only=False) & (cell == cell[-1])
         cut = int(np.argmax(in_last))
-        goes_on = (
-            held and held[-1]["session_key"][-1] == last_key and held[-1]["time_us"][-1].as_py() // gap_us == cell[-1]
-        )
+        goes_on = held and held[-1]["key"][-1] == last_key and held[-1]["time_us"][-1].as_py() // gap_us == cell[-1]
         if cut or not goes_on:
             before = [*held, batch.slice(0, cut)]
             yield pa.Table.from_batches(before, batch.schema)
@@ -70,7 +70,7 @@ def _merged(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> pa.T
     """Merge sorted late events as far as they may travel together."""
     if not late.num_rows:
         return PARTIALS_SCHEMA.empty_table()
-    events = _events(spec, late)
+    events = events_of(spec, late)
     codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     order, starts = group_events(codes, events.time_us, spec.windows.gap_us)
     time = events.time_us[order]
@@ -92,10 +92,3 @@ def _merged(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> pa.T
         StateCodec(spec.aggregates).encode(merged, len(starts)),
     ]
     return pa.Table.from_arrays(arrays, schema=PARTIALS_SCHEMA)
-
-
-def _events(spec: SessionizerSpec, late: pa.Table) -> Events:
-    event = combined(late["event"])
-    columns = {name: pc.struct_field(event, name).cast(spec.columns.types[name]) for name in spec.columns.inputs}
-    event_id = None if spec.columns.id is None else combined(late["event_id"])
-    return Events(combined(late["session_key"]), late["time_us"].to_numpy(), columns, event_id)

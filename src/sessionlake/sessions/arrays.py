@@ -61,6 +61,15 @@ def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
     return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
 
 
+def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
+    """Return for each key the number of its value among the distinct ones, and these, ascending. No key is null."""
+    encoded = combined(keys).dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    rank = np.empty(len(order), np.int64)
+    rank[order.to_numpy()] = np.arange(len(order))
+    return rank[encoded.indices.to_numpy()], encoded.dictionary.take(order)
+
+
 def offsets_of(array: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
     """Return the n + 1 offsets of a binary array, zero-based, and the bytes that they cut. Nulls have length zero."""
     if len(array) == 0:

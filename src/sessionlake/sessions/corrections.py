@@ -32,8 +32,6 @@ class Decision:
     stale: frozenset[str]
     """Corrections that name a session which is gone or at another revision; ignored whole."""
     applied: frozenset[str]
-    cold: list[tuple[int, int]]
-    """(code, start) of named sessions that were not among the stored ones."""
 
 
 def decide(removals: Removals, put_only: set[str], codes: Ints, start: Ints, revision: Ints) -> Decision:
@@ -62,6 +60,4 @@ def decide(removals: Removals, put_only: set[str], codes: Ints, start: Ints, rev
             removed[[row for row in rows if row is not None]] = True
         else:
             stale.add(correction)
-    return Decision(
-        removed, frozenset(stale), frozenset((set(named) | put_only) - stale), sorted(wanted - stored.keys())
-    )
+    return Decision(removed, frozenset(stale), frozenset((set(named) | put_only) - stale))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.sessions.aggregates import Aggregate, States
-from sessionlake.sessions.arrays import Bools, Groups, Ints
+from sessionlake.sessions.arrays import Bools, Groups, Ints, combined
 from sessionlake.sessions.corrections import Removals, decide
 from sessionlake.sessions.kernel import group_intervals, merge_states
 from sessionlake.sessions.partials import StateCodec
@@ -50,6 +50,19 @@ class Stored:
     def __len__(self) -> int:
         return len(self.codes)
 
+    @classmethod
+    def empty(cls) -> "Stored":
+        """Return no sessions."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none, none, pa.array([], BYTES))
+
+    @classmethod
+    def from_table(cls, codes: Ints, table: pa.Table) -> "Stored":
+        """Return the sessions of a table's columns start_us, end_us, event_count, revision and state."""
+        names = ("start_us", "end_us", "event_count", "revision")
+        start, end, count, revision = (table[name].to_numpy() for name in names)
+        return cls(codes, start, end, count, revision, combined(table["state"]))
+
     def take(self, rows: Ints) -> "Stored":
         """Return the given rows, in that order."""
         return Stored(
@@ -76,8 +89,6 @@ class Verdict:
     """Per stored session: it was removed or became part of a changed one."""
     late: Bools
     """Per arrival: it belongs to a late session."""
-    ignored: Bools
-    """Per arrival: its replacement is stale."""
     stale: frozenset[str]
     applied: frozenset[str]
 
@@ -132,7 +143,7 @@ def apply_batch(
     if unchanged.any():
         kept = np.flatnonzero(~unchanged)
         changed, states = changed.take(kept), [column.take(pa.array(kept)) for column in states]
-    return Verdict(changed, states, deleted, gone, late_rows, ignored, decision.stale, decision.applied)
+    return Verdict(changed, states, deleted, gone, late_rows, decision.stale, decision.applied)
 
 
 Members = tuple[Ints, Ints]
@@ -170,8 +181,7 @@ def _merge(
     states = [pa.concat_arrays([a.take(rows), s]).take(places) for a, s in zip(arrivals.states, unpacked, strict=True)]
     codes, at = gather(arrivals.codes, stored.codes), groups.starts
     if not len(at):
-        none = np.zeros(0, np.int64)
-        return Stored(none, none, none, none, none, pa.array([], BYTES)), states
+        return Stored.empty(), states
     keyed = Groups(at, groups.rows, lambda: arrivals.keys().take(pa.array(codes[at])))
     merged = merge_states(aggregates, states, keyed)
     return Stored(

@@ -13,7 +13,6 @@ NO_WATERMARK = -(1 << 60)
 class Bounds:
     """The times that decide about a micro-batch, in microseconds; all follow from the previous batch's watermark."""
 
-    watermark_us: int
     close_us: int
     """A merged session that ends strictly before it is late (unless a correction is part of it)."""
     horizon_us: int
@@ -65,7 +64,6 @@ class SessionWindows:
     def bounds(self, watermark_us: int) -> Bounds:
         """Return the bounds that hold during a micro-batch whose predecessor left this watermark."""
         return Bounds(
-            watermark_us=watermark_us,
             close_us=watermark_us - self.grace_us - self.gap_us,
             horizon_us=watermark_us - self.kept_us - self.gap_us,
             expired_us=watermark_us - self.kept_us,

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-TIMESTAMP = pa.timestamp("us", "UTC")
+from sessionlake import schemas
+
+TIMESTAMP = schemas.TIME
 TIME_UNITS = ("s", "ms", "us", "ns")
 
 

@@ -1,18 +1,17 @@
 """Decode one event file of any format."""
 
 from collections.abc import Iterator
-from typing import Literal
 
 from sessionlake.errors import SourceError
+from sessionlake.source_config import Format
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.csv_rows import decode_csv
 from sessionlake.sources.decoded import Decoded
 from sessionlake.sources.json_lines import decode_json
 from sessionlake.sources.parquet_rows import decode_parquet
 
-__all__ = ["Decoded", "Format", "decode"]
+__all__ = ["Decoded", "decode"]
 
-Format = Literal["json", "csv", "parquet"]
 _DECODERS = {"json": decode_json, "csv": decode_csv, "parquet": decode_parquet}
 
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.errors import SourceError
+from sessionlake.source_config import Format
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.csv_rows import read_text, with_header
-from sessionlake.sources.decode import Format
 from sessionlake.sources.json_lines import json_lines
 from sessionlake.sources.json_rows import parse_object
 from sessionlake.sources.lines import Lines, index_values

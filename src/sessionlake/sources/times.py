@@ -5,16 +5,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.schemas import TIME, YEAR_1_US, YEAR_9999_US
 from sessionlake.sources.safe_cast import Mask, cast_each, nulls_of, without_dictionary
 
 Micros = npt.NDArray[np.int64]
 
-MIN_US = -62_135_596_800_000_000
-MAX_US = 253_402_300_799_999_999
 _US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1, "D": 86_400_000_000}
 _ZONED = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-_ZONED_TIME = pa.timestamp("us", "UTC")
+_ZONED_TIME = TIME
 _NAIVE_TIME = pa.timestamp("us")
 _SLICE_ROWS = 8192
 _TRIED_ROWS = 64
@@ -59,10 +58,10 @@ def _ints(values: pa.Array, unit: str) -> tuple[Micros, Mask]:
     numbers: Micros = values.fill_null(0).to_numpy() if values.null_count else values.to_numpy()
     if unit == "ns":
         micros = numbers // 1000
-        bad |= (micros < MIN_US) | (micros > MAX_US)
+        bad |= (micros < YEAR_1_US) | (micros > YEAR_9999_US)
         return np.where(bad, 0, micros), bad
     factor = _US_PER[unit]
-    low, high = -(-MIN_US // factor), MAX_US // factor
+    low, high = -(-YEAR_1_US // factor), YEAR_9999_US // factor
     if len(numbers) and (numbers.min() < low or numbers.max() > high):
         bad |= (numbers < low) | (numbers > high)
     return np.where(bad, 0, numbers) * factor, bad
@@ -73,8 +72,8 @@ def _floats(values: pa.Array, unit: str) -> tuple[Micros, Mask]:
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = np.floor(numbers / 1000) if unit == "ns" else numbers * _US_PER[unit]
         micros = np.floor(scaled) if unit == "us" else np.rint(scaled)
-        # A double near MAX_US steps by 32, so the bound is exclusive of its rounded-up neighbour.
-        bad = ~((micros >= MIN_US) & (micros < MAX_US))
+        # A double near YEAR_9999_US steps by 32, so the bound is exclusive of its rounded-up neighbour.
+        bad = ~((micros >= YEAR_1_US) & (micros < YEAR_9999_US))
     return np.where(bad, 0.0, micros).astype(np.int64), bad
 
 

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.jobs.backfill.delta_log import BATCH
-from sessionlake.jobs.backfill.events import ALONE, MERGED, Piece, Window, bounds_of, events_of
+from sessionlake.jobs.backfill.events import ALONE, MERGED, Piece, Window, bounds_of
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
+from sessionlake.jobs.sessionizer.mapper import events_of
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.kernel import lift, premerge
 from sessionlake.tables import Tables
@@ -52,7 +53,7 @@ def archived_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], tab
     for batch_id in np.unique(batch).tolist():
         some = table.filter(pa.array(batch == batch_id)).combine_chunks()
         _, bounds = bounds_of(spec, by_batch[batch_id])
-        events = events_of(spec, some["key"], some["time_us"], some)
+        events = events_of(spec, some)
         merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
         yield batch_id, MERGED, merged
         yield batch_id, ALONE, lift(spec.aggregates, events).take(np.flatnonzero(alone))

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake import schemas
 from sessionlake.engine.operator import Inputs
 from sessionlake.jobs.backfill.basis import bring_together
 from sessionlake.jobs.backfill.equality import states_equal
@@ -18,19 +19,13 @@ from sessionlake.sessions.aggregates import Aggregate
 from sessionlake.sessions.arrays import Bools, Groups, Ints, combined
 from sessionlake.sessions.kernel import group_intervals, merge_states
 from sessionlake.sessions.partials import Partials, StateCodec
-from sessionlake.sessions.scalars import BYTES
+from sessionlake.sessions.rules import Stored
 
 REMOVED, STORED = "removed", "stored"
 """Kinds of rows beside those of the basis: sessions removed on purpose, and the stored sessions."""
-_REMOVE = pa.struct([("session_start", TIME), ("revision", pa.int64())])
-_PUT = pa.struct([("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", BYTES)])
+_REMOVE, _PUT = (schemas.CORRECTIONS_SCHEMA.field(name).type for name in ("remove", "put"))
 CORRECTION_SCHEMA = pa.schema(
-    [
-        ("session_key", pa.string()),
-        ("group_start", pa.int64()),
-        ("remove", pa.list_(_REMOVE)),
-        ("put", pa.list_(_PUT)),
-    ]
+    [("session_key", pa.string()), ("group_start", pa.int64()), ("remove", _REMOVE), ("put", _PUT)]
 )
 
 
@@ -59,16 +54,6 @@ class Difference:
     stats: dict[str, int]
 
 
-@dataclass(frozen=True)
-class _Sessions:
-    codes: Ints
-    start: Ints
-    end: Ints
-    count: Ints
-    revision: Ints
-    state: pa.Array
-
-
 def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Difference:
     """Compute a bucket's sessions and return what differs.
 
@@ -80,7 +65,7 @@ def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Di
     keys = pa.concat_arrays([basis.keys, stored_keys, removed_keys]).dictionary_encode()
     codes = keys.indices.to_numpy().astype(np.int64)
     n, m = len(basis), len(stored_keys)
-    old = _stored(inputs, codes[n : n + m])
+    old = Stored.from_table(codes[n : n + m], inputs[STORED]) if STORED in inputs else Stored.empty()
     removed = _with_forgotten(_removed(inputs, codes[n + m :]), scope.forgotten, keys.dictionary)
     stats = dict(zip(("open_low", "open_high"), _open(scope, codes[: n + m], _both(basis, old)), strict=True))
     out = excluded(codes[:n], basis, waiting, removed, scope.gap_us)
@@ -92,15 +77,6 @@ def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Di
 
 def _keys(inputs: Inputs, kind: str) -> pa.Array:
     return combined(inputs[kind]["key"]) if kind in inputs else pa.array([], pa.string())
-
-
-def _stored(inputs: Inputs, codes: Ints) -> _Sessions:
-    if STORED not in inputs:
-        none = np.zeros(0, np.int64)
-        return _Sessions(none, none, none, none, none, pa.array([], BYTES))
-    table = inputs[STORED]
-    start, end, count, revision = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
-    return _Sessions(codes, start, end, count, revision, combined(table["state"]))
 
 
 def _removed(inputs: Inputs, codes: Ints) -> Removed:
@@ -128,7 +104,7 @@ def _with_forgotten(removed: Removed, forgotten: Mapping[str, int], keys: pa.Arr
     )
 
 
-def _both(basis: Partials, old: _Sessions) -> tuple[Ints, Ints]:
+def _both(basis: Partials, old: Stored) -> tuple[Ints, Ints]:
     return np.concatenate([basis.start, old.start]), np.concatenate([basis.end, old.end])
 
 
@@ -145,16 +121,15 @@ def _open(scope: Scope, codes: Ints, times: tuple[Ints, Ints]) -> tuple[int, int
     return int(before.sum()), int(after.sum())
 
 
-def _merged(aggregates: Sequence[Aggregate], gap_us: int, codes: Ints, partials: Partials, keys: pa.Array) -> _Sessions:
+def _merged(aggregates: Sequence[Aggregate], gap_us: int, codes: Ints, partials: Partials, keys: pa.Array) -> Stored:
     order, at = group_intervals(codes, partials.start, partials.end, gap_us)
     if not len(at):
-        none = np.zeros(0, np.int64)
-        return _Sessions(none, none, none, none, none, pa.array([], BYTES))
+        return Stored.empty()
     codes = codes[order]
     groups = Groups(at, len(order), lambda: keys.take(pa.array(codes[at])))
     rows = pa.array(order)
     states = merge_states(aggregates, [column.take(rows) for column in partials.states], groups)
-    return _Sessions(
+    return Stored(
         codes[at],
         np.minimum.reduceat(partials.start[order], at),
         np.maximum.reduceat(partials.end[order], at),
@@ -168,8 +143,8 @@ def _difference(
     aggregates: Sequence[Aggregate],
     scope: Scope,
     keys: pa.Array,
-    old: _Sessions,
-    new: _Sessions,
+    old: Stored,
+    new: Stored,
     stats: dict[str, int],
 ) -> Difference:
     codes = np.concatenate([old.codes, new.codes])
@@ -216,9 +191,7 @@ def _difference(
     return Difference(pa.Table.from_arrays(rows, schema=CORRECTION_SCHEMA), stats)
 
 
-def _same(
-    aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: _Sessions, new: _Sessions
-) -> Bools:
+def _same(aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: Stored, new: Stored) -> Bools:
     """Say of each session in order, old or new, whether there is one of the other side that equals it."""
     out = np.zeros(len(order), bool)
     side = order >= len(old.codes)
@@ -237,9 +210,9 @@ def _same(
     return out
 
 
-def _lists(columns: list[pa.Array], type_: pa.StructType, group: Ints, groups: int) -> pa.Array:
+def _lists(columns: list[pa.Array], type_: pa.ListType, group: Ints, groups: int) -> pa.Array:
     """Return a list of structs for each group; rows are in group order."""
     offsets = np.searchsorted(group, np.arange(groups + 1)).astype(np.int32)
-    arrays = [column.cast(field.type) for column, field in zip(columns, type_, strict=True)]
-    items = pa.StructArray.from_arrays(arrays, fields=list(type_))
-    return pa.ListArray.from_arrays(pa.array(offsets), items, type=pa.list_(type_))
+    arrays = [column.cast(field.type) for column, field in zip(columns, type_.value_type, strict=True)]
+    items = pa.StructArray.from_arrays(arrays, fields=list(type_.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets), items, type=type_)

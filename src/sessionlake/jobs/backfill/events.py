@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,12 +17,11 @@ from sessionlake.engine.operator import by_shard, shard_of
 from sessionlake.errors import PipelineStateError, SourceError, first_line
 from sessionlake.jobs.backfill.delta_log import BATCH, read_files, streamed_files
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
-from sessionlake.jobs.sessionizer.mapper import Rows, split_events
+from sessionlake.jobs.sessionizer.mapper import Rows, events_of, split_events
 from sessionlake.jobs.sessionizer.operator import CONTENT, PATH
 from sessionlake.jobs.sessionizer.pipeline import with_live_settings
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.jobs.sessionizer.stream import is_local
-from sessionlake.sessions.aggregates import Events
 from sessionlake.sessions.arrays import Ints, combined
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials
@@ -167,7 +165,7 @@ def source_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], table
             if kind == MERGED:
                 yield batch_id, kind, Partials.from_table(found)
             elif kind == ALONE:
-                yield batch_id, kind, lift(spec.aggregates, events_of(spec, found["key"], found["time_us"], found))
+                yield batch_id, kind, lift(spec.aggregates, events_of(spec, found))
 
 
 def bounds_of(spec: SessionizerSpec, inputs: BatchInputs) -> tuple[SessionizerSpec, Bounds]:
@@ -175,14 +173,6 @@ def bounds_of(spec: SessionizerSpec, inputs: BatchInputs) -> tuple[SessionizerSp
     live = with_live_settings(spec, inputs.settings)
     before = NO_WATERMARK if inputs.watermark_before_us is None else inputs.watermark_before_us
     return live, live.windows.bounds(before)
-
-
-def events_of(spec: SessionizerSpec, keys: pa.ChunkedArray, times: pa.ChunkedArray, table: pa.Table) -> Events:
-    """Return events from columns `event` and `event_id`, as the mapper and late_events have them."""
-    event = combined(table["event"])
-    columns = {name: pc.struct_field(event, name) for name in spec.columns.inputs}
-    event_id = None if spec.columns.id is None else combined(table["event_id"])
-    return Events(combined(keys), combined(times).to_numpy(), columns, event_id)
 
 
 def at_batch(partials: Partials, batch: Ints) -> Partials:

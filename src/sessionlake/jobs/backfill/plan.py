@@ -21,7 +21,6 @@ from sessionlake.jobs.backfill.delta_log import BATCH, StreamedFile
 from sessionlake.jobs.backfill.events import (
     Window,
     at_batch,
-    events_of,
     needed_batches,
     read_events,
     rows_by_shard,
@@ -39,6 +38,7 @@ from sessionlake.jobs.backfill.ledger import (
 )
 from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
+from sessionlake.jobs.sessionizer.mapper import events_of
 from sessionlake.jobs.sessionizer.pipeline import engine_rows
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import combined
@@ -188,7 +188,7 @@ def _lifted(late: DataFrame, spec: SessionizerSpec) -> DataFrame:
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            partials = lift(spec.aggregates, events_of(spec, table["key"], table["time_us"], table))
+            partials = lift(spec.aggregates, events_of(spec, table))
             rows = at_batch(partials, table[BATCH].to_numpy()).to_table()
             yield from rows_by_shard(LATE, rows.append_column(INCLUDED, table[INCLUDED]), spec.shards)
 

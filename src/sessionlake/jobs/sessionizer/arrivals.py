@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sessionlake.engine.operator import Inputs
+from sessionlake.jobs.sessionizer.mapper import events_of
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.aggregates import Events
-from sessionlake.sessions.arrays import Ints, combined
+from sessionlake.sessions.arrays import Ints, sorted_codes
 from sessionlake.sessions.corrections import REMOVE_SCHEMA, Removals
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials, concat
@@ -41,18 +40,13 @@ def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
     alone = inputs.get("alone")
     alone_from = sum(len(p) for p, _, _ in pieces)
     if alone is not None:
-        pieces.append((lift(spec.aggregates, _alone_events(spec, alone)), EVENT, []))
+        pieces.append((lift(spec.aggregates, events_of(spec, alone)), EVENT, []))
     remove = inputs.get("remove", REMOVE_SCHEMA.empty_table())
     if not pieces and not remove.num_rows:
         return None
     partials = concat([p for p, _, _ in pieces]) if pieces else Partials.empty(spec.aggregates)
     keys = pa.chunked_array([partials.keys, *remove["key"].chunks]).combine_chunks()
-    encoded = combined(keys).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    code_of = np.empty(len(order), np.int64)
-    code_of[order.to_numpy()] = np.arange(len(order))
-    codes = code_of[encoded.indices.to_numpy()]
-    distinct = encoded.dictionary.take(order)
+    codes, distinct = sorted_codes(keys)
     kinds = np.concatenate([np.full(len(p), k) for p, k, _ in pieces]) if pieces else np.zeros(0, np.int64)
     correction: list[str | None] = []
     if any(k == PUT for _, k, _ in pieces):
@@ -65,13 +59,6 @@ def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
         remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy()
     )
     return Parts(distinct, arrivals, removals, alone, alone_from)
-
-
-def _alone_events(spec: SessionizerSpec, alone: pa.Table) -> Events:
-    event = combined(alone["event"])
-    columns = {name: pc.struct_field(event, name) for name in spec.columns.inputs}
-    event_id = None if spec.columns.id is None else combined(alone["event_id"])
-    return Events(combined(alone["key"]), alone["time_us"].to_numpy(), columns, event_id)
 
 
 def earliest_ends(spec: SessionizerSpec, parts: Parts) -> Ints:

@@ -109,6 +109,14 @@ def event_table(spec: SessionizerSpec, events: Events) -> pa.Table:
     return pa.table(columns)
 
 
+def events_of(spec: SessionizerSpec, table: pa.Table) -> Events:
+    """Return the events of a table with the columns of `event_table`."""
+    event = combined(table["event"])
+    columns = {name: pc.struct_field(event, name).cast(spec.columns.types[name]) for name in spec.columns.inputs}
+    event_id = None if spec.columns.id is None else combined(table["event_id"])
+    return Events(combined(table["key"]), combined(table["time_us"]).to_numpy(), columns, event_id)
+
+
 def event_struct(inputs: list[pa.Array], spec: SessionizerSpec, rows: int) -> pa.Array:
     """Return the columns that aggregates read as one struct column; a struct needs one field at least."""
     if not inputs:

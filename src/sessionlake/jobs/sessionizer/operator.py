@@ -13,7 +13,7 @@ from sessionlake.jobs.sessionizer.control import archived_tombstones, split_corr
 from sessionlake.jobs.sessionizer.mapper import Rows, Split, split_events
 from sessionlake.jobs.sessionizer.shard import apply_shard
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.arrays import combined
+from sessionlake.sessions.arrays import combined, sorted_codes
 from sessionlake.sessions.windows import NO_WATERMARK, Bounds
 from sessionlake.sources.decode import decode
 from sessionlake.sources.kafka_records import Topic, decode_records, split_tombstones
@@ -108,17 +108,13 @@ class Sessionizer:
     def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> pa.Table:
         """Return writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state)."""
         table = inputs["restore"]
-        encoded = combined(table["key"]).dictionary_encode()
-        order = pa.compute.sort_indices(encoded.dictionary)
-        rank = np.empty(len(order), np.int64)
-        rank[order.to_numpy()] = np.arange(len(order))
+        owner, keys = sorted_codes(table["key"])
         start, end, count, revision = (
             table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision")
         )
-        owner = rank[encoded.indices.to_numpy()]
         sessions = Sessions(owner, start, end, count, revision, combined(table["state"]))
         none = np.zeros(0, np.int64)
-        return store.writes(encoded.dictionary.take(order), sessions, none, none)
+        return store.writes(keys, sessions, none, none)
 
 
 def rows_of_table(table: pa.Table, place: str | None) -> Rows:

@@ -146,7 +146,7 @@ class _Session:
         rows = [batch_row(commit.metadata, commit.version) for commit in self.tables.commits(schemas.CHANGELOG, after)]
         if rows:
             frame = batches_frame(self.spark, rows).coalesce(1)
-            self.tables.append(schemas.BATCHES, frame, schemas.BATCHES, rows[-1]["changelog_version"], {})
+            self.tables.append(schemas.BATCHES, frame, schemas.BATCHES, rows[-1]["changelog_version"])
 
     def advance_past_open_sessions(self) -> bool:
         """Ask, through the control input, for a watermark at which every session is closed; False where all are."""

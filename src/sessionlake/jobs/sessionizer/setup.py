@@ -63,7 +63,7 @@ def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | Non
         max_future_skew_us=config.max_future_skew_us,
         archive=config.pipeline.archive,
         format=config.source.file_format,
-        place=config.source.place,
+        place=config.source.path,
         topic=Topic(config.source.topic, config.source.format == "avro") if config.source.topic else None,
     )
 

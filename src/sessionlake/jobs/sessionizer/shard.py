@@ -121,8 +121,7 @@ def _stored(
 
 def _cold(table: pa.Table, keys: pa.Array) -> Stored:
     codes = pc.index_in(combined(table["key"]), value_set=keys).to_numpy().astype(np.int64)
-    start, end, count, revision = (table[name].to_numpy() for name in ("start_us", "end_us", "event_count", "revision"))
-    return Stored(codes, start, end, count, revision, combined(table["state"]))
+    return Stored.from_table(codes, table)
 
 
 def _both(a: Stored, b: Stored) -> Stored:
