@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 TIME = pa.timestamp("us", "UTC")
+IDENTITY = ["session_key", "session_start"]
+"""What names a session."""
 YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond that Python has a date for; no session lies outside."""
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import PipelineStateError
+from sessionlake.schemas import IDENTITY
 from sessionlake.tables import Tables, spark_schema
 
 FOLD = "sessionlake.fold"
@@ -20,7 +21,6 @@ ARCHIVED_FROM = "sessionlake.archived_from"
 """Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
 Narrow = Callable[[DataFrame], DataFrame]
 """Leaves out rows, by session_key and session_start alone: all rows of a session or none."""
-_IDENTITY = ["session_key", "session_start"]
 
 
 def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
@@ -64,7 +64,7 @@ def merged_sessions(
         return upserts
     # Changes up to the fold point would do no harm, since the last one of each session counts: they need not be read.
     # The snapshot is only filtered, not sorted with them: it may be far larger than the tail.
-    return snapshot.join(tail.select(*_IDENTITY), _IDENTITY, "left_anti").select(*snapshot.columns).unionAll(upserts)
+    return snapshot.join(tail.select(*IDENTITY), IDENTITY, "left_anti").select(*snapshot.columns).unionAll(upserts)
 
 
 def sessions_meeting(
@@ -127,7 +127,7 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
 def latest_changes(changes: DataFrame) -> DataFrame:
     """Return the last change of each session, with its session_date and, as `changes`, how many there were."""
     ranked = changes.withColumn("_rank", F.row_number().over(newest_first()))
-    counted = ranked.withColumn("changes", F.count(F.lit(1)).over(Window.partitionBy(*_IDENTITY)))
+    counted = ranked.withColumn("changes", F.count(F.lit(1)).over(Window.partitionBy(*IDENTITY)))
     return counted.where("_rank = 1").drop("_rank").withColumn("session_date", F.to_date("session_start"))
 
 
@@ -146,7 +146,7 @@ def session_versions(
 
 def newest_first() -> WindowSpec:
     """Return the window that puts the last version of each session first."""
-    return Window.partitionBy(*_IDENTITY).orderBy(F.desc("batch_id"))
+    return Window.partitionBy(*IDENTITY).orderBy(F.desc("batch_id"))
 
 
 def read_batches(tables: Tables) -> DataFrame:

@@ -7,23 +7,20 @@ from dataclasses import dataclass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
 
 from sessionlake import kafka, schemas
 from sessionlake.config import Config
-from sessionlake.durations import parse_duration
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.source_config import KafkaSink, option_texts
 from sessionlake.tables import Tables
 from sessionlake.views import changes, latest_changes, merged_sessions
 
-IDENTITY = ["session_key", "session_start"]
-_FIRST = (*IDENTITY, "session_end", "session_id", "event_count", "revision")
+_FIRST = (*schemas.IDENTITY, "session_end", "session_id", "event_count", "revision")
 _HIDDEN = ("state", "session_date", "op", "commit_id", "batch_id", "changes")
 # To the microsecond: cut to milliseconds, as to_json does by itself, two sessions of a key could be one.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
-_SECOND = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_STREAM_LOG_UPDATE")
 _log = logging.getLogger("sessionlake")
 
 OnBatch = Callable[[int, bool], None]
@@ -81,15 +78,18 @@ def publish(spark: SparkSession, config: Config, *, once: bool = False, on_batch
         .option("skipChangeCommits", "true")
         .load(tables.path(schemas.CHANGELOG))
     )
-    trigger = {"availableNow": True} if once else {"processingTime": f"{parse_duration(config.pipeline.trigger)} us"}
-    query = (
+    writer = (
         changelog.writeStream.foreachBatch(send)
         .option("checkpointLocation", f"{checkpoint}/stream")
         .queryName(f"{config.pipeline.name}-publish")
-        .trigger(**trigger)
-        .start()
     )
-    _await(query)
+    try:
+        run_to_end(config, writer, once=once)
+    except StreamingQueryException as error:
+        text = str(error)
+        if is_second_driver(text):
+            raise PipelineStateError("publish: another process publishes to this topic; stop it first") from error
+        raise kafka.explained(text, "sink.kafka") or error from error
     return Published(batches, first)
 
 
@@ -97,7 +97,7 @@ def to_records(sessions: DataFrame) -> DataFrame:
     """Return sessions (with op) as records: key and value are JSON, the value null where the session is deleted."""
     columns = [*_FIRST, *(c for c in sessions.columns if c not in (*_FIRST, *_HIDDEN))]
     value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), _JSON))
-    return sessions.select(F.to_json(F.struct(*IDENTITY), _JSON).alias("key"), value.alias("value"))
+    return sessions.select(F.to_json(F.struct(*schemas.IDENTITY), _JSON).alias("key"), value.alias("value"))
 
 
 def _send(sessions: DataFrame, sink: KafkaSink) -> None:
@@ -139,15 +139,3 @@ def _topic(spark: SparkSession, sink: KafkaSink) -> kafka.Topic:
             topic.cleanup_policy,
         )
     return topic
-
-
-def _await(query: StreamingQuery) -> None:
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        text = str(error)
-        if any(sign in text for sign in _SECOND):
-            raise PipelineStateError("publish: another process publishes to this topic; stop it first") from error
-        raise kafka.explained(text, "sink.kafka") or error from error
-    finally:
-        query.stop()

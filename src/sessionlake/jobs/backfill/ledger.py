@@ -94,7 +94,7 @@ def removals(corrections: DataFrame, changes: DataFrame) -> DataFrame:
     removed = named.select("session_key", "_r.session_start", "_r.revision", BATCH).unionByName(
         corrections.where("kind = 'tombstone'").select(*columns)
     )
-    at = ["session_key", "session_start"]
+    at = schemas.IDENTITY
     # Only the few rows of removed sessions go into the joins that need a shuffle.
     around = changes.join(F.broadcast(removed.select(*at).distinct()), at, "left_semi")
     upserts = around.where("op = 'upsert'").select(

@@ -12,6 +12,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError
 from sessionlake.jobs.compact.layout import partitions
 from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.schemas import IDENTITY
 from sessionlake.tables import user_metadata
 from sessionlake.views import ERASURES, FOLD, changes, fold_point, latest_changes
 
@@ -20,7 +21,6 @@ AUTO, MERGE, REWRITE, NOTHING = "auto", "merge", "rewrite", "nothing"
 REWRITE_FROM = 0.1
 """Share of the touched dates' sessions from which their rewrite is cheaper than a MERGE, measured: docs/decisions/0007."""
 _DELETION_VECTORS = "delta.enableDeletionVectors"
-_IDENTITY = ["session_key", "session_start"]
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,9 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int) -> None:
     # Not pinned to a version: so Delta reads it within the transaction, and refuses the commit if it changed meanwhile.
     stored = upkeep.tables.read(schemas.SESSIONS)
     names, where = stored.columns, f"session_date in ({_dates(tail)})"
-    kept = stored.where(where).join(tail.changes.select(*_IDENTITY), _IDENTITY, "left_anti").select(*names)
+    kept = stored.where(where).join(tail.changes.select(*IDENTITY), IDENTITY, "left_anti").select(*names)
     rows = kept.unionAll(tail.changes.where("op = 'upsert'").select(*names))
-    order = ["session_date", *_IDENTITY]
+    order = ["session_date", *IDENTITY]
     files = max(upkeep.spark.sparkContext.defaultParallelism, 1 + tail.stored_bytes // file_bytes)
     writer = rows.repartitionByRange(files, *order).sortWithinPartitions(*order).write.format("delta")
     for key, value in _transaction(tail).items():

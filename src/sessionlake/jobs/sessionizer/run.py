@@ -9,11 +9,9 @@ import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sessionlake import errors, kafka, schemas
 from sessionlake.config import Config
-from sessionlake.durations import parse_duration
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.jobs.sessionizer.inputs import InputLog
@@ -23,16 +21,11 @@ from sessionlake.jobs.sessionizer.pipeline import make_pipeline
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
 from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_store
 from sessionlake.jobs.sessionizer.stream import read_inputs
+from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.tables import Tables
 from sessionlake.views import batch_row, batches_frame, merged_sessions
 
 _BATCHES_EVERY = 50
-_SECOND_DRIVER = (
-    "ConcurrentModification",
-    "Multiple streaming queries are concurrently using",
-    "CONCURRENT_STREAM_LOG_UPDATE",
-    "Multiple streaming jobs detected",
-)
 
 OnCommit = Callable[[dict[str, Any]], None]
 
@@ -113,18 +106,13 @@ class _Session:
             .option("checkpointLocation", self.config.checkpoint)
             .queryName(self.config.pipeline.name)
         )
-        trigger = (
-            {"availableNow": True}
-            if once
-            else {"processingTime": f"{parse_duration(self.config.pipeline.trigger)} microseconds"}
-        )
         try:
             try:
-                _run_to_end(writer.trigger(**trigger))
+                run_to_end(self.config, writer, once=once)
             except StreamingQueryException as error:
                 if failures or not kafka.only_the_report_failed(str(error)):
                     raise
-                _run_to_end(writer.trigger(**trigger))
+                run_to_end(self.config, writer, once=once)
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
             raise (ours or _explained(" ".join(map(str, [error, *failures]))) or error) from error
@@ -182,21 +170,13 @@ class _Session:
         return RunSummary(self.batches, counts, last["state"].get(WATERMARK) if last else None, warnings)
 
 
-def _run_to_end(writer: DataStreamWriter) -> None:
-    query = writer.start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-
-
 def _explained(text: str) -> SessionlakeError | None:
     """Return what a failed query's messages mean to a user: a second driver, or an error that a worker raised."""
     raised = re.search(r"sessionlake\.errors\.(\w+): (.+)", text)
     if raised and hasattr(errors, raised[1]):
         explained: SessionlakeError = getattr(errors, raised[1])(raised[2])
         return explained
-    if any(sign in text for sign in _SECOND_DRIVER):
+    if is_second_driver(text):
         return PipelineStateError(
             "checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first"
         )
