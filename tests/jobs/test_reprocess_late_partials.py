@@ -25,7 +25,7 @@ SPEC = SessionizerSpec(
 )
 ROWS = pa.schema(
     [
-        ("session_key", pa.string()),
+        ("key", pa.string()),
         ("time_us", pa.int64()),
         ("event_id", pa.string()),
         ("event", pa.struct([("v", pa.int64())])),
@@ -39,7 +39,7 @@ lists = st.lists(st.tuples(st.sampled_from("abü"), st.integers(-40, 40), st.int
 
 def rows_of(events: Sequence[Event]) -> pa.RecordBatch:
     rows = [
-        {"session_key": key, "time_us": time, "event_id": f"e{i}", "event": {"v": v}}
+        {"key": key, "time_us": time, "event_id": f"e{i}", "event": {"v": v}}
         for i, (key, time, v) in enumerate(sorted(events))
     ]
     return pa.RecordBatch.from_pylist(rows, schema=ROWS)
