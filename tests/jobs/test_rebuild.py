@@ -127,6 +127,8 @@ def test_a_rebuild_under_another_gap_is_switched_to(spark: SparkSession, tmp_pat
         again = cli.invoke(main, ["rebuild", str(other), "--warehouse", taken])
         assert again.exit_code == 2
         assert again.output.count("\n") == 1
+    told = cli.invoke(main, ["rebuild", str(other), "--warehouse", "newer", "--from-topic"]).output
+    assert "goes with source.kind 'kafka' only" in told
     topic = 'kind = "kafka"\ntopic = "clicks"\nbootstrap_servers = "localhost:1"'
     other.write_text(CONFIG.replace('kind = "files"\npath = "events"', topic))
     for arguments, told in (([], "pass --from-topic"), (["--from-topic"], "'localhost:1' does not answer")):

@@ -50,6 +50,8 @@ def rebuild(
     old = load_config(config_path)
     if config.pipeline.warehouse == old.pipeline.warehouse:
         raise JobError(f"--warehouse: {warehouse!r} is the pipeline's warehouse; write a path that is not in use")
+    if from_topic and config.source.kind != "kafka":
+        raise JobError("--from-topic: goes with source.kind 'kafka' only; remove it")
     if config.source.kind == "kafka" and not from_topic:
         raise JobError(
             f"source.topic: {config.source.topic!r} may have lost events that sessions were made of, and a rebuild doesn't read the archive; "
