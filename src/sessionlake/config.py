@@ -28,7 +28,7 @@ from sessionlake.source_config import SinkSection, SourceSection, check_sink, ch
 from sessionlake.store_path import check_store_path, expanded, unset_variables
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MINUTE_US = 60_000_000
 
 
@@ -207,11 +207,16 @@ def _check(config: Config) -> None:
             f"session.retention: {config.session.retention!r} is shorter than gap + grace = {format_duration(needed)}; "
             f"write '{format_duration(needed)}' or longer"
         )
+    lower: dict[str, str] = {}
     for name in config.aggregates:
-        if not _COLUMN.fullmatch(name) or name in RESERVED:
+        if not _COLUMN.fullmatch(name) or name.lower() in RESERVED:
             raise ConfigError(
-                f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, and none of the fixed columns"
+                f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, a letter first, and none of the fixed columns"
             )
+        # Spark does not tell columns apart by case.
+        if name.lower() in lower:
+            raise ConfigError(f"aggregates.{name}: {lower[name.lower()]!r} is its name but for case; write another one")
+        lower[name.lower()] = name
     check_quality(config.quality, config.aggregates)
     check_observed(config.metrics, config.lineage)
 

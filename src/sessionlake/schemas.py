@@ -66,9 +66,13 @@ RESERVED = frozenset(
         "state",
         "batch_id",
         "commit_id",
+        "has_state",
+        "repeated",
+        "too_near",
+        "doubled",
     )
 )
-"""Column names that an aggregate can't have."""
+"""Column names that an aggregate can't have, in lower case: those of the tables, and those that checks see beside them."""
 
 
 def _field(name: str, type_: pa.DataType, comment: str) -> pa.Field:

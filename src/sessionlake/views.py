@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
@@ -19,6 +19,8 @@ ERASURES = "sessionlake.erasures"
 """Delta's txnAppId under which the snapshot counts erasures: a fold that read the changelog before one must read again."""
 ARCHIVED_FROM = "sessionlake.archived_from"
 """Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
+CHANGE_COUNT = "_changes"
+DAY_US = 86_400_000_000
 Narrow = Callable[[DataFrame], DataFrame]
 """Leaves out rows, by session_key and session_start alone: all rows of a session or none."""
 
@@ -95,7 +97,7 @@ def sessions_meeting(
 
     def narrowed(rows: DataFrame) -> DataFrame:
         rows = rows.where(until & (F.col("session_start") >= since))
-        return rows.where(F.col("session_date") >= F.to_date(since)) if "session_date" in rows.columns else rows
+        return rows.where(F.col("session_date") >= utc_date(since)) if "session_date" in rows.columns else rows
 
     return merged_sessions(tables, **versions, narrowed=narrowed).where(meeting)
 
@@ -125,10 +127,17 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
 
 
 def latest_changes(changes: DataFrame) -> DataFrame:
-    """Return the last change of each session, with its session_date and, as `changes`, how many there were."""
-    ranked = changes.withColumn("_rank", F.row_number().over(newest_first()))
-    counted = ranked.withColumn("changes", F.count(F.lit(1)).over(Window.partitionBy(*IDENTITY)))
-    return counted.where("_rank = 1").drop("_rank").withColumn("session_date", F.to_date("session_start"))
+    """Return the last change of each session, with its session_date and, as CHANGE_COUNT, how many there were."""
+    session = Window.partitionBy(*IDENTITY)
+    ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
+    counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
+    return counted.where("_rank = 1").drop("_rank").withColumn("session_date", utc_date(F.col("session_start")))
+
+
+def utc_date(time: Column) -> Column:
+    """Return a time's date in UTC, whatever the session's time zone; whole days, so that no rounding moves one."""
+    us = F.unix_micros(time)
+    return F.date_from_unix_date(((us - F.pmod(us, F.lit(DAY_US))) / DAY_US).cast("int"))
 
 
 def session_versions(
@@ -140,13 +149,8 @@ def session_versions(
     tail = changes(tables.read(schemas.CHANGELOG, changelog_version), after=-1 if fold is None else fold)
     names = snapshot.columns
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
-        tail.withColumn("session_date", F.to_date("session_start")).select(*names, "op", "batch_id")
+        tail.withColumn("session_date", utc_date(F.col("session_start"))).select(*names, "op", "batch_id")
     )
-
-
-def newest_first() -> WindowSpec:
-    """Return the window that puts the last version of each session first."""
-    return Window.partitionBy(*IDENTITY).orderBy(F.desc("batch_id"))
 
 
 def read_batches(tables: Tables) -> DataFrame:

@@ -116,6 +116,9 @@ def test_setting(project: Project, old: str, new: str, line: str) -> None:
     [
         ("sum(v)", "summ(v)", ["aggregates.total", "'summ", "sum"]),
         ("sum(v)", "sum(v", ["aggregates.total", "'sum(v'"]),
+        ("total =", "State =", ["aggregates.State", "'State' can't name a column"]),
+        ("total =", "_rank =", ["aggregates._rank", "'_rank' can't name a column"]),
+        ("total =", 'Total = "count()"\ntotal =', ["aggregates.total", "'Total' is its name but for case"]),
         ('"json"', '"jsn"', ["source.format", "'jsn'", "'json'"]),
         ("shards = 2", "shards = 0", ["pipeline.shards", "0", "correct it"]),
         ("[event]", "[event", ["config", "clicks.toml", "no valid TOML", "mend"]),

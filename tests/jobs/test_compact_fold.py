@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from sessionlake import schemas
+from sessionlake import read_sessions, schemas
 from sessionlake.config import Config
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold, read_tail
 from sessionlake.jobs.compact.trim import trim, trim_point
 from sessionlake.jobs.sessionizer.run import run
+from sessionlake.schemas import YEAR_1_US, YEAR_9999_US
 from sessionlake.tables import Tables
-from sessionlake.views import fold_point
+from sessionlake.views import fold_point, sessions_meeting, utc_date
 from tests.engine.crash_support import crash_at
 from tests.jobs.compact_support import (
     DAY,
@@ -27,6 +29,7 @@ from tests.jobs.compact_support import (
     upkeep_of,
 )
 from tests.jobs.copies import copy_pipeline
+from tests.jobs.support import make_config, write_rows
 
 MB = 1 << 20
 
@@ -161,6 +164,27 @@ def test_size_decides_the_method_and_dry_run_writes_nothing(spark: SparkSession,
     tail = read_tail(upkeep_of(spark, config), 11)
     assert (tail.rows, tail.changed, tail.stored, tail.method("auto")) == (21, 21, 203, REWRITE)
     tail.release()
+
+
+def test_dates_are_utc_and_an_aggregate_may_be_called_changes(spark: SparkSession, tmp_path: Path) -> None:
+    config = make_config(tmp_path, aggregates={"changes": "sum(v)"})
+    write_rows(tmp_path, "0.json", [{"key": "k", "time_us": 5, "v": 7}])
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        run(spark, config, once=True)
+        for _ in range(2):
+            found = read_sessions(spark, config).select("session_date", "changes").collect()
+            assert [(str(row[0]), row[1]) for row in found] == [("1970-01-01", 7)]
+            compact(spark, config)
+        tables = Tables(spark, config.pipeline.warehouse)
+        assert sessions_meeting(tables, 0, 6).count() == tables.read(schemas.SESSIONS).count() == 1
+        times = {0: "1970-01-01", -1: "1969-12-31", -DAY: "1969-12-31", -DAY - 1: "1969-12-30", DAY - 1: "1970-01-01"}
+        times |= {YEAR_1_US: "0001-01-01", YEAR_9999_US: "9999-12-31"}
+        rows = spark.createDataFrame([(us,) for us in times], "us long")
+        dates = rows.select(utc_date(F.timestamp_micros("us")).cast("string")).collect()
+        assert [row[0] for row in dates] == list(times.values())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 def test_tables_that_the_stream_never_wrote_keep_nobody_from_starting(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from sessionlake import schemas
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError
 from sessionlake.jobs.compact.layout import partitions
-from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.schemas import IDENTITY
-from sessionlake.tables import user_metadata
-from sessionlake.views import ERASURES, FOLD, changes, fold_point, latest_changes
+from sessionlake.tables import USER_METADATA, user_metadata
+from sessionlake.views import CHANGE_COUNT, ERASURES, FOLD, changes, fold_point, latest_changes
 
 STEP = "fold"
 AUTO, MERGE, REWRITE, NOTHING = "auto", "merge", "rewrite", "nothing"
@@ -80,7 +80,7 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     batches = changes(tables.read(schemas.CHANGELOG, version), -1 if after is None else after, until)
     latest = latest_changes(batches).persist(StorageLevel.MEMORY_AND_DISK)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
-    by_date = latest.groupBy("session_date").agg(F.sum("changes").alias("rows"), *kinds).collect()
+    by_date = latest.groupBy("session_date").agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
     dates = sorted(str(row.session_date) for row in by_date)
     stored = [row for row in partitions(tables).collect() if row.session_date in set(dates)] if dates else []
     return Tail(
@@ -124,7 +124,7 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
         finally:
             tail.release()
 
-    upkeep.retried(schemas.SESSIONS, once)
+    upkeep.tables.retried(schemas.SESSIONS, ATTEMPTS, once)
 
 
 def _metadata(upkeep: Upkeep, tail: Tail, method: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _metadata(upkeep: Upkeep, tail: Tail, method: str) -> dict[str, Any]:
 
 def _merge(upkeep: Upkeep, tail: Tail) -> None:
     """Mark changed rows in deletion vectors and write the new ones: files keep their other rows unread and unwritten."""
-    name = upkeep.sql_name(schemas.SESSIONS)
+    name = upkeep.tables.sql_name(schemas.SESSIONS)
     properties = {row.key: row.value for row in upkeep.spark.sql(f"show tblproperties {name}").collect()}
     if properties.get(_DELETION_VECTORS) != "true":
         upkeep.execute(
@@ -143,7 +143,7 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
     # MERGE has no writer options: its transaction and metadata are settings of the session.
     transaction = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(tail).items()}
     metadata = user_metadata(_metadata(upkeep, tail, MERGE))
-    with upkeep.settings({**transaction, "spark.databricks.delta.commitInfo.userMetadata": metadata}):
+    with upkeep.tables.settings({**transaction, USER_METADATA: metadata}):
         upkeep.spark.sql(
             f"""
             merge into {name} t using tail s
