@@ -1,4 +1,4 @@
-"""What is asked of a Kafka cluster apart from records: whether it answers, has the topic, and how the topic is kept."""
+"""A Kafka cluster apart from what is read from it: whether it answers, how it keeps a topic, and records for one."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.errors import SourceError
 
@@ -96,6 +96,15 @@ class Cluster:
                 if "TopicExistsException" not in str(error.java_exception):
                     raise self._explained(topic, str(error.java_exception)) from error
 
+    def write(self, records: DataFrame, topic: str) -> None:
+        """Produce records (key, value, and headers if there are); SourceError where Kafka is the cause of a failure."""
+        client = {name: value for name, value in self.options.items() if name.startswith(_PREFIX)}
+        options = {**client, "kafka.bootstrap.servers": self.bootstrap_servers, "topic": topic}
+        try:
+            records.write.format("kafka").options(**options).save()
+        except Exception as error:
+            raise explained(str(error), self.section) or error from error
+
     @contextmanager
     def _admin(self, jvm: Any) -> Iterator[Any]:
         settings = jvm.java.util.Properties()
@@ -151,6 +160,10 @@ def explained(text: str, section: str = "source") -> SourceError | None:
         )
     if _MISSING in text:
         return SourceError(f"{section}.topic: was deleted, or partitions of it were; create it again or restore it")
+    if any(sign in text for sign in _REFUSED):
+        return SourceError(
+            f"{section}.topic: is closed to this user; give it the right to, or set what Kafka needs in {section}.options"
+        )
     if any(sign in text for sign in _SILENT):
         return SourceError(
             f"{section}.bootstrap_servers: Kafka stopped answering; nothing is lost, start again once it does"

@@ -110,7 +110,6 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
     gone = len(before) - len(expected)
     assert gone == 4 + 2 + 5
     assert report.counts == {
-        "sessions": len(before),
         "matched": gone,
         "emitted_before": 0,
         "expired": gone,
@@ -124,6 +123,9 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
     assert apply_corrections(spark, config)
     assert live(spark, config) == expected
     assert expire(spark, config, where=PER_KEY, tables=lives).counts["matched"] == 0
+    spark.sql(f"delete from delta.`{config.pipeline.warehouse}/job_runs` where run_id = 'two' and event = 'started'")
+    with pytest.raises(JobError, match=r"--run-id: 'two' of expire: its record was erased with a key; choose another"):
+        expire(spark, config, where=PER_KEY, tables=lives, run_id="two")
 
 
 @pytest.mark.slow
@@ -257,6 +259,15 @@ def test_errors_are_one_line(spark: SparkSession, original: Path, arguments: dic
     with pytest.raises(SessionlakeError, match=message) as caught:
         expire(spark, make_config(original), **arguments, dry_run=True)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "share"), [("1 = 0", 0), ("1 = 1", 1), ("exists (select 1 from lives where life < 0)", 0)]
+)
+def test_rules_that_spark_answers_without_reading(spark: SparkSession, original: Path, where: str, share: int) -> None:
+    config, lives = make_config(original), {"lives": str(original / "lives")}
+    report = expire(spark, config, where=where, tables=lives, dry_run=True)
+    assert report.counts["matched"] == share * len(live(spark, config))
 
 
 def test_config_names_a_wrong_setting(tmp_path: Path) -> None:

@@ -227,6 +227,8 @@ def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker,
     unknown = config.model_copy(update={"source": config.source.model_copy(update={"topic": "nowhere"})})
     with pytest.raises(SourceError, match=r"source\.topic: 'nowhere' does not exist on .*; create it or correct"):
         run(spark, unknown, once=True)
+    with pytest.raises(SourceError, match=r"source\.topic: 'nowhere' does not exist on .*; create it or correct"):
+        expire(spark, unknown, where="true", to_topic=True)
     silent = closed(config)
     with pytest.raises(SourceError, match=rf"'{silent.source.bootstrap_servers}' does not answer .*Connection refused"):
         run(spark, silent, once=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
@@ -94,7 +94,7 @@ def expire(
     With `to_topic` tombstones go to the source's topic instead, where none of this holds: a repeated one is stale.
     """
     if to_topic:
-        require_topic(config)
+        require_topic(spark, config)
     rule = Rule(*_rule(config, where, ttl))
     named = {**config.expire.tables, **{name: _absolute(path) for name, path in (tables or {}).items()}}
     limit = max_per_run or config.expire.max_per_run
@@ -182,13 +182,12 @@ def _views(spark: SparkSession, named: Mapping[str, str], versions: Mapping[str,
 def _plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
     """Find what expires and rank it by (session_end, key, start), what has its tombstone already last."""
     pinned, lake = run.pinned, run.tables
-    read = Observation("read")
     sessions = merged_sessions(
         lake, snapshot_version=pinned[schemas.SESSIONS], changelog_version=pinned[schemas.CHANGELOG]
-    ).observe(read, F.count(F.lit(1)).alias("sessions"))
+    )
     before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), JOB)
     matched = rule.matching(sessions, run.started_us).select(*IDENTITY, "session_end")
-    # Kept, because a sort reads its input twice: the sessions would be read, and counted, twice.
+    # Kept, because a sort reads its input twice: the sessions would be read twice.
     marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left").persist()
     ordered = marked.orderBy(F.col("before").isNotNull(), "session_end", "session_key", "session_start").withColumn(
         "place", F.monotonically_increasing_id()
@@ -196,17 +195,15 @@ def _plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
     ordered = ordered.persist()
     try:
         parts = _parts(ordered)
-    except PySparkException as error:
+    except BaseException as error:
         ordered.unpersist()
-        raise wrong_sql(error) from error
+        if isinstance(error, PySparkException):
+            raise wrong_sql(error) from error
+        raise
     finally:
         marked.unpersist()
     emitted_before = sum(old for _, _, old in parts)
-    counts = {
-        "sessions": int(read.get["sessions"]),
-        "matched": sum(rows for _, rows, _ in parts),
-        "emitted_before": emitted_before,
-    }
+    counts = {"matched": sum(rows for _, rows, _ in parts), "emitted_before": emitted_before}
     new = counts["matched"] - emitted_before
     total = new if max_per_run is None else min(new, max_per_run)
     return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk)

@@ -1,6 +1,6 @@
 """Pattern 7 to the letter: tombstones sent to the topic that the events come from."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config import Config
@@ -10,19 +10,20 @@ from sessionlake.source_config import option_texts
 from sessionlake.sources.kafka_records import HEADERS
 
 
-def require_topic(config: Config) -> None:
-    """Raise ConfigError unless the events come from a topic, SourceError where that can't be reached."""
+def require_topic(spark: SparkSession, config: Config) -> None:
+    """Raise ConfigError unless the events come from a topic, SourceError where that can't be reached or is missing."""
     if config.source.kind != "kafka":
         raise ConfigError(
             f"--to-topic: source.kind is {config.source.kind!r}, there is no topic to send tombstones to; leave the option out"
         )
-    Cluster("source", config.source.bootstrap_servers or "", {}).require_reachable()
+    _cluster(config).describe(spark, config.source.topic or "")
 
 
 def send_tombstones(config: Config, tombstones: DataFrame) -> None:
     """Produce a record for each tombstone (correction_id, session_key, session_start, revision): key, no value, headers.
 
     At least once: of a tombstone that arrives twice the second is stale, which the sessionizer counts and else ignores.
+    SourceError where Kafka is the cause of a failure.
     """
     values = {
         "key": F.col("session_key"),
@@ -39,7 +40,9 @@ def send_tombstones(config: Config, tombstones: DataFrame) -> None:
         F.lit(None).cast("binary").alias("value"),
         F.array(*headers).alias("headers"),
     )
+    _cluster(config).write(records, config.source.topic or "")
+
+
+def _cluster(config: Config) -> Cluster:
     source = config.source
-    client = {name: value for name, value in option_texts(source.options).items() if name.startswith("kafka.")}
-    options = {**client, "kafka.bootstrap.servers": source.bootstrap_servers or "", "topic": source.topic or ""}
-    records.write.format("kafka").options(**options).save()
+    return Cluster("source", source.bootstrap_servers or "", option_texts(source.options))
