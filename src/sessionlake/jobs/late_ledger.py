@@ -142,7 +142,7 @@ def append_claimed(run: JobRun, table: str, rows: DataFrame) -> None:
             raise
     if not run.dry_run and run.tables.app_version(table, run.app_id) == FENCED:
         last = read_runs(run.tables)[-1]
-        raise _overtaken(run, None if last.run_id == run.run_id else last)
+        raise _overtaken(run, None if (last.job, last.run_id) == (run.job, run.run_id) else last)
 
 
 def _overtaken(run: JobRun, by: LateRun | None) -> JobError:
