@@ -14,7 +14,7 @@ from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
-from tests.engine.crash_support import crash_at
+from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.backfill_support import EVER, FILES, LATE, Row, config_of, correct, expected, sessions, tally
 from tests.jobs.support import make_config, write_rows
 
@@ -91,14 +91,22 @@ def test_it_can_not_lie_where_the_source_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_compaction_trims_it_and_backfill_knows(spark: SparkSession, tmp_path: Path) -> None:
+def test_compaction_trims_it_and_backfill_knows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of(tmp_path, archive=True)
     write(tmp_path, range(4))
     run(spark, config, once=True)
     before = archived(spark, config)
     short = config.model_copy(update={"compact": CompactSection(archive="50 us")})
-    compact(spark, short)
-    assert archived(spark, config) == [row for row in before if row[1] >= 112 - 50]
+    kept = [row for row in before if row[1] >= 112 - 50]
+    dry = compact(spark, short, dry_run=True)
+    assert dry.counts["events_trimmed"] == len(before) - len(kept) > 0
+    assert dry.notes[-1] == "would trim the archive before 1970-01-01T00:00:00.000062+00:00"
+    with crash_at(monkeypatch, "compact_archive_marked"), pytest.raises(CrashError):
+        compact(spark, short, run_id="r")
+    assert compact(spark, short, run_id="r").counts["events_trimmed"] == dry.counts["events_trimmed"]
+    assert archived(spark, config) == kept
     assert backfill(spark, config, from_us=95, to_us=EVER[1], dry_run=True).counts["corrections"] == 0
     for file in (tmp_path / "events").iterdir():
         file.unlink()

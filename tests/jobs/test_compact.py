@@ -85,7 +85,8 @@ def test_killed_and_repeated_is_once_and_no_reader_sees_it(
         compact(spark, impatient(one), method="merge", run_id="first")
         run_once(spark, one)
     tables, config = tables_of(spark, ours), impatient(ours)
-    expected = folded(history(tables))
+    expected, side = folded(history(tables)), schemas.LATE_EVENTS
+    late, files, last = ours.rows(side), layout.size(tables, side)[0], tables.last_commit(side)
     died: list[str] = []
 
     def die_once_at_each(point: str) -> None:
@@ -101,6 +102,13 @@ def test_killed_and_repeated_is_once_and_no_reader_sees_it(
     report = compact(spark, config, method="merge", run_id="second")
     assert died == points
     assert live(tables) == sessions(tables.read(schemas.SESSIONS)) == expected
+
+    assert layout.size(tables, side)[0] < files
+    assert ours.rows(side) == late != []
+    after = tables.last_commit(side)
+    assert last is not None
+    assert after is not None
+    assert after.metadata["batch_id"] == last.metadata["batch_id"]
 
     straight = compact(spark, impatient(undisturbed), method="merge", run_id="second")
     assert uncounted(report) == uncounted(straight)

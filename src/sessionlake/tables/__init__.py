@@ -1,7 +1,7 @@
 """The Delta tables of a warehouse, in layers: files < log < transactions < tables."""
 
-from sessionlake.tables.log import Commit, user_metadata
+from sessionlake.tables.log import USER_METADATA, Commit, user_metadata
 from sessionlake.tables.tables import Tables, spark_schema
 from sessionlake.tables.transactions import FENCED, DataFile
 
-__all__ = ["FENCED", "Commit", "DataFile", "Tables", "spark_schema", "user_metadata"]
+__all__ = ["FENCED", "USER_METADATA", "Commit", "DataFile", "Tables", "spark_schema", "user_metadata"]

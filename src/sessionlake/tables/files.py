@@ -1,9 +1,26 @@
 """Small files beside the tables, on whatever file system the warehouse lies: through Hadoop, as Spark reads it."""
 
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file."""
+
+    path: str
+    length: int
+
+    @property
+    def name(self) -> str:
+        """Its name; those of data files are unique."""
+        return self.path.rpartition("/")[2]
 
 
 class Files:
@@ -18,12 +35,12 @@ class Files:
 
     def names(self, uri: str) -> list[str]:
         """Return the names in a directory; none where it is not there."""
-        fs, path = self._file_system(uri)
+        fs, path = self.file_system(uri)
         return [status.getPath().getName() for status in fs.listStatus(path)] if fs.exists(path) else []
 
     def read_text(self, uri: str) -> str | None:
         """Return a small file's text, or None where there is none."""
-        fs, path = self._file_system(uri)
+        fs, path = self.file_system(uri)
         if not fs.exists(path):
             return None
         stream = fs.open(path)
@@ -34,20 +51,59 @@ class Files:
 
     def write_text_once(self, uri: str, text: str) -> None:
         """Write a small file, whole or not at all; one that is there stays."""
-        fs, path = self._file_system(uri)
+        fs, path = self.file_system(uri)
         temporary = path.suffix(f".{uuid.uuid4().hex}.tmp")
-        stream = fs.create(temporary)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
+        write_text(fs, temporary, text)
         if fs.exists(path) or not fs.rename(temporary, path):
             fs.delete(temporary, False)
 
-    def _file_system(self, uri: str) -> tuple[Any, Any]:
+    def under(self, uri: str) -> list[Entry]:
+        """Return all files below a folder, checksums of Hadoop's own left out."""
+        fs, path = self.file_system(uri)
+        if not fs.exists(path):
+            return []
+        found, listing = [], fs.listFiles(path, True)
+        while listing.hasNext():
+            status = listing.next()
+            found.append(Entry(status.getPath().toString(), int(status.getLen())))
+        return found
+
+    def is_parquet(self, entry: Entry) -> bool:
+        """Say whether a file was written to its end; one that is gone by now was."""
+        fs, path = self.file_system(entry.path)
+        if entry.length < len(_MAGIC):
+            return False
+        try:
+            stream = fs.open(path)
+        except Py4JJavaError:
+            if fs.exists(path):
+                raise
+            return True
+        try:
+            stream.seek(entry.length - len(_MAGIC))
+            return bytes(stream.read() for _ in _MAGIC) == _MAGIC
+        finally:
+            stream.close()
+
+    def delete(self, uri: str) -> None:
+        """Delete a file; one that is gone already is no error."""
+        fs, path = self.file_system(uri)
+        fs.delete(path, False)
+
+    def file_system(self, uri: str) -> tuple[Any, Any]:
+        """Return Hadoop's file system and path of a URI."""
         path = self._jvm.org.apache.hadoop.fs.Path(uri)
         return path.getFileSystem(self.spark._jsc.hadoopConfiguration()), path
 
     @property
     def _jvm(self) -> Any:
         return self.spark._jvm
+
+
+def write_text(fs: Any, path: Any, text: str) -> None:
+    """Write a small file through Hadoop; one that is there goes first."""
+    stream = fs.create(path, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()

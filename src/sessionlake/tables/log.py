@@ -10,6 +10,8 @@ from sessionlake.tables.files import Files
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _KEY = "sessionlake"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+"""The setting of a session that gives commits of SQL their userMetadata."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Log(Files):
     def commit_info(self, name: str, version: int) -> dict[str, Any] | None:
         """Return what Delta wrote of one commit: timestamp (ms), operation, operationMetrics, userMetadata."""
         return next(self._actions(name, version, "commitInfo"), None)
+
+    def added_since(self, name: str, version: int) -> set[str]:
+        """Return the names of the files that commits from a version on have added."""
+        versions = (v for v in self._log_files(name) if v >= version)
+        return {add["path"].rpartition("/")[2] for v in versions for add in self._actions(name, v, "add")}
 
     def _actions(self, name: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""

@@ -1,6 +1,8 @@
 """The Delta tables of a warehouse: creation, reading, idempotent appends."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from sessionlake.errors import FencedError
+from sessionlake.errors import FencedError, JobError
 from sessionlake.tables.log import user_metadata
 from sessionlake.tables.transactions import CONCURRENT, Transactions
+
+_CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -76,6 +80,42 @@ class Tables(Transactions):
                 f"table {self.path(name)!r}: another driver writes batch {app_version} too; "
                 "this one stops, keep only one running on this warehouse"
             ) from error
+
+    def sql_name(self, name: str) -> str:
+        """Return a table as SQL names it."""
+        return "delta.`" + self.path(name).replace("`", "``") + "`"
+
+    def retried(self, name: str, attempts: int, action: Callable[[], None]) -> None:
+        """Do what commits to a table, again where another commit came between; JobError after so many attempts."""
+        for attempt in range(1, attempts + 1):
+            try:
+                action()
+            except Exception as error:
+                if not isinstance(error, FencedError) and not _CONFLICT.search(str(error)):
+                    raise
+                if attempt == attempts:
+                    raise JobError(
+                        f"table {self.path(name)!r}: {attempts} attempts to change it each met another writer; "
+                        "run the job again when fewer run beside it"
+                    ) from error
+            else:
+                return
+
+    @contextmanager
+    def settings(self, values: Mapping[str, str]) -> Iterator[None]:
+        """Hold settings of the session while the block runs."""
+        conf = self.spark.conf
+        before = {name: conf.get(name, None) for name in values}
+        for name, value in values.items():
+            conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, old in before.items():
+                if old is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, old)
 
     def append_rows(self, name: str, rows: pa.Table) -> None:
         """Append a few rows that the driver holds."""

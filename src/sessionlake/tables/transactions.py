@@ -159,6 +159,12 @@ class Transactions(Log):
                 continue
             return
 
+    def checkpoint(self, name: str) -> None:
+        """Write a checkpoint of a table as it is now."""
+        none = self._jvm.scala.Option.empty()
+        log = self._delta_log(name)
+        log.checkpoint(log.update(False, none, none), none)
+
     def files(self, name: str, version: int | None = None) -> DataFrame:
         """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
         return DataFrame(self._snapshot(name, version).allFiles().toDF(), self.spark)

@@ -12,9 +12,10 @@ from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.compact import fold, layout, trim
-from sessionlake.jobs.compact.upkeep import Upkeep, total
+from sessionlake.jobs.compact.upkeep import MB, Upkeep, total
 from sessionlake.jobs.runs import JobReport, OnStep, start_run
 from sessionlake.tables import Tables
+from sessionlake.times import format_time
 
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)
@@ -92,7 +93,7 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
 
     every = [*_TABLES, *(name for name in _side_tables(tables) if f"{name}_version" in run.pinned)]
     return {
-        "fold": partial(fold.fold, upkeep, run.pinned["batch_id"], method, config.compact.file_mb * layout.MB),
+        "fold": partial(fold.fold, upkeep, run.pinned["batch_id"], method, config.compact.file_mb * MB),
         "trim": once(schemas.CHANGELOG, trim.STEP, trimmed),
         **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
         **{f"optimize_{t}": once(t, layout.STEP_OPTIMIZE, partial(optimized, t)) for t in every},
@@ -121,6 +122,8 @@ def _report(upkeep: Upkeep) -> JobReport:
         "sessions_files_optimized": total(optimized, "numRemovedFiles"),
         "changelog_files_optimized": total(upkeep.done(schemas.CHANGELOG, layout.STEP_OPTIMIZE), "numRemovedFiles"),
     }
+    if f"{schemas.EVENTS}_version" in run.pinned:
+        counts["events_trimmed"] = total(upkeep.done(schemas.EVENTS, trim.STEP), "numDeletedRows")
     for table in _TABLES:
         counts[f"{table}_files_vacuumed"] = total(upkeep.done(table, layout.STEP_VACUUM), "numDeletedFiles")
         files, size = layout.size(tables, table)
@@ -161,5 +164,8 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
         f"would fold up to batch {tail.until} by {tail.method(method)}: {tail.changed:,} sessions changed "
         f"on {len(tail.dates)} dates that hold {tail.stored:,}"
     )
-    trim_note = "would trim nothing" if point is None else f"would trim the changelog up to batch {point}"
-    return run.finish(counts, [fold_note, trim_note])
+    notes = [fold_note, "would trim nothing" if point is None else f"would trim the changelog up to batch {point}"]
+    if (archived := trim.archive_point(tables, config)) is not None:
+        counts["events_trimmed"] = tables.read(schemas.EVENTS).where(trim.older_events(archived)).count()
+        notes.append(f"would trim the archive before {format_time(archived)}")
+    return run.finish(counts, notes)

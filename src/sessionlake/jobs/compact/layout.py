@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
-from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.jobs.compact.upkeep import MB, Upkeep
 from sessionlake.tables import Tables
 
 STEP_OPTIMIZE, STEP_VACUUM = "optimize", "vacuum"
@@ -19,7 +19,6 @@ SMALL_FILES = 50
 """Small files that a table which the stream appends to may have before they are put together."""
 DELETED_SHARE = 0.1
 """Rows of a date that deletion vectors may hide, before its files are rewritten without them."""
-MB = 1 << 20
 
 
 def partitions(tables: Tables) -> DataFrame:
@@ -62,18 +61,18 @@ def optimize_sessions(upkeep: Upkeep, config: Config) -> None:
     dates = ", ".join(f"date'{row.session_date}'" for row in ragged(upkeep.tables, config))
     if dates:
         order = " zorder by (session_key)" if config.compact.order == "zorder" else ""
-        name = upkeep.sql_name(schemas.SESSIONS)
+        name = upkeep.tables.sql_name(schemas.SESSIONS)
         upkeep.execute(schemas.SESSIONS, STEP_OPTIMIZE, f"optimize {name} where session_date in ({dates}){order}")
 
 
 def optimize_appended(upkeep: Upkeep, config: Config, table: str) -> None:
     """Put small files of a table that the stream appends to together where they are many; no reader sees a change."""
     if small_files(upkeep.tables, config, table) > SMALL_FILES:
-        upkeep.execute(table, STEP_OPTIMIZE, f"optimize {upkeep.sql_name(table)}")
+        upkeep.execute(table, STEP_OPTIMIZE, f"optimize {upkeep.tables.sql_name(table)}")
 
 
 def vacuum(upkeep: Upkeep, config: Config, table: str) -> None:
     """Delete files that no version within the retention needs: the table's own, or the config's where that is longer."""
     kept_us = max(parse_duration(config.compact.vacuum), upkeep.tables.vacuum_retention_us(table))
     hours = ceil(timedelta(microseconds=kept_us) / timedelta(hours=1))
-    upkeep.execute(table, STEP_VACUUM, f"vacuum {upkeep.sql_name(table)} retain {hours} hours")
+    upkeep.execute(table, STEP_VACUUM, f"vacuum {upkeep.tables.sql_name(table)} retain {hours} hours")

@@ -29,20 +29,32 @@ def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
 
 def trim(upkeep: Upkeep, until: int) -> None:
     """Delete the changes of batches up to and including one. Files of such batches only go unread and unwritten."""
-    statement = f"delete from {upkeep.sql_name(schemas.CHANGELOG)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
+    statement = f"delete from {upkeep.tables.sql_name(schemas.CHANGELOG)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
     upkeep.execute(schemas.CHANGELOG, STEP, statement, trimmed_to=until)
+
+
+def archive_point(tables: Tables, config: Config) -> int | None:
+    """Return the event time in microseconds before which events leave the archive; None where none does."""
+    last = tables.last_commit(schemas.CHANGELOG)
+    watermark = None if last is None else last.metadata["state"].get("watermark_us")
+    if config.compact.archive is None or watermark is None or not tables.exists(schemas.EVENTS):
+        return None
+    point = int(watermark) - parse_duration(config.compact.archive)
+    # It becomes the version of an application, of which Delta takes -1 for none.
+    return point if point >= 0 else None
+
+
+def older_events(point: int) -> str:
+    """Return the condition of events before a point."""
+    return f"event_time < timestamp_micros({point})"
 
 
 def trim_archive(upkeep: Upkeep, config: Config) -> None:
     """Delete the archive's events that are older than the config keeps them; first the table says from when on it is whole."""
-    last = upkeep.tables.last_commit(schemas.CHANGELOG)
-    watermark = None if last is None else last.metadata["state"].get("watermark_us")
-    if config.compact.archive is None or watermark is None:
+    point = archive_point(upkeep.tables, config)
+    if point is None:
         return
-    from_us = watermark - parse_duration(config.compact.archive)
-    if from_us < 0:
-        return
-    upkeep.tables.set_app_versions(schemas.EVENTS, {ARCHIVED_FROM: lambda old: from_us if from_us > old else None})
+    upkeep.tables.set_app_versions(schemas.EVENTS, {ARCHIVED_FROM: lambda old: point if point > old else None})
     failpoints.hit("compact_archive_marked")
-    statement = f"delete from {upkeep.sql_name(schemas.EVENTS)} where event_time < timestamp_micros({from_us})"  # noqa: S608 (a path and a number)
-    upkeep.execute(schemas.EVENTS, STEP, statement, archived_from_us=from_us)
+    statement = f"delete from {upkeep.tables.sql_name(schemas.EVENTS)} where {older_events(point)}"  # noqa: S608 (a path and a number)
+    upkeep.execute(schemas.EVENTS, STEP, statement, archived_from_us=point)

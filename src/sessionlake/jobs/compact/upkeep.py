@@ -1,27 +1,20 @@
 """The job's own commits on Delta tables: marked with run and step, retried where another one came first."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
 from sessionlake.config import Config
-from sessionlake.errors import FencedError, JobError
 from sessionlake.jobs.runs import JobRun
-from sessionlake.tables import Tables, user_metadata
+from sessionlake.tables import USER_METADATA, Tables, user_metadata
 from sessionlake.views import fold_point
 
-_CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
-_ATTEMPTS = 8
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_MB = 1 << 20
-_SHUFFLE_BYTES = 8 * _MB
+ATTEMPTS = 8
+MB = 1 << 20
+_SHUFFLE_BYTES = 8 * MB
 """Bytes of files to one partition of a shuffle: compressed ones, which grow several times in memory."""
 _MAX_PARTITIONS = 200
-T = TypeVar("T")
 
 
 class Upkeep:
@@ -35,7 +28,7 @@ class Upkeep:
         self.run = run
         session = spark.newSession()
         cores = session.sparkContext.defaultParallelism
-        size = config.compact.file_mb * _MB
+        size = config.compact.file_mb * MB
         # A fold's joins and sorts grow with the tables, not with the number of shards.
         shuffled = (run.pinned["sessions_bytes"] + run.pinned["session_changelog_bytes"]) // _SHUFFLE_BYTES
         settings = {
@@ -55,10 +48,6 @@ class Upkeep:
         self.spark = session
         self.tables = Tables(session, config.pipeline.warehouse)
 
-    def sql_name(self, table: str) -> str:
-        """Return the table as SQL names it."""
-        return "delta.`" + self.tables.path(table).replace("`", "``") + "`"
-
     def metadata(self, table: str, step: str, **details: Any) -> dict[str, Any]:
         """Return what a commit of a step carries. One on a table of the stream's carries on what its last commit said."""
         mark = {"job": self.run.job, "run_id": self.run.run_id, "step": step, **details}
@@ -71,25 +60,10 @@ class Upkeep:
         """Run a statement that commits to a table, again where another commit came between."""
 
         def once() -> None:
-            with self.settings({_METADATA: user_metadata(self.metadata(table, step, **details))}):
+            with self.tables.settings({USER_METADATA: user_metadata(self.metadata(table, step, **details))}):
                 self.spark.sql(statement).collect()
 
-        self.retried(table, once)
-
-    def retried(self, table: str, action: Callable[[], T]) -> T:
-        """Return what an action returns that commits to a table, tried again on conflict."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return action()
-            except Exception as error:
-                if not isinstance(error, FencedError) and not _CONFLICT.search(str(error)):
-                    raise
-                if attempt == _ATTEMPTS:
-                    raise JobError(
-                        f"table {self.tables.path(table)!r}: {_ATTEMPTS} attempts to change it each met another writer; "
-                        "run the job again when fewer run beside it"
-                    ) from error
-        raise AssertionError("unreachable")
+        self.tables.retried(table, ATTEMPTS, once)
 
     def done(self, table: str, step: str) -> list[dict[str, Any]]:
         """Return Delta's account of the commits that this run has made in a step, in this or an earlier attempt."""
@@ -102,17 +76,6 @@ class Upkeep:
             if (mark.get("job"), mark.get("run_id"), mark.get("step")) == (self.run.job, self.run.run_id, step):
                 found.append({**(self.tables.commit_info(table, version) or {}), **mark})
         return found
-
-    @contextmanager
-    def settings(self, values: Mapping[str, str]) -> Iterator[None]:
-        """Hold settings of the job's session while the block runs."""
-        for name, value in values.items():
-            self.spark.conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name in values:
-                self.spark.conf.unset(name)
 
 
 def total(commits: list[dict[str, Any]], *metrics: str) -> int:
