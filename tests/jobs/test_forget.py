@@ -30,18 +30,29 @@ from tests.jobs.copies import copy_pipeline
 from tests.jobs.forget_support import ANNA, GONE, SECTIONS, STAY, build, kept_rows, live, traces
 from tests.jobs.support import write_rows
 
-TABLES = ("sessions", "corrections", "dead_letters", "events", "job_runs", "late_events", "session_changelog")
+TABLES = (
+    "sessions",
+    "corrections",
+    "dead_letters",
+    "events",
+    "job_runs",
+    "late_events",
+    "session_changelog",
+    "topic_tombstones",
+)
 POINTS = [
     "before_tombstones",
     "after_tombstones",
     *[f"{side}_{name}" for name in TABLES for side in ("before", "after")],
+    "kept_out",
     "before_file",
     "before_log",
+    "before_rename",
     "before_store",
 ]
 """In the order in which a run passes them."""
 TOML = """
-pipeline = { name = "test", warehouse = "warehouse", shards = 2, trigger = "1 second" }
+pipeline = { name = "test", warehouse = "warehouse", shards = 2, trigger = "1 second", archive = true }
 source = { kind = "files", path = "events", format = "json", max_files_per_batch = 2 }
 event = { key = "key", time = "time_us", time_unit = "us" }
 session = { gap = "10 us", grace = "20 us", retention = "60 us" }
@@ -74,7 +85,8 @@ def test_killed_then_nothing_is_left_and_the_stream_goes_on(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {path.split("/")[0] for path in traces(config)} >= {
-        *("session_changelog", "sessions", "late_events", "dead_letters", "corrections", "events", "job_runs", "test")
+        *("session_changelog", "sessions", "late_events", "dead_letters", "corrections", "events", "job_runs", "test"),
+        "topic_tombstones",
     }
     run(spark, config, once=True)
     others, kept = [s for s in live(spark, config) if s[0] in STAY], kept_rows(spark, config)

@@ -1,11 +1,18 @@
-"""A commit that loses a file's statistics keeps its length, its other lines, and all else of that line."""
+"""A commit that loses a file's statistics keeps its length, its other lines, and all else of that line; and is never gone."""
 
 import json
+import os
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
+from sessionlake.jobs.forget.fs import replace_text
 from sessionlake.jobs.forget.logs import _cut
+from sessionlake.tables import Tables
+from tests.engine.crash_support import CrashError, crash_at
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 
@@ -39,3 +46,19 @@ def test_conditions_of_a_commit_go_as_a_whole() -> None:
     assert len(new) == len(line)
     assert json.loads(new) == {"commitInfo": {"operation": "DELETE", "operationParameters": {}}}
     assert _cut(line, {"x"}) == line
+
+
+def test_a_file_is_replaced_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between any two steps the old text is there and can be read, though the checksum beside it is Hadoop's."""
+    tables, file = Tables(spark, str(tmp_path)), tmp_path / "0.json"
+    tables.write_text_once(str(file), "old")
+    assert (tmp_path / ".0.json.crc").exists()
+    os.utime(file, (1_000, 1_000))
+    with crash_at(monkeypatch, "forget_before_rename"), pytest.raises(CrashError):
+        replace_text(tables, str(file), "new")
+    assert tables.read_text(str(file)) == "old"
+    inode = (tmp_path / "0.json.forget.tmp").stat().st_ino
+    replace_text(tables, str(file), "new")
+    assert tables.read_text(str(file)) == "new"
+    assert (file.stat().st_mtime, file.stat().st_ino) == (1_000, inode)
+    assert [path.name for path in tmp_path.iterdir()] == ["0.json"]

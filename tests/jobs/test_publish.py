@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from infra.kafka.broker import Broker
 from sessionlake import schemas
 from sessionlake.config import Config
-from sessionlake.errors import ConfigError
+from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.compact.job import compact
+from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
@@ -124,6 +125,33 @@ def test_topic_equals_sessions_live(
     assert_topic_is_live(spark, config, broker, topic)
     described = Topic(broker, topic).config("cleanup.policy")
     assert described == "compact"
+
+
+@pytest.mark.slow
+def test_what_was_not_published_yet_is_not_erased(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = f"sessions-{tmp_path.name}"
+    config = lake(tmp_path, broker, topic)
+    for number in range(2):
+        write_rows(tmp_path, f"{number}.json", some_rows(number))
+        run(spark, config, once=True)
+        if number == 0:
+            publish(spark, config, once=True)
+    with pytest.raises(JobError, match=r"publish has not read the deletes yet; run `sessionlake publish --once`"):
+        forget(spark, config, ["user-1"])
+    publish(spark, config, once=True)
+    assert forget(spark, config, ["user-1"]).counts["found"] == 0
+    publish(spark, config, once=True)
+    assert "user-1" not in {key for key, _ in records(broker, topic)}
+    assert_topic_is_live(spark, config, broker, topic)
+
+    write_rows(tmp_path, "2.json", some_rows(2))
+    run(spark, config, once=True)
+    for file in Path(config.pipeline.warehouse, schemas.CHANGELOG).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(
+        PipelineStateError, match=r"publish: changes that were not read yet are gone from .*; delete '.*'"
+    ):
+        publish(spark, config, once=True)
 
 
 def test_final_sessions_are_not_published(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

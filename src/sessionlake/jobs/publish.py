@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -15,12 +16,22 @@ from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.source_config import KafkaSink, option_texts
 from sessionlake.tables import Tables
-from sessionlake.views import changes, latest_changes, merged_sessions
+from sessionlake.views import CHANGE_COUNT, changes, latest_changes, merged_sessions
 
 _FIRST = (*schemas.IDENTITY, "session_end", "session_id", "event_count", "revision")
-_HIDDEN = ("state", "session_date", "op", "commit_id", "batch_id", "changes")
+_HIDDEN = ("state", "session_date", "op", "commit_id", "batch_id", CHANGE_COUNT)
 # To the microsecond: cut to milliseconds, as to_json does by itself, two sessions of a key could be one.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
+_GONE = (
+    "FILE_NOT_EXIST",
+    "DELTA_FILE_NOT_FOUND",
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DELTA_VERSION_NOT_FOUND",
+)
+_FROM_VERSION = "from_version"
+_ID_LENGTH = 22
 _log = logging.getLogger("sessionlake")
 
 OnBatch = Callable[[int, bool], None]
@@ -49,13 +60,13 @@ def publish(spark: SparkSession, config: Config, *, once: bool = False, on_batch
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no sessions yet; run `sessionlake run` first"
         )
     topic = _topic(spark, sink)
-    checkpoint = f"{config.checkpoint}-publish/{sink.topic}-{topic.id}"
+    checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     batches = 0
     first = not tables.names(f"{checkpoint}/stream/offsets")
     # Pinned before the sessions are read, and once only: what is deleted between two attempts of the first publication
     # must come in the stream, since no later one names it.
-    tables.write_text_once(f"{checkpoint}/from_version", str(tables.latest_version(schemas.CHANGELOG)))
-    version = int(tables.read_text(f"{checkpoint}/from_version") or 0)
+    tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables.latest_version(schemas.CHANGELOG)))
+    version = from_version(tables, checkpoint)
     if first:
         _send(merged_sessions(tables).withColumn("op", F.lit("upsert")), sink)
         failpoints.hit("published_all")
@@ -89,8 +100,36 @@ def publish(spark: SparkSession, config: Config, *, once: bool = False, on_batch
         text = str(error)
         if is_second_driver(text):
             raise PipelineStateError("publish: another process publishes to this topic; stop it first") from error
+        if any(sign in text for sign in _GONE):
+            raise PipelineStateError(
+                f"publish: changes that were not read yet are gone from {schemas.CHANGELOG!r}; delete {checkpoint!r} to start with all "
+                "sessions, and make a new topic, in which those deleted meanwhile are not"
+            ) from error
         raise kafka.explained(text, "sink.kafka") or error from error
     return Published(batches, first)
+
+
+def newest_checkpoint(tables: Tables, config: Config) -> str | None:
+    """Return the checkpoint with which the config's topic, as it was made last, is published; None where it never was."""
+    sink, root = config.sink.kafka, _checkpoints(config)
+    if sink is None:
+        return None
+    of_topic = [n for n in tables.names(root) if n[:-_ID_LENGTH] == f"{sink.topic}-"]
+    return max((f"{root}/{n}" for n in of_topic), key=partial(from_version, tables), default=None)
+
+
+def _checkpoints(config: Config) -> str:
+    return f"{config.checkpoint}-publish"
+
+
+def from_version(tables: Tables, checkpoint: str) -> int:
+    """Return the version of the changelog with which a checkpoint's stream begins."""
+    text = tables.read_text(f"{checkpoint}/{_FROM_VERSION}")
+    if text is None:
+        raise PipelineStateError(
+            f"publish: {checkpoint!r} lacks its file {_FROM_VERSION}; delete the folder to start with all sessions"
+        )
+    return int(text)
 
 
 def to_records(sessions: DataFrame) -> DataFrame:
@@ -101,14 +140,11 @@ def to_records(sessions: DataFrame) -> DataFrame:
 
 
 def _send(sessions: DataFrame, sink: KafkaSink) -> None:
-    options = {**option_texts(sink.options), "kafka.bootstrap.servers": sink.bootstrap_servers, "topic": sink.topic}
-    try:
-        to_records(sessions).write.format("kafka").options(**options).save()
-    except Exception as error:
-        cause = kafka.explained(str(error), "sink.kafka")
-        if cause is None:
-            raise
-        raise cause from error
+    _cluster(sink).write(to_records(sessions), sink.topic)
+
+
+def _cluster(sink: KafkaSink) -> kafka.Cluster:
+    return kafka.Cluster("sink.kafka", sink.bootstrap_servers, option_texts(sink.options))
 
 
 def _sink(config: Config) -> KafkaSink:
@@ -125,7 +161,7 @@ def _sink(config: Config) -> KafkaSink:
 
 def _topic(spark: SparkSession, sink: KafkaSink) -> kafka.Topic:
     """Return the topic; a missing one is created, compacted."""
-    cluster = kafka.Cluster("sink.kafka", sink.bootstrap_servers, option_texts(sink.options))
+    cluster = _cluster(sink)
     try:
         topic = cluster.describe(spark, sink.topic)
     except kafka.MissingTopicError:

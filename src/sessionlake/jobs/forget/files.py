@@ -7,10 +7,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sessionlake import schemas
 from sessionlake.engine import failpoints
-from sessionlake.jobs.forget.fs import Entry, Files
-from sessionlake.jobs.forget.lake import Lake, quoted_path
-from sessionlake.jobs.forget.progress import consumed_version, files_since, is_read_by_stream
+from sessionlake.errors import JobError
+from sessionlake.jobs.forget.lake import Lake
+from sessionlake.jobs.forget.progress import unread_from
+from sessionlake.tables.files import Entry
 
 _LOG = "_delta_log"
 
@@ -33,24 +35,24 @@ def find_files(lake: Lake, *, alone: bool) -> dict[str, Found]:
 
     Where a driver runs (not `alone`), a file that can't be read is one that is being written.
     """
-    files = Files(lake.tables.spark)
     there, live, whole = {}, {}, {}
     for name in lake.holders:
-        entries = files.under(lake.tables.path(name))
+        entries = lake.tables.under(lake.tables.path(name))
         there[name] = [e for e in entries if e.path.endswith(".parquet") and f"/{_LOG}/" not in e.path]
         live[name] = {path.rpartition("/")[2] for path in lake.tables.read(name).inputFiles()}
-        whole[name] = [e for e in there[name] if e.name in live[name] or files.is_parquet(e)]
+        whole[name] = [e for e in there[name] if e.name in live[name] or lake.tables.is_parquet(e)]
     holding = _holding(lake, whole)
     found = {}
     for name, entries in there.items():
         suspects = [e for e in entries if e.name in holding]
         dead = [e for e in suspects if e.name not in live[name]]
+        readable = {e.name for e in whole[name]}
         named = _named(lake, name, [e.name for e in dead])
         found[name] = Found(
             [e for e in suspects if e.name in live[name]],
             [e for e in dead if e.name in named],
             [e for e in dead if e.name not in named],
-            [e for e in entries if e not in whole[name]] if alone else [],
+            [e for e in entries if e.name not in readable] if alone else [],
         )
     return found
 
@@ -83,26 +85,29 @@ def erase_files(lake: Lake, *, alone: bool) -> dict[str, int]:
     """Delete the files that hold a key and that their table has no more; return how many of which table.
 
     Files that no log names only where no driver runs (`alone`), which might be about to commit them; files that the
-    stream has still to read not at all. VACUUM is no help: at its least retention it would delete a driver's files too.
+    stream has still to read not at all; JobError where `publish` has still to read some. VACUUM is no help: at its least retention it would delete a driver's files too.
     """
     found = find_files(lake, alone=alone)
     hidden = [name for name, of_table in found.items() if of_table.live]
     for name in hidden:
         # The key is in rows that deletion vectors hide.
-        with lake.maintenance(name):
-            lake.tables.spark.sql(f"reorg table {quoted_path(lake.tables.path(name))} apply (purge)")
+        lake.change(name, f"reorg table {lake.tables.sql_name(name)} apply (purge)")
     if hidden:
         found = find_files(lake, alone=alone)
-    return {name: _delete(lake, name, of_table, alone=alone) for name, of_table in found.items()}
-
-
-def _delete(lake: Lake, name: str, found: Found, *, alone: bool) -> int:
-    unread: set[str] = set()
-    if found.removed and is_read_by_stream(lake, name):
-        unread = files_since(lake, name, consumed_version(lake, name))
-    going = [e for e in (*found.removed, *((*found.unknown, *found.broken) if alone else ())) if e.name not in unread]
-    files = Files(lake.tables.spark)
-    for entry in going:
+    going = {name: _going(lake, name, of_table, alone=alone) for name, of_table in found.items()}
+    for entry in (entry for entries in going.values() for entry in entries):
         failpoints.hit("forget_before_file")
-        files.delete(entry.path)
-    return len(going)
+        lake.tables.delete(entry.path)
+    return {name: len(entries) for name, entries in going.items()}
+
+
+def _going(lake: Lake, name: str, found: Found, *, alone: bool) -> list[Entry]:
+    """Return the files of a table to delete; JobError where `publish` has still to read one."""
+    since = unread_from(lake, name) if found.removed else None
+    unread = set() if since is None else lake.tables.added_since(name, since)
+    read = [e for e in found.removed if e.name not in unread]
+    if name == schemas.CHANGELOG and len(read) < len(found.removed):
+        raise JobError(
+            "forget: publish has not read the deletes yet; run `sessionlake publish --once`, then repeat the run"
+        )
+    return [*read, *((*found.unknown, *found.broken) if alone else ())]

@@ -1,84 +1,38 @@
-"""Files of a warehouse, on whatever file system Hadoop can reach."""
+"""A text put in a file's place so that no reader, and no crash, ever meets less than one of the two."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-_MAGIC = b"PAR1"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file."""
-
-    path: str
-    length: int
-
-    @property
-    def name(self) -> str:
-        """Its name; those of data files are unique."""
-        return self.path.rpartition("/")[2]
+from sessionlake.engine import failpoints
+from sessionlake.tables import Tables
+from sessionlake.tables.files import write_text
 
 
-class Files:
-    """List, look at, replace and delete files."""
+def replace_text(tables: Tables, uri: str, text: str) -> None:
+    """Replace a file's text, at once, with the modification time that it had where the file system lets that be set.
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def under(self, uri: str) -> list[Entry]:
-        """Return all files below a folder, checksums of Hadoop's own left out."""
-        fs, path = self._at(uri)
-        if not fs.exists(path):
-            return []
-        found, listing = [], fs.listFiles(path, True)
-        while listing.hasNext():
-            status = listing.next()
-            found.append(Entry(status.getPath().toString(), int(status.getLen())))
-        return found
-
-    def is_parquet(self, entry: Entry) -> bool:
-        """Say whether a file was written to its end."""
-        fs, path = self._at(entry.path)
-        if entry.length < len(_MAGIC):
-            return False
-        stream = fs.open(path)
-        try:
-            stream.seek(entry.length - len(_MAGIC))
-            return bytes(stream.read() for _ in _MAGIC) == _MAGIC
-        finally:
-            stream.close()
-
-    def delete(self, uri: str) -> None:
-        """Delete a file; one that is gone already is no error."""
-        fs, path = self._at(uri)
-        fs.delete(path, False)
-
-    def replace(self, uri: str, text: str) -> None:
-        """Put another text in a file's place, at once, with the modification time that it had."""
-        fs, path = self._at(uri)
-        modified = fs.getFileStatus(path).getModificationTime()
-        temporary = path.suffix(".forget.tmp")
-        self._write(fs, temporary, text)
-        jvm = self._spark._jvm  # noqa: SLF001
-        hadoop = jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
-        how = self._spark.sparkContext._gateway.new_array(getattr(hadoop, "Options$Rename"), 1)  # type: ignore[union-attr]  # noqa: SLF001
-        how[0] = getattr(hadoop, "Options$Rename").OVERWRITE
-        hadoop.FileContext.getFileContext(path.toUri(), self._conf).rename(temporary, path, how)
-        fs.setTimes(path, modified, -1)
-
-    def _write(self, fs: Any, path: Any, text: str) -> None:
-        stream = fs.create(path, True)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
-
-    def _at(self, uri: str) -> tuple[Any, Any]:
-        path = self._spark._jvm.org.apache.hadoop.fs.Path(uri)  # type: ignore[union-attr]  # noqa: SLF001
-        return path.getFileSystem(self._conf), path
-
-    @property
-    def _conf(self) -> Any:
-        return self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    Object stores take a file's place when it is closed. Elsewhere a file takes another one's place by a rename, which
+    is one step in HDFS and in POSIX only: Hadoop's own way for local files deletes first, as it does the checksum.
+    """
+    fs, path = tables.file_system(uri)
+    scheme = fs.getUri().getScheme()
+    if scheme not in ("file", "hdfs"):
+        write_text(fs, path, text)
+        return
+    modified = fs.getFileStatus(path).getModificationTime()
+    temporary = path.suffix(".forget.tmp")
+    jvm: Any = tables.spark._jvm  # noqa: SLF001
+    if scheme == "file":
+        local = jvm.org.apache.hadoop.fs.FileSystem.getLocal(fs.getConf())
+        fs = local.getRawFileSystem()
+        fs.delete(local.getChecksumFile(path), False)
+    write_text(fs, temporary, text)
+    failpoints.hit("forget_before_rename")
+    if scheme == "file":
+        fs.rename(temporary, path)
+    else:
+        hadoop = jvm.org.apache.hadoop.fs
+        options = getattr(hadoop, "Options$Rename")
+        how = tables.spark.sparkContext._gateway.new_array(options, 1)  # type: ignore[union-attr]  # noqa: SLF001
+        how[0] = options.OVERWRITE
+        hadoop.FileContext.getFileContext(path.toUri(), fs.getConf()).rename(temporary, path, how)
+    fs.setTimes(path, modified, -1)

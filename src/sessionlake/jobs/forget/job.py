@@ -15,7 +15,7 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.forget.files import erase_files
 from sessionlake.jobs.forget.keys import Keys, matching
-from sessionlake.jobs.forget.lake import Lake, quoted_path
+from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import erase_in_logs
 from sessionlake.jobs.forget.progress import in_flight
 from sessionlake.jobs.forget.proof import Proof, prove
@@ -65,7 +65,7 @@ def forget(
         JOB,
         run_id=run_id,
         arguments={"keys": chosen.hashes},
-        pin=lambda tables: {schemas.CHANGELOG: tables.latest_version(schemas.CHANGELOG)},
+        pin=lambda _: {},
         dry_run=dry_run,
     )
     if run.finished is not None:
@@ -85,7 +85,7 @@ def forget(
     with store_if_free(config) as alone:
         _erase_traces(lake, counts, on_step, alone=alone)
     proof = proof_of(lake, on_step)
-    counts |= {"source_rows": proof.source_rows or 0, "found": proof.found}
+    counts |= {"source_rows": proof.source_rows, "found": proof.found}
     if proof.found:
         return JobReport(JOB, run.run_id, counts, [*proof.lines(), _remedy(alone=alone)])
     return run.finish(counts, proof.lines())
@@ -126,17 +126,23 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply
 def _send(lake: Lake, run: JobRun) -> int:
     """Append tombstones for the sessions that have none of this job at their revision."""
     before = emitted_tombstones(lake.tables.read(schemas.CORRECTIONS), JOB)
-    new = _live(lake).select(*IDENTITY).join(before, IDENTITY, "left_anti")
-    count = new.count()
-    if count:
-        failpoints.hit("forget_before_tombstones")
-        run.append(schemas.CORRECTIONS, tombstones(run, new).coalesce(1), run.steps_done(schemas.CORRECTIONS))
-        failpoints.hit("forget_after_tombstones")
+    new = _live(lake).select(*IDENTITY).join(before, IDENTITY, "left_anti").persist()
+    try:
+        count = new.count()
+        if count:
+            failpoints.hit("forget_before_tombstones")
+            run.append(schemas.CORRECTIONS, tombstones(run, new).coalesce(1), run.steps_done(schemas.CORRECTIONS))
+            failpoints.hit("forget_after_tombstones")
+    finally:
+        new.unpersist()
     return count
 
 
 def _live(lake: Lake) -> DataFrame:
-    return matching(merged_sessions(lake.tables).alias("t"), lake.frame, F.expr("t.session_key = k.key"))
+    def of_keys(rows: DataFrame) -> DataFrame:
+        return matching(rows.alias("t"), lake.frame, F.expr("t.session_key = k.key"))
+
+    return merged_sessions(lake.tables, narrowed=of_keys)
 
 
 def _keep_out(lake: Lake) -> None:
@@ -155,8 +161,7 @@ def _erase_traces(lake: Lake, counts: dict[str, int], on_step: OnStep, *, alone:
     erased = erase_files(lake, alone=alone)
     counts["files"] = sum(erased.values())
     for name in (name for name, files in erased.items() if files):
-        with lake.maintenance(name):
-            lake.tables.spark.sql(f"vacuum {quoted_path(lake.tables.path(name))}")
+        lake.change(name, f"vacuum {lake.tables.sql_name(name)}")
     on_step("removing traces in logs")
     counts["log_files"] = erase_in_logs(lake, alone=alone)
     on_step("removing local stores")

@@ -1,8 +1,5 @@
 """Where a pipeline's tables hold keys, and their rows removed: from whatever table of the warehouse has a key."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Literal
@@ -13,13 +10,11 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
-from sessionlake.errors import JobError
 from sessionlake.jobs.forget.keys import Keys, matching
-from sessionlake.tables import Tables
+from sessionlake.tables import USER_METADATA, Tables, user_metadata
 
 _ATTEMPTS = 20
 _LISTING_TASKS = 32
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 # A deletion vector would leave the rows in their files.
 _REWRITE = "spark.databricks.delta.merge.deletionVectors.persistent"
 # By default VACUUM lists a table in 10,000 tasks: a minute for a table of ten files.
@@ -78,10 +73,12 @@ class Lake:
     def _of(self, name: str, columns: list[str]) -> list[Holder]:
         if name == schemas.JOB_RUNS:
             return [Holder(name, "arguments", "quoted")]
-        key = self.config.event.key if name == schemas.EVENTS and self.config.event.key in columns else "session_key"
-        if key not in columns:
+        if "session_key" not in columns:
             return []
-        return [Holder(name, key, "key"), *([Holder(name, "raw", "value")] if name == schemas.DEAD_LETTERS else [])]
+        return [
+            Holder(name, "session_key", "key"),
+            *([Holder(name, "raw", "value")] if name == schemas.DEAD_LETTERS else []),
+        ]
 
     def rows(self, holder: Holder, table: DataFrame | None = None) -> DataFrame:
         """Return the rows with a key, of the table as it is now or of some of its files."""
@@ -103,46 +100,25 @@ class Lake:
 
     def _merge(self, holder: Holder) -> None:
         # DELETE would write its condition, keys and all, into the table's log; of MERGE the log names columns only.
-        view = "sessionlake_forget_keys"
+        view, name = "sessionlake_forget_keys", self.tables.sql_name(holder.table)
         self.frame.createOrReplaceTempView(view)
-        sql = f"merge into {quoted_path(self.tables.path(holder.table))} t using {view} k on {holder.condition} when matched then delete"
-        for attempt in range(_ATTEMPTS):
-            try:
-                with self.maintenance(holder.table):
-                    self.tables.spark.sql(sql)
-            except Exception as error:
-                if "DELTA_CONCURRENT" not in str(error):
-                    raise
-                if attempt == _ATTEMPTS - 1:
-                    raise JobError(
-                        f"forget: table {holder.table!r} changed {_ATTEMPTS} times while rows were removed; "
-                        "repeat the run, or stop the stream for it"
-                    ) from error
-            else:
-                break
-        self.tables.spark.catalog.dropTempView(view)
-
-    @contextmanager
-    def maintenance(self, name: str) -> Iterator[None]:
-        """Let commits rewrite files, and those on the changelog carry the metadata of the stream's last one."""
-        conf = self.tables.spark.conf
-        last = self.tables.last_commit(name) if name == schemas.CHANGELOG else None
-        settings = {_REWRITE: "false", _LISTING: str(_LISTING_TASKS)}
-        if last is not None:
-            settings[_METADATA] = json.dumps({"sessionlake": {**last.metadata, "copied": True}})
-        before = {key: conf.get(key, None) for key in settings}
-        for key, value in settings.items():
-            conf.set(key, value)
         try:
-            yield
+            self.change(
+                holder.table, f"merge into {name} t using {view} k on {holder.condition} when matched then delete"
+            )
         finally:
-            for key, old in before.items():
-                if old is None:
-                    conf.unset(key)
-                else:
-                    conf.set(key, old)
+            self.tables.spark.catalog.dropTempView(view)
 
+    def change(self, name: str, statement: str) -> None:
+        """Run a statement that rewrites files of a table, again where another commit came between.
 
-def quoted_path(path: str) -> str:
-    """Return a table's path as SQL names it."""
-    return "delta.`" + path.replace("`", "``") + "`"
+        A commit on the changelog carries the metadata of the stream's last one.
+        """
+
+        def once() -> None:
+            last = self.tables.last_commit(name) if name == schemas.CHANGELOG else None
+            metadata = {} if last is None else {USER_METADATA: user_metadata({**last.metadata, "copied": True})}
+            with self.tables.settings({_REWRITE: "false", _LISTING: str(_LISTING_TASKS), **metadata}):
+                self.tables.spark.sql(statement)
+
+        self.tables.retried(name, _ATTEMPTS, once)

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.engine import failpoints
-from sessionlake.jobs.forget.fs import Files
+from sessionlake.jobs.forget.fs import replace_text
 from sessionlake.jobs.forget.keys import matching
 from sessionlake.jobs.forget.lake import Lake
 
@@ -81,17 +81,18 @@ def erase_in_logs(lake: Lake, *, alone: bool) -> int:
 
 
 def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
-    files, changed = Files(lake.tables.spark), 0
+    changed = 0
     if alone and any(uri.endswith(_CHECKPOINT) for uri in found):
-        _checkpoint(lake, name)
+        lake.tables.checkpoint(name)
     for uri, added in sorted(found.items()):
         failpoints.hit("forget_before_log")
         if uri.endswith(_COMMIT):
             text = lake.tables.read_text(uri) or ""
             # Texts in a line may hold other characters that Python takes for the end of one.
-            files.replace(uri, "\n".join(_cut(line, added) if line else line for line in text.split("\n")))
+            new = "\n".join(_cut(line, added) if line else line for line in text.split("\n"))
+            replace_text(lake.tables, uri, new)
         elif uri.endswith(_CHECKSUM) or alone:
-            files.delete(uri)
+            lake.tables.delete(uri)
         else:
             continue
         changed += 1
@@ -110,12 +111,3 @@ def _cut(line: str, added: set[str]) -> str:
         return line
     new = json.dumps(action, separators=(",", ":"), ensure_ascii=False)
     return new + " " * (len(line.encode()) - len(new.encode()))
-
-
-def _checkpoint(lake: Lake, name: str) -> None:
-    """Write a checkpoint of the table as it is now."""
-    spark = lake.tables.spark
-    delta = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001
-    log = delta.forTable(spark._jsparkSession, lake.tables.path(name))  # noqa: SLF001
-    none = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]  # noqa: SLF001
-    log.checkpoint(log.update(False, none, none), none)

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from sessionlake.errors import first_line
 from sessionlake.jobs.forget.files import find_files
 from sessionlake.jobs.forget.keys import matching
 from sessionlake.jobs.forget.lake import Lake
@@ -16,8 +18,10 @@ class Proof:
     """What holds a key, by place: (what, how many), only where there is any."""
 
     places: dict[str, int]
-    source_rows: int | None
+    source_rows: int
     """Rows of the source, which is the user's: they stay."""
+    unsearched: list[str]
+    """What was not looked through, for people."""
 
     @property
     def found(self) -> int:
@@ -27,10 +31,9 @@ class Proof:
     def lines(self) -> list[str]:
         """Return the proof for people."""
         lines = [f"{place}: {count:,}" for place, count in self.places.items()]
-        if self.source_rows is None:
-            lines.append("source: a topic is not searched; its records leave it with its own retention")
-        elif self.source_rows:
+        if self.source_rows:
             lines.append(f"source: {self.source_rows:,} rows with a key; they are yours, and are not removed")
+        lines += self.unsearched
         return lines if self.places else [*lines, "no key in tables, data files, logs, stores and pending files"]
 
 
@@ -45,14 +48,24 @@ def prove(lake: Lake, *, alone: bool) -> Proof:
     for name, found in find_in_logs(lake).items():
         places[f"log files of {name}"] = len(found)
     places["files of local stores"] = len(find_in_stores(lake.config, lake.keys, alone=alone))
-    return Proof({place: count for place, count in places.items() if count}, _source_rows(lake))
-
-
-def _source_rows(lake: Lake) -> int | None:
-    """Count the source's rows with a key: by column where files have columns, else by text; None of a topic."""
-    source, spark = lake.config.source, lake.tables.spark
+    source, rows, unsearched = lake.config.source, 0, []
     if source.kind == "kafka":
-        return None
+        unsearched.append("source: a topic is not searched; its records leave it with its own retention")
+    else:
+        try:
+            rows = _source_rows(lake)
+        except PySparkException as error:
+            unsearched.append(f"source: {source.path!r} can't be read, and was not searched ({first_line(error)})")
+    if source.format == "avro":
+        unsearched.append(
+            "dead letters: of Avro their rows are base64, in which a key is not found; look at them by hand"
+        )
+    return Proof({place: count for place, count in places.items() if count}, rows, unsearched)
+
+
+def _source_rows(lake: Lake) -> int:
+    """Count the source's rows with a key: by column where files have columns, else by text."""
+    source, spark = lake.config.source, lake.tables.spark
     if source.kind == "delta" and source.path in map(lake.tables.path, lake.holders):
         return 0
     if source.kind == "delta" or source.format == "parquet":
