@@ -93,11 +93,6 @@ def upkeep_of(spark: SparkSession, config: Config, run_id: str = "by hand") -> U
     return Upkeep(spark, config, JobRun(tables, "compact", run_id, 0, _pin(tables), dry_run=False, finished=None))
 
 
-def operations(tables: Tables, table: str) -> list[str]:
-    infos = (tables.commit_info(table, version) for version in tables.versions(table))
-    return [info["operation"] for info in infos if info is not None]
-
-
 def metadata_of(tables: Tables, table: str) -> dict[str, Any]:
     info = tables.commit_info(table, tables.latest_version(table)) or {}
     return json.loads(info.get("userMetadata") or "{}").get("sessionlake", {})

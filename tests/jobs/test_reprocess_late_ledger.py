@@ -39,7 +39,7 @@ def late(spark: SparkSession, tmp_path: Path) -> Late:
 def start_backfill(late: Late) -> JobRun:
     last = late.tables.last_commit(schemas.CHANGELOG)
     assert last is not None
-    pinned = {"batch_id": last.metadata["batch_id"], "from_us": None, "to_us": None, "expired_us": 0, "late_version": 0}
+    pinned = {"batch_id": last.metadata["batch_id"], "from_us": None, "to_us": None, "expired_us": 0}
     return start_run(late.spark, late.config, BACKFILL, run_id="b", arguments={}, pin=lambda _: pinned, dry_run=False)
 
 

@@ -7,7 +7,7 @@ runs before it cover.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -164,17 +164,24 @@ def mark_covered(tables: Tables, late: DataFrame, runs: Iterable[LateRun], as_of
     stale = stale_puts(tables, runs, as_of)
     if not stale:
         return late.withColumn(COVERED, plain)
-    columns, time = late.columns, F.unix_micros("event_time")
+    marked, marks = with_stale_marks(late, stale)
+    touched = _any(mark.isNotNull() for mark in marks.values())
+    exact = _any(_knowing(runs, marks))
+    return marked.withColumn(COVERED, F.when(touched, exact).otherwise(plain)).select(*late.columns, COVERED)
+
+
+def with_stale_marks(
+    late: DataFrame, stale: Mapping[tuple[str, str], DataFrame]
+) -> tuple[DataFrame, dict[tuple[str, str], Column]]:
+    """Join late events with `stale_puts`; return with them, by run, the column that has the batch which refused its put there."""
+    time = F.unix_micros("event_time")
     for i, puts in enumerate(stale.values()):
         # Names of their own: the frames share one origin, so that Spark could not tell their columns apart.
         names = [f"{name}_{i}" for name in ("_key", "_from", "_to", "_stale_at")]
         # A backfill's puts of a key never overlap, so that no row comes twice.
         near = (F.col("session_key") == F.col(names[0])) & time.between(F.col(names[1]), F.col(names[2]))
         late = late.join(puts.toDF(*names), near, "left")
-    marks = {run: F.col(f"_stale_at_{i}") for i, run in enumerate(stale)}
-    touched = _any(mark.isNotNull() for mark in marks.values())
-    exact = _any(_knowing(runs, marks))
-    return late.withColumn(COVERED, F.when(touched, exact).otherwise(plain)).select(*columns, COVERED)
+    return late, {run: F.col(f"_stale_at_{i}") for i, run in enumerate(stale)}
 
 
 def _knowing(runs: list[LateRun], stale_at: dict[tuple[str, str], Column]) -> Iterator[Column]:

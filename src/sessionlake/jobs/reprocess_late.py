@@ -23,7 +23,7 @@ from sessionlake.jobs.late_ledger import (
 )
 from sessionlake.jobs.late_status import expired_by_runs, restated_by_runs
 from sessionlake.jobs.restate import restated_partials
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, last_batch, shaped, start_run
 from sessionlake.jobs.sessionizer.operator import watermark_of
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
 from sessionlake.sessions.windows import SessionWindows
@@ -40,7 +40,6 @@ class _Frames:
     """Of these: the run's own ones still in retention."""
     expired: Column
     asked: Span
-    unique: DataFrame
     corrections: DataFrame
     dead_letters: DataFrame
 
@@ -82,9 +81,7 @@ def reprocess_late(
 
 
 def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables) -> dict[str, Any]:
-    last = tables.last_commit(schemas.CHANGELOG)
-    if last is None:
-        raise JobError("reprocess-late: the pipeline has no batches yet; run `sessionlake run` first")
+    last = last_batch(tables)
     check_settings(config, last.metadata)
     watermark = watermark_of(last.metadata["state"])
     windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
@@ -94,17 +91,14 @@ def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables)
         "expired_us": windows.bounds(watermark).expired_us,
         "from_us": from_us,
         "to_us": to_us,
-        # After the batch: a batch's late events are appended before its commit.
-        "late_version": tables.latest_version(schemas.LATE_EVENTS),
     }
 
 
 def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     tables, pinned = run.tables, run.pinned
-    last = tables.last_commit(schemas.CHANGELOG)
-    metadata = None if last is None else last.metadata
+    metadata = last_batch(tables).metadata
     check_settings(config, metadata)
-    spec = build_spec(spark, config, metadata["settings"]["types"] if metadata else None)
+    spec = build_spec(spark, config, metadata["settings"]["types"])
     before = runs_before(run) if run.dry_run else claim(run)
     # Not at the pinned version: late_events only grows, so that the batches pinned are the same rows; but what was
     # erased since (the right to be forgotten) must not come back.
@@ -118,9 +112,7 @@ def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
         unique = _without_twins(unique, marked.where(COVERED))
     young_us = pinned["watermark_us"] - config.retention_us // 2
     partials = restated_partials(unique, spec, young_us)
-    return _Frames(
-        marked, kept, expired, asked, unique, _corrections(run, partials), _dead_letters(run, marked.where(expired))
-    )
+    return _Frames(marked, kept, expired, asked, _corrections(run, partials), _dead_letters(run, marked.where(expired)))
 
 
 def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
@@ -136,33 +128,19 @@ def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
 def _corrections(run: JobRun, partials: DataFrame) -> DataFrame:
     # Of one run no two partials share key and start.
     identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key")))
-    fields = {
-        "correction_id": F.concat(F.lit(f"{run.app_id}/"), identity),
-        "kind": F.lit("restate"),
-        "job": F.lit(run.job),
-        "run_id": F.lit(run.run_id),
-        "created_at": F.timestamp_micros(F.lit(run.started_us)),
-    }
-    return _rows(partials, fields, run.tables.read(schemas.CORRECTIONS))
+    correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
+    return run.corrections(partials, correction_id=correction_id, kind=F.lit("restate"))
 
 
 def _dead_letters(run: JobRun, expired: DataFrame) -> DataFrame:
-    fields = {
-        "reason": F.lit("expired"),
-        "kind": F.lit("event"),
-        "batch_id": F.lit(None).cast("long"),
-        "commit_id": F.lit(run.run_id),
-    }
-    return _rows(expired, fields, run.tables.read(schemas.DEAD_LETTERS))
-
-
-def _rows(rows: DataFrame, fields: dict[str, Column], like: DataFrame) -> DataFrame:
-    """Return rows with fields set as a table has them, null where neither says what."""
-    columns = []
-    for field in like.schema.fields:
-        value = fields.get(field.name, F.col(field.name) if field.name in rows.columns else F.lit(None))
-        columns.append(value.cast(field.dataType).alias(field.name))
-    return rows.select(*columns)
+    return shaped(
+        expired,
+        schemas.DEAD_LETTERS_SCHEMA,
+        reason=F.lit("expired"),
+        kind=F.lit("event"),
+        batch_id=F.lit(None),
+        commit_id=F.lit(run.run_id),
+    )
 
 
 def _counted(run: JobRun, frames: _Frames) -> tuple[dict[str, int], list[str]]:

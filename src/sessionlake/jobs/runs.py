@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import FencedError, JobError, PipelineStateError
-from sessionlake.tables import FENCED, Tables, spark_schema
+from sessionlake.tables import FENCED, Commit, Tables, spark_schema
 
 OnStep = Callable[[str], None]
 """Takes what a job does next, for people."""
@@ -58,6 +58,15 @@ class JobRun:
         if not self.dry_run:
             self.tables.append(table, rows, self.app_id, step)
 
+    def corrections(self, rows: DataFrame, **fields: Column) -> DataFrame:
+        """Return the run's rows of the table corrections, see `shaped`."""
+        ours = {
+            "job": F.lit(self.job),
+            "run_id": F.lit(self.run_id),
+            "created_at": F.timestamp_micros(F.lit(self.started_us)),
+        }
+        return shaped(rows, schemas.CORRECTIONS_SCHEMA, **ours, **fields)
+
     def steps_done(self, table: str) -> int:
         """Return how many steps of this run a table has; none where another run has kept it from appending."""
         version = self.tables.app_version(table, self.app_id)
@@ -91,10 +100,7 @@ def start_run(
     yet, JobError where the run was started with other arguments, or its record was erased since.
     """
     tables = Tables(spark, config.pipeline.warehouse)
-    if tables.latest_version(schemas.CHANGELOG) < 0 or tables.last_commit(schemas.CHANGELOG) is None:
-        raise PipelineStateError(
-            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first"
-        )
+    last_batch(tables)
     now_us = time.time_ns() // 1000
     run_id = run_id or f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H-%M-%S.%f}"
     found = _find(tables, job, run_id)
@@ -119,6 +125,26 @@ def start_run(
     if finished is not None:
         report = JobReport(job, run_id, json.loads(finished["counts"]), dry_run=dry_run, repeated=True)
     return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report)
+
+
+def last_batch(tables: Tables) -> Commit:
+    """Return the commit of the last batch; PipelineStateError where there is none yet."""
+    last = tables.last_commit(schemas.CHANGELOG)
+    if last is None:
+        raise PipelineStateError(
+            f"pipeline.warehouse: {tables.warehouse!r} has no batches yet; run `sessionlake run` first"
+        )
+    return last
+
+
+def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:
+    """Return rows as a schema has them: of each column the field given, else the rows' own, else null."""
+    return rows.select(
+        *(
+            fields.get(f.name, F.col(f.name) if f.name in rows.columns else F.lit(None)).cast(f.dataType).alias(f.name)
+            for f in spark_schema(schema).fields
+        )
+    )
 
 
 def was_forgotten(tables: Tables) -> bool:

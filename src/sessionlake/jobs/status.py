@@ -11,9 +11,8 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.config import Config
-from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.late_status import LateStatus, read_late_status
-from sessionlake.jobs.runs import was_forgotten
+from sessionlake.jobs.runs import last_batch, was_forgotten
 from sessionlake.tables import Tables
 from sessionlake.views import read_batches
 
@@ -41,11 +40,7 @@ class Status:
 def read_status(spark: SparkSession, config: Config) -> Status:
     """Return a pipeline's status; PipelineStateError where it has not committed a batch yet."""
     tables = Tables(spark, config.pipeline.warehouse)
-    last = tables.last_commit(schemas.CHANGELOG) if tables.exists(schemas.CHANGELOG) else None
-    if last is None:
-        raise PipelineStateError(
-            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first"
-        )
+    last = last_batch(tables)
     # A batch that is committed meanwhile would have counts here, and rows beyond what is counted below.
     batches = read_batches(tables).where(F.col("batch_id") <= last.metadata["batch_id"]).cache()
     sums = batches.agg(*(F.sum(name).alias(name) for name in schemas.COUNTS)).collect()[0].asDict()

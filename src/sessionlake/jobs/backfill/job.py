@@ -17,10 +17,10 @@ from sessionlake.jobs.backfill.events import NEEDED, Window
 from sessionlake.jobs.backfill.ledger import forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, Basis, compared, first_window
 from sessionlake.jobs.late_ledger import BACKFILL, Span, append_claimed, claim, runs_before
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, last_batch, start_run
 from sessionlake.jobs.sessionizer.inputs import batch_inputs
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.tables import Tables
 
 
 def backfill(
@@ -64,9 +64,7 @@ def backfill(
 def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, Any]:
     # The snapshot before the changelog: so what it lacks is in the changelog.
     snapshot = tables.latest_version(schemas.SESSIONS)
-    last = tables.last_commit(schemas.CHANGELOG)
-    if last is None:
-        raise JobError("backfill: the pipeline has no batches yet; run `sessionlake run` first")
+    last = last_batch(tables)
     check_settings(config, last.metadata)
     return {
         "batch_id": last.metadata["batch_id"],
@@ -74,7 +72,6 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
         "to_us": to_us,
         # Late events of any age are taken in: replacements reach below the horizon.
         "expired_us": from_us,
-        "late_version": tables.latest_version(schemas.LATE_EVENTS),
         "changelog_version": last.version,
         "snapshot_version": snapshot,
     }
@@ -82,14 +79,13 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
 
 def _basis(spark: SparkSession, config: Config, run: JobRun) -> Basis:
     tables, pinned = run.tables, run.pinned
-    last = tables.last_commit(schemas.CHANGELOG)
-    metadata = None if last is None else last.metadata
+    metadata = last_batch(tables).metadata
     check_settings(config, metadata)
     inputs = batch_inputs(tables, config, pinned["batch_id"])
     return Basis(
         tables=tables,
         config=config,
-        spec=build_spec(spark, config, metadata["settings"]["types"] if metadata else None),
+        spec=build_spec(spark, config, metadata["settings"]["types"]),
         inputs=inputs,
         runs=runs_before(run) if run.dry_run else claim(run),
         asked=Span(pinned["batch_id"], pinned["from_us"], pinned["to_us"]),
@@ -135,21 +131,9 @@ def _counts(rows: DataFrame) -> dict[str, int]:
 
 def _corrections(run: JobRun, found: DataFrame) -> DataFrame:
     identity = F.md5(F.concat_ws("\x00", F.col("group_start").cast("string"), F.col("session_key")))
-    fields = {
-        "correction_id": F.concat(F.lit(f"{run.app_id}/"), identity),
-        "kind": F.lit("replace"),
-        "session_key": F.col("session_key"),
-        "remove": F.col("remove"),
-        "put": F.col("put"),
-        "job": F.lit(run.job),
-        "run_id": F.lit(run.run_id),
-        "created_at": F.timestamp_micros(F.lit(run.started_us)),
-    }
-    return found.select(
-        *(
-            fields.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in spark_schema(schemas.CORRECTIONS_SCHEMA)
-        )
+    correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
+    return run.corrections(
+        found.select("session_key", "group_start", "remove", "put"), correction_id=correction_id, kind=F.lit("replace")
     )
 
 

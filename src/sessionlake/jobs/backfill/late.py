@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span, stale_puts
+from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span, stale_puts, with_stale_marks
 from sessionlake.tables import Tables
 
 INCLUDED = "included"
@@ -42,19 +42,14 @@ def late_events(
 
 def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> DataFrame:
     """Add the number of the first run that took an event, knowing what it knew."""
-    by_run = stale_puts(tables, runs, as_of)
+    marked, marks = with_stale_marks(late, stale_puts(tables, runs, as_of))
     names = {(run.job, run.run_id): i for i, run in enumerate(runs)}
-    stale = {names[run]: puts for run, puts in by_run.items()}
-    for i, puts in stale.items():
-        time = F.unix_micros("event_time")
-        near = (late["session_key"] == puts["_key"]) & time.between(puts["_from"], puts["_to"])
-        late = late.join(puts.withColumnRenamed("_stale_at", f"_stale_{i}"), near, "left").drop("_key", "_from", "_to")
+    stale = {names[run]: mark for run, mark in marks.items()}
     owner: Column = F.lit(_NOBODY)
     for i, run in reversed(list(enumerate(runs))):
         takes = reduce(or_, (span.holds() for span in run.covers()), F.lit(False))
-        for j in stale:
-            mark = F.col(f"_stale_{j}")
+        for j, mark in stale.items():
             # A run that started before the replacement was refused left the event to it.
             takes &= mark.isNull() if j == i else (mark.isNull() | F.lit(j > i) | (mark <= run.asked.batch_id))
         owner = F.when(takes, F.lit(i)).otherwise(owner)
-    return late.withColumn("_owner", owner).drop(*(f"_stale_{i}" for i in stale))
+    return marked.withColumn("_owner", owner).select(*late.columns, "_owner")

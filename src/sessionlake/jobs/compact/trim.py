@@ -8,6 +8,7 @@ from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.jobs.runs import last_batch
 from sessionlake.tables import Tables
 from sessionlake.views import ARCHIVED_FROM, fold_point
 
@@ -35,8 +36,7 @@ def trim(upkeep: Upkeep, until: int) -> None:
 
 def archive_point(tables: Tables, config: Config) -> int | None:
     """Return the event time in microseconds before which events leave the archive; None where none does."""
-    last = tables.last_commit(schemas.CHANGELOG)
-    watermark = None if last is None else last.metadata["state"].get("watermark_us")
+    watermark = last_batch(tables).metadata["state"].get("watermark_us")
     if config.compact.archive is None or watermark is None or not tables.exists(schemas.EVENTS):
         return None
     point = int(watermark) - parse_duration(config.compact.archive)

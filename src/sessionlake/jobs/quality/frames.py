@@ -14,7 +14,7 @@ from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.jobs.quality.neighbours import crowded, repeated
-from sessionlake.jobs.runs import was_forgotten
+from sessionlake.jobs.runs import last_batch, was_forgotten
 from sessionlake.jobs.sessionizer.setup import build_spec
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.tables import Tables, spark_schema
@@ -71,8 +71,7 @@ def pin(tables: Tables) -> dict[str, Any]:
     """Return versions of all inputs that belong together: those of the changelog up to one commit, the rest not older."""
     versions = {name: tables.latest_version(name) for name in _READ if name != schemas.CHANGELOG}
     changelog = tables.latest_version(schemas.CHANGELOG)
-    last = tables.last_commit(schemas.CHANGELOG)
-    assert last is not None  # noqa: S101 (start_run has refused a pipeline without commits)
+    last = last_batch(tables)
     return {
         # A batch may have been committed between the two look-ups.
         "versions": {**versions, schemas.CHANGELOG: max(changelog, last.version)},
