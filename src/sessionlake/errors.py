@@ -32,7 +32,7 @@ class PipelineStateError(SessionlakeError):
 
 
 class FencedError(SessionlakeError):
-    """Another driver committed under our batch id; this one must stop."""
+    """Another process committed under our name: a driver our batch id, a job its run's step. Ours must not."""
 
 
 class JobError(SessionlakeError):

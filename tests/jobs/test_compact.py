@@ -26,7 +26,7 @@ from sessionlake.views import read_batches
 from tests.engine.crash_support import CrashError, Lake, assert_killed, run_once
 from tests.jobs.compact_support import folded, history, live, metadata_of, sessions
 
-TABLES = ("sessions", "session_changelog", "late_events", "dead_letters")
+TABLES = ("sessions", "session_changelog", "late_events", "dead_letters", "batches")
 STEPS = ("fold", "trim", *(f"{step}_{table}" for step in ("optimize", "vacuum") for table in TABLES))
 POINTS = [f"compact_{when}_{step}" for step in STEPS for when in ("before", "after")]
 FIRST, SECOND = range(3), range(3, 6)

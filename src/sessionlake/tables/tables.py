@@ -77,7 +77,7 @@ class Tables(Transactions):
             if CONCURRENT not in str(error):
                 raise
             raise FencedError(
-                f"table {self.path(name)!r}: another driver writes batch {app_version} too; "
+                f"table {self.path(name)!r}: another process writes batch or step {app_version} of {app_id!r} too; "
                 "this one stops, keep only one running on this warehouse"
             ) from error
 

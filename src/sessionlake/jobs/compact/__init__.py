@@ -1,4 +1,4 @@
-"""Compaction: the changelog's tail folded into the snapshot, trimmed; both tables' files kept few, in order and swept."""
+"""Compaction: the changelog's tail folded into the snapshot, trimmed; the tables' files kept few, in order and swept."""
 
 from sessionlake.jobs.compact.job import JOB, METHODS, compact
 

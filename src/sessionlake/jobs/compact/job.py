@@ -12,15 +12,15 @@ from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.compact import fold, layout, trim
-from sessionlake.jobs.compact.upkeep import MB, Upkeep, total
-from sessionlake.jobs.runs import JobReport, OnStep, start_run
+from sessionlake.jobs.compact.upkeep import MB, OF_BATCHES, Upkeep, total
+from sessionlake.jobs.runs import JobReport, OnStep, last_batch, start_run
 from sessionlake.tables import Tables
 from sessionlake.times import format_time
 
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)
 _TABLES = (schemas.SESSIONS, schemas.CHANGELOG)
-_SIDE_TABLES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+_SIDE_TABLES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, *OF_BATCHES)
 """What the stream appends to besides the changelog. Not corrections: it is an input, whose files say who has read them."""
 
 
@@ -33,7 +33,7 @@ def compact(
     dry_run: bool = False,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Fold the changelog as of the run's start into the snapshot, trim it, and put both tables' files in order.
+    """Fold the changelog as of the run's start into the snapshot, trim it, and put the files of all tables that the stream writes in order.
 
     What sessions_live shows stays the same throughout; a stream and other jobs may run beside it.
     """
@@ -55,8 +55,7 @@ def compact(
 
 def _pin(tables: Tables) -> dict[str, Any]:
     """Return the last batch, and the tables' versions, files and bytes as the run finds them."""
-    last = tables.last_commit(schemas.CHANGELOG)
-    pinned: dict[str, Any] = {"batch_id": last.metadata["batch_id"] if last else -1}
+    pinned: dict[str, Any] = {"batch_id": last_batch(tables).metadata["batch_id"]}
     for table in (*_TABLES, *_side_tables(tables)):
         pinned[f"{table}_version"] = tables.latest_version(table)
     for table in _TABLES:

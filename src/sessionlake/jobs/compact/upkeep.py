@@ -7,10 +7,13 @@ from pyspark.sql import SparkSession
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.jobs.runs import JobRun
+from sessionlake.jobs.sessionizer.inputs import BATCH_INPUTS
 from sessionlake.tables import USER_METADATA, Tables, user_metadata
 from sessionlake.views import fold_point
 
 ATTEMPTS = 8
+OF_BATCHES = (schemas.BATCHES, BATCH_INPUTS)
+"""Tables that the stream saves many batches at once in, by commits that say nothing of them."""
 MB = 1 << 20
 _SHUFFLE_BYTES = 8 * MB
 """Bytes of files to one partition of a shuffle: compressed ones, which grow several times in memory."""
@@ -53,7 +56,7 @@ class Upkeep:
         mark = {"job": self.run.job, "run_id": self.run.run_id, "step": step, **details}
         if table == schemas.SESSIONS:
             return {"batch_id": fold_point(self.tables), **details, "copied": step != "fold", "maintenance": mark}
-        last = self.tables.last_commit(table)
+        last = None if table in OF_BATCHES else self.tables.last_commit(table)
         return {**(last.metadata if last else {}), "copied": True, "maintenance": mark}
 
     def execute(self, table: str, step: str, statement: str, **details: Any) -> None:
