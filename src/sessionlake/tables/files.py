@@ -40,7 +40,7 @@ class Files:
             return []
         # Asked for each by itself, a log of thousands of files would take seconds.
         paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(fs.listStatus(path))
-        text = str(self._jvm.org.apache.commons.lang3.StringUtils.join(paths, "\n"))
+        text = str(self._jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(paths).mkString("\n"))
         return [line.rpartition("/")[2] for line in text.split("\n") if line]
 
     def read_text(self, uri: str) -> str | None:
