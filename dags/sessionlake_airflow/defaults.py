@@ -6,6 +6,7 @@ import os
 import urllib.request
 from collections.abc import Mapping
 from datetime import timedelta
+from http.client import HTTPException
 from typing import Any
 
 from airflow.sdk import Asset, Param
@@ -36,11 +37,13 @@ def alert(context: Mapping[str, Any]) -> None:
     url = os.environ.get("SESSIONLAKE_ALERT_URL")
     if url:
         body = json.dumps({"text": text}).encode()
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 (the operator's own URL)
         try:
+            request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 (the operator's own URL)
             urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
-        except OSError as error:
-            log.warning("the alert could not be posted to %s: %s", url, error)
+        except (OSError, ValueError, HTTPException) as error:
+            # The URL is a secret, which the message of a malformed one quotes.
+            reason = error if isinstance(error, OSError) else type(error).__name__
+            log.warning("the alert could not be posted to SESSIONLAKE_ALERT_URL: %s", reason)
 
 
 TASK_DEFAULTS: dict[str, Any] = {

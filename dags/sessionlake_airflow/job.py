@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -33,11 +33,11 @@ class SparkJob(BaseOperator):
     - `interval`: --from and --to are the run's data interval where the params are empty.
     - `names_run`: the DAG run's id becomes --run-id. It is the same for all tries: a retry goes on where the last one stopped.
     - `minutes` names the param after which the driver is stopped; that is success.
-    - `skip_where`: a try whose message contains one of these is skipped. So is one that reports no batches: no asset is updated.
+    - `skip_where`: a try whose message contains one of these is skipped. So is one that reports no batches, and a dry run, whose
+      counts are in XCom all the same: no asset is updated.
     - `judges`: exit code 1 after a report is the job's verdict, and fails without another try.
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("arguments",)
     ui_color = "#d9ead3"
 
     def __init__(
@@ -76,6 +76,9 @@ class SparkJob(BaseOperator):
             self._refuse(code, tail, metrics, context)
         if metrics and metrics.get("batches") == 0:
             raise AirflowSkipException("no input had arrived: sessions are as they were")
+        if metrics and metrics.get("dry_run"):
+            context["ti"].xcom_push("return_value", metrics)
+            raise AirflowSkipException("dry run: nothing was written")
         for asset in self.outlets if metrics else ():
             context["outlet_events"][asset].extra = metrics
         return metrics

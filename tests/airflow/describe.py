@@ -6,6 +6,7 @@ Airflow's import takes seconds and sets up logging, which the tests' own process
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
 import threading
@@ -153,7 +154,14 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
         os.environ.update(environment)
     extras = [event.extra for event in events.values()]
     words = argv.read_text().splitlines() if argv.exists() else []
-    found = {"state": state, "message": message, "xcom": result, "pushed": pushed, "events": extras}
+    found = {
+        "params": sorted(dag.params),
+        "state": state,
+        "message": message,
+        "xcom": result,
+        "pushed": pushed,
+        "events": extras,
+    }
     return {**found, "argv": words, "log": [entry["event"] for entry in log]}
 
 
@@ -176,7 +184,7 @@ def _task_instance(task: Any, pushed: dict[str, Any]) -> SimpleNamespace:
 
 
 def alert() -> dict[str, Any]:
-    """Return what the alert for a task that failed for good posts, and where."""
+    """Return what the alert for a task that failed for good posts, and where; what it logs where it can't."""
     from sessionlake_airflow.defaults import alert as send
 
     posted: list[dict[str, Any]] = []
@@ -188,15 +196,21 @@ def alert() -> dict[str, Any]:
             self.send_response(200)
             self.end_headers()
 
+    ti = SimpleNamespace(dag_id="compact_tables", task_id="t", run_id="r", try_number=3, log_url="http://log")
+    context = {"ti": ti, "exception": ValueError("what, which, what to do")}
     with HTTPServer(("127.0.0.1", 0), Webhook) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        ti = SimpleNamespace(dag_id="compact_tables", task_id="t", run_id="r", try_number=3, log_url="http://log")
         os.environ["SESSIONLAKE_ALERT_URL"] = f"http://127.0.0.1:{server.server_port}/hook"
-        send({"ti": ti, "exception": ValueError("what, which, what to do")})
+        send(context)
         thread.join()
-    send({"ti": ti, "exception": ValueError("nobody listens now")})  # must not raise
-    return posted[0]
+    log = io.StringIO()
+    logger = logging.getLogger("sessionlake_airflow.defaults")
+    logger.addHandler(logging.StreamHandler(log))
+    for url in (os.environ["SESSIONLAKE_ALERT_URL"], "127.0.0.1/hook", "http://127.0.0.1/my hook"):
+        os.environ["SESSIONLAKE_ALERT_URL"] = url
+        send(context)
+    return {**posted[0], "refused": [line for line in log.getvalue().splitlines() if "posted" in line]}
 
 
 def _load(dag_id: str) -> Any:

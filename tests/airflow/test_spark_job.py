@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import uuid
 from collections.abc import Callable
@@ -10,12 +12,27 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.support import airflow_process, alive, ask_airflow, wait_for
+from sessionlake.cli import main
+from sessionlake.errors import NotNeededError
+from sessionlake.jobs.expire.rule import Rule
+from tests.airflow.support import DESCRIBE, airflow_process, alive, ask_airflow, wait_for
 
-REPORT = '{"job": "x", "run_id": "r", "corrections": 3}'
+REPORT = '{"job": "x", "run_id": "r", "dry_run": false, "corrections": 3}'
+DRY = REPORT.replace("false", "true")
 SAYS = f"echo 'for people'; echo '{REPORT}'; "
 SAYS_PARENT = """echo '{"job": "x", "parent": "'$OPENLINEAGE_PARENT_ID'"}'"""
+NO_BATCHES = "sessionlake: pipeline.warehouse: '/w' has no batches yet; run `sessionlake run` first"
 BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
+
+
+def no_rule() -> str:
+    with pytest.raises(NotNeededError) as caught:
+        Rule(None, None)
+    return f"sessionlake: {caught.value}"
+
+
+def refusing(line: str) -> dict[str, str]:
+    return {"STUB": f"echo {shlex.quote(line)}; exit 2"}
 
 
 def connection(host: str, port: int | None = None, **extra: Any) -> dict[str, str]:
@@ -50,12 +67,25 @@ WRONG = {
     "no host": (connection(""), "connection spark_default: '' is no Spark master; set its host to local[*]"),
     "typo": (connection("lokal[*]"), "'lokal[*]' is no Spark master"),
 }
+SPAN = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "apply": False, "dry_run": True}
+FILLED: dict[str, dict[str, Any]] = {
+    "sessionize_micro": {},
+    "sessionize_stream": {"minutes": 60},
+    "reprocess_late": SPAN,
+    "backfill_sessions": SPAN,
+    "expire_sessions": {"ttl": "9 days", "where": "a > 1", "max_per_run": 10, "apply": False, "dry_run": True},
+    "forget_key": {"keys": ["a b", "--proof"], "wait": "1 minute", "apply": False, "dry_run": True},
+    "compact_tables": {"method": "merge", "dry_run": True},
+    "quality_checks": {"fail_on": "warn", "dry_run": True},
+}
+"""Each DAG's form with a value in every field."""
 CASES: dict[str, dict[str, Any]] = {
     "options": {
         "dag": "reprocess_late",
-        "conf": {"from": "2026-01-01T00:00:00Z", "apply": False, "dry_run": True},
+        "conf": {"from": "2026-01-01T00:00:00Z", "apply": False},
         "env": {"STUB": SAYS},
     },
+    "dry run": {"dag": "quality_checks", "conf": {"dry_run": True}, "env": {"STUB": f"echo '{DRY}'"}},
     "interval": {
         "dag": "backfill_sessions",
         "run_id": "backfill__2026-01-02",
@@ -75,8 +105,14 @@ CASES: dict[str, dict[str, Any]] = {
         "dag": "reprocess_late",
         "env": {"STUB": "echo 'sessionlake: warning: w' >&2; echo 'sessionlake: what, which, what to do' >&2; exit 2"},
     },
-    "busy stream": {"dag": "sessionize_stream", "env": {"STUB": f'echo "{BUSY}"; exit 2'}},
-    "busy micro": {"dag": "sessionize_micro", "env": {"STUB": f'echo "{BUSY}"; exit 2'}},
+    "busy stream": {"dag": "sessionize_stream", "env": refusing(BUSY)},
+    "busy micro": {"dag": "sessionize_micro", "env": refusing(BUSY)},
+    "no rule": {"dag": "expire_sessions", "env": refusing(no_rule())},
+    "no batches": {
+        "dag": "backfill_sessions",
+        "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
+        "env": refusing(NO_BATCHES),
+    },
     "crash": {"dag": "quality_checks", "env": {"STUB": "echo Traceback; exit 1"}},
     "verdict": {"dag": "quality_checks", "env": {"STUB": SAYS + "exit 1"}},
     "stretch": {"dag": "sessionize_stream", "conf": {"minutes": 0.005}, "env": {"STUB": "exec sleep 100"}},
@@ -87,6 +123,7 @@ CASES: dict[str, dict[str, Any]] = {
     "no lineage": {"dag": "compact_tables", "env": {"STUB": SAYS_PARENT}},
     "no connection": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": None}},
     "no uri": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": "spark://local[2]"}},
+    **{f"filled {dag}": {"dag": dag, "conf": conf, "env": {"STUB": SAYS}} for dag, conf in FILLED.items()},
     **{f"at {name}": {"dag": "reprocess_late", "env": {"STUB": SAYS, **env}} for name, (env, _) in PLACES.items()},
     **{f"wrong {name}": {"dag": "reprocess_late", "env": {"STUB": SAYS, **env}} for name, (env, _) in WRONG.items()},
 }
@@ -108,8 +145,18 @@ def application(argv: list[str]) -> list[str]:
 
 
 def test_params_become_options(ran: Ran) -> None:
-    words = ["clicks.toml", "--from", "2026-01-01T00:00:00Z", "--no-apply", "--dry-run", "--run-id", "manual__1"]
+    words = ["clicks.toml", "--from", "2026-01-01T00:00:00Z", "--no-apply", "--run-id", "manual__1"]
     assert application(ran("options")["argv"]) == words
+
+
+@pytest.mark.parametrize("dag", sorted(file.stem for file in DESCRIBE.parents[2].glob("dags/*.py")))
+def test_command_line_takes_what_a_form_can_say(ran: Ran, dag: str) -> None:
+    found = ran(f"filled {dag}")
+    assert found["params"] == sorted(["config", *FILLED[dag]])
+    pipeline = next(Path(word) for word in found["argv"] if "/pipelines/" in word)
+    name = re.search(r'main\(\["([a-z-]+)"', pipeline.read_text())
+    assert name
+    main.commands[name[1]].make_context(name[1], application(found["argv"]))
 
 
 def test_report_is_xcom_event_and_log(ran: Ran) -> None:
@@ -149,6 +196,19 @@ def test_second_sessionizer_waits_or_is_skipped(ran: Ran) -> None:
 def test_sessionizer_without_input_updates_nothing(ran: Ran) -> None:
     assert ran("idle micro")["state"] == "AirflowSkipException"
     assert ran("idle micro")["events"] == [{}]
+
+
+def test_dry_run_reports_and_updates_nothing(ran: Ran) -> None:
+    found = ran("dry run")
+    assert "--dry-run" in found["argv"]
+    assert (found["state"], found["message"]) == ("AirflowSkipException", "dry run: nothing was written")
+    assert (found["pushed"], found["events"]) == ({"return_value": json.loads(DRY)}, [{}])
+
+
+@pytest.mark.parametrize("case", ["no rule", "no batches"])
+def test_what_was_not_needed_is_skipped(ran: Ran, case: str) -> None:
+    assert ran(case)["state"] == "AirflowSkipException"
+    assert ran(case)["events"] == [{}]
 
 
 def test_verdict_is_final_and_a_crash_is_not(ran: Ran) -> None:
