@@ -1,6 +1,5 @@
 """What a user gets wrong ends as one line on standard error that names the value and the remedy, with exit code 2."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,73 +14,13 @@ from sessionlake.cli import main
 from sessionlake.config import load_config
 from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.tables import Tables
-
-CONFIG = """\
-[pipeline]
-name = "clicks"
-warehouse = "warehouse"
-shards = 2
-
-[source]
-kind = "files"
-path = "events"
-format = "json"
-
-[event]
-key = "user"
-time = "time"
-time_unit = "s"
-
-[session]
-gap = "30 minutes"
-grace = "10 minutes"
-retention = "2 hours"
-
-[aggregates]
-total = "sum(v)"
-"""
-
-
-class Project:
-    """A directory with a config and one file of events."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.path = root, root / "clicks.toml"
-        (root / "events").mkdir(parents=True)
-        self.add_events(0)
-        self.path.write_text(CONFIG)
-
-    def add_events(self, number: int) -> None:
-        rows = [{"user": "u", "time": 1_700_000_000 + number, "v": 1}]
-        (self.root / "events" / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def edit(self, old: str, new: str) -> None:
-        text = self.path.read_text()
-        assert text.count(old) == 1
-        self.path.write_text(text.replace(old, new))
-
-    def call(self, *arguments: str) -> Any:
-        return CliRunner().invoke(main, [arguments[0], str(self.path), *arguments[1:]])
-
-    def assert_error(self, line: str, *arguments: str) -> None:
-        """Check that the command ends with exactly this line, {root} being the project's directory."""
-        result = self.call(*(arguments or ("run", "--once")))
-        assert (result.exit_code, result.stderr) == (2, f"sessionlake: {line.format(root=self.root)}\n")
+from tests.cli.support import CONFIG, Project
 
 
 @pytest.fixture
 def project(spark: SparkSession, tmp_path: Path) -> Project:
     del spark  # the commands find it active
     return Project(tmp_path / "project")
-
-
-@pytest.fixture(scope="module")
-def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    del spark
-    project = Project(tmp_path_factory.mktemp("ran") / "project")
-    result = project.call("run", "--once")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return project
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from time import monotonic, sleep, time
+from time import monotonic, sleep, time_ns
 from typing import Any, Self
 
 import pytest
@@ -19,8 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from sessionlake.cli import main, status
+from sessionlake.config import load_config
 from sessionlake.errors import PipelineStateError
-from tests.cli.test_errors import CONFIG
+from sessionlake.jobs.status import read_status
+from tests.cli.support import CONFIG, Project
 
 MAIN = "from sessionlake.cli import main; main()"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -34,13 +37,12 @@ def config(tmp_path: Path) -> Path:
 
 
 class Looks:
-    """Stands in for `read_status`: each look finds something else, then ctrl-C is pressed."""
+    """Stands in for `Watch`: each look finds something else, then ctrl-C is pressed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
         self.answers, self.pauses = list(answers), 0
         monkeypatch.setattr(status, "Watch", lambda *_: self)
         monkeypatch.setattr(status, "pause_until", self.pause)
-        monkeypatch.setattr(status, "render_status", lambda _, found, now_us: f"{found} at {now_us // 60_000_000}")
 
     def look(self) -> Any:
         answer = self.answers.pop(0)
@@ -54,17 +56,22 @@ class Looks:
             raise KeyboardInterrupt
 
 
-def test_tables_come_and_go(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    del spark
+def test_tables_come_and_go(ran: Project, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = read_status(spark, load_config(ran.path))
+    older = replace(found, committed_us=time_ns() // 1000 - 3 * 3_600_000_000)
     gone = PipelineStateError("no batches yet\n  at a line of Java")
-    looks = Looks(monkeypatch, gone, "batch 1", FileNotFoundError("a file"), "batch 2")
+    looks = Looks(monkeypatch, gone, found, FileNotFoundError("a file"), older)
     before = signal.getsignal(signal.SIGTERM)
-    result = CliRunner().invoke(main, ["status", str(config), "--watch"])
+    result = CliRunner().invoke(main, ["status", str(ran.path), "--watch"])
     assert (result.exit_code, result.stderr) == (0, "")
-    lines = [line for line in result.stdout.splitlines() if not line.endswith("UTC")]
-    shown = [re.fullmatch(r"(.+?)(?: at (\d+))?", line) for line in lines]
-    assert [match and match[1] for match in shown] == ["no batches yet", "batch 1", "a file", "batch 2"]
-    assert all(abs(int(match[2]) - time() / 60) < 2 for match in shown if match and match[2])
+    shown = re.findall(
+        r"no batches yet|clicks  batch \d+|a file|reconciles +yes|last commit 3h(?= \w+ ago)", result.stdout
+    )
+    assert shown == [
+        *("no batches yet", "clicks  batch 0", "reconciles   yes", "a file"),
+        *("clicks  batch 0", "last commit 3h", "reconciles   yes"),
+    ]
+    assert "line of Java" not in result.stdout
     assert looks.pauses == 4
     assert signal.getsignal(signal.SIGTERM) is before
 
