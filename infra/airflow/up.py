@@ -63,7 +63,7 @@ def _run(place: Place, started: float) -> None:
         if place.pipeline.name != _DEMO:
             sys.exit(f"airflow: no pipeline at {place.pipeline}; pass --pipeline with a config that is there")
         _say(f"making the demo's pipeline in {place.pipeline.parent}")
-        _prepare(place)
+        make_demo(place.pipeline.parent)
     logs = place.home / "components"
     logs.mkdir(exist_ok=True)
     env = place.environment()
@@ -93,12 +93,13 @@ def _run(place: Place, started: float) -> None:
         components.stop()
 
 
-def _prepare(place: Place) -> None:
+def make_demo(folder: Path) -> None:
+    """Make the demo's pipeline in a folder; exits where that can't be."""
     # In a process of its own: it imports Spark and draws, which this one need not carry.
     code = "import sys; from pathlib import Path; from sessionlake.cli.shared import console; from sessionlake.demo import prepare; prepare(Path(sys.argv[1]), console)"
-    done = subprocess.run([sys.executable, "-c", code, str(place.pipeline.parent)], check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], check=False)
     if done.returncode:
-        sys.exit(f"airflow: the demo's pipeline could not be made at {place.pipeline}; see above")
+        sys.exit(f"airflow: the demo's pipeline could not be made in {folder}; see above")
 
 
 def _wait(components: Components, ready: Callable[[], bool], what: str) -> None:

@@ -21,6 +21,7 @@ sys.path.insert(0, str(INFRA))
 
 from api import Api  # noqa: E402 (a folder of scripts, not a package)
 from settings import Place, free_port  # noqa: E402
+from up import make_demo  # noqa: E402
 
 Json = dict[str, Any]
 ENDED = ("success", "failed")
@@ -156,8 +157,7 @@ def live_airflow(folder: Path, *, hold_back: int = 0) -> Iterator[LiveAirflow]:
 
 def prepare(root: Path, hold_back: int) -> None:
     """Make the demo's pipeline, its last files put aside, and a retention in which all of its late events are."""
-    code = "import sys; from pathlib import Path; from rich.console import Console; from sessionlake.demo import prepare; prepare(Path(sys.argv[1]), Console())"
-    subprocess.run([sys.executable, "-c", code, str(root)], check=True, capture_output=True)
+    make_demo(root)
     config = root / "commits.toml"
     config.write_text(config.read_text().replace('retention = "30 days"', 'retention = "7300 days"'))
     (root / "held").mkdir()
