@@ -13,6 +13,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from sessionlake.cli.metrics import PORT
 from sessionlake.metrics import METRICS, Metric
 from sessionlake.readings import Readings, registry_of
 
@@ -194,11 +195,12 @@ def test_scrape_jobs_are_those_of_the_alerts() -> None:
 def test_compose_scrapes_the_port_of_its_pipeline() -> None:
     compose = ROOT / "infra" / "compose"
     port = tomllib.loads((compose / "pipelines" / "clicks.toml").read_text())["metrics"]["port"]
-    (job,) = yaml.safe_load((compose / "prometheus.yaml").read_text())["scrape_configs"]
+    jobs = yaml.safe_load((compose / "prometheus.yaml").read_text())["scrape_configs"]
     services = yaml.safe_load((compose / "compose.yaml").read_text())["services"]
-    (target,) = job["static_configs"][0]["targets"]
-    assert (job["job_name"], target) == ("sessionlake-stream", f"airflow-scheduler:{port}")
-    assert "airflow-scheduler" in services
+    targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in jobs}
+    # SessionlakeStreamDown would fire while sessionize_stream is off, as it is at first.
+    assert targets == {"sessionlake-tables": [f"metrics:{PORT}"], "stream": [f"airflow-scheduler:{port}"]}
+    assert {"airflow-scheduler", "metrics"} <= set(services)
 
 
 def test_docs_have_each_metric_as_the_registry_has_it() -> None:
