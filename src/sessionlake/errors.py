@@ -16,7 +16,7 @@ class SourceError(SessionlakeError):
 
 
 class StoreError(SessionlakeError):
-    """The local store directory can't be used."""
+    """The local store directory can't be used, or a shard holds more than a task can take."""
 
 
 class NotNeededError(SessionlakeError):

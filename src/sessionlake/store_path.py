@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from sessionlake.errors import ConfigError, StoreError
@@ -36,3 +37,12 @@ def expanded(path: str) -> str:
     if not Path(found).is_absolute():
         raise StoreError(f"pipeline.store: {path!r} is {found!r} here; let its variables hold an absolute path")
     return found
+
+
+def remove_store(path: Path) -> None:
+    """Remove a directory of a store, if it is there; StoreError where any of it stays."""
+    try:
+        if path.exists():
+            shutil.rmtree(path)
+    except OSError as error:
+        raise StoreError(f"store: {str(path)!r} can't be removed ({error}); remove it and start again") from error

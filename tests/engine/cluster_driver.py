@@ -13,7 +13,7 @@ from tests.engine.cluster_support import cluster_config
 
 
 def main() -> None:
-    """Run `{"master", "root", "once", "kill_executor_after", "kill_worker_after", "worker", "conf"}`, given as JSON."""
+    """Run `{"master", "root", "once", "kill_executor_after", "kill_worker_after", "worker"}`, given as JSON."""
     told: dict[str, Any] = json.loads(sys.argv[1])
     conf = {
         **SHORT_LIVED,
@@ -26,7 +26,6 @@ def main() -> None:
         "spark.executorEnv.SESSIONLAKE_KILL_ONCE": told["once"],
         "spark.executorEnv.SESSIONLAKE_KILL_EXECUTOR": "1",
         "spark.executorEnv.SLOW_MERGE_SECONDS": "5",
-        **told["conf"],
     }
     spark = build_session("cluster", master=told["master"], shuffle_partitions=2, driver_memory="800m", extra_conf=conf)
 

@@ -76,7 +76,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
             "kill_executor_after": EXECUTOR_KILLED - 1,
             "kill_worker_after": WORKER_KILLED - 1,
             "worker": cluster.pid("worker-1"),
-            "conf": json.loads(os.environ.get("CLUSTER_CONF", "{}")),
         }
         command = [sys.executable, "-m", "tests.engine.cluster_driver", json.dumps(told)]
         env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -1,12 +1,18 @@
 """Which executor a shard belongs to: spread evenly, moved as little as can be."""
 
+import time
+from collections.abc import Iterator
+
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import exchange
-from sessionlake.engine.placement import anchor_of, spread
+from sessionlake.engine.placement import ExecutorLostError, Placed, anchor_of, place, spread, watched
+from sessionlake.errors import ConfigError
 
 EXECUTORS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=7, unique=True)
 
@@ -48,6 +54,35 @@ def test_every_shard_has_one_place_and_none_moves_without_need(shards: int, time
         least, more = divmod(shards, len(executors))
         room = [least + 1] * more + [least] * (len(executors) - more)
         assert stayed == sum(map(min, sorted(had, reverse=True), room))
+
+
+def slow_count(spark: SparkSession, seconds: float) -> int:
+    def sleep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(seconds)
+        yield from batches
+
+    return spark.range(0, 1, 1, 1).mapInArrow(sleep, "id long").count()
+
+
+def test_job_is_cancelled_when_an_executor_with_shards_is_gone(spark: SparkSession) -> None:
+    """Here no executor is registered, so that the one of the shard is gone."""
+    started = time.monotonic()
+    with pytest.raises(ExecutorLostError), watched(spark, Placed({"executor_one_4": [0]}, spark.range(1))):
+        slow_count(spark, 60)
+    assert time.monotonic() - started < 30
+    assert not list(spark.sparkContext.getJobTags())
+
+
+def test_executor_without_shards_is_not_missed(spark: SparkSession) -> None:
+    with watched(spark, Placed({"executor_one_4": []}, spark.range(1))):
+        assert slow_count(spark, 1.2) == 1
+
+
+def test_dynamic_allocation_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = [*spark.sparkContext.getConf().getAll(), ("spark.dynamicAllocation.enabled", "true")]
+    monkeypatch.setattr(spark.sparkContext, "_conf", SparkConf().setAll(settings))
+    with pytest.raises(ConfigError, match=r"spark.dynamicAllocation.enabled: 'true'"):
+        place(spark, 3)
 
 
 def test_rows_are_shuffled_once_and_shards_prefer_their_executors(spark: SparkSession) -> None:

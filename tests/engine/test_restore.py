@@ -3,13 +3,17 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
-from sessionlake.engine.shard import Pending
+from sessionlake.engine.exchange import wire_rows
+from sessionlake.engine.operator import BatchContext, Operator
+from sessionlake.engine.shard import Pending, ShardTask
+from sessionlake.errors import StoreError
 from tests.engine.crash_support import FIRST, SECOND, Lake, assert_same, crashes, half_done, run_once
 
 
@@ -85,6 +89,16 @@ def test_pending_writes_are_for_the_store_they_were_computed_on(tmp_path: Path) 
     ] * 3
 
 
+def test_request_to_forget_stays_where_the_store_cannot_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "0").symlink_to("elsewhere")
+    (tmp_path / "0.forget").touch()
+    task = ShardTask(cast(Operator, None), BatchContext(0, "c", {}), (), str(tmp_path), (None,))
+    with pytest.raises(StoreError, match="can't be removed"):
+        list(task.run(wire_rows([(0, "kind", pa.table({"x": [1]}))])))
+    assert (tmp_path / "0.forget").exists()
+
+
 QUICK = (delete_stores_but_pending, delete_manifest, truncate_pending, mark_to_forget)
 SLOW = (delete_all, delete_pending, empty_pending, delete_current, delete_tables_of_a_store)
 
@@ -96,6 +110,7 @@ def test_damaged_store(
     lake = half.copy(tmp_path / "lake")
     damage(lake.stores)
     run_once(spark, lake)
+    assert lake.commits()[len(FIRST)]["places"]["restored"] == [0, 1, 2]
     assert_same(lake, expected)
 
 
@@ -105,7 +120,7 @@ def test_store_deleted_during_a_run(spark: SparkSession, half: Lake, expected: L
     assert_same(lake, expected)
 
 
-def test_shards_4_to_3_to_5(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+def test_shards_3_to_5_to_2(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     lake = half.copy(tmp_path / "lake")
     lake.configure(shards=5)
     crash_after_first_batch(spark, lake)
@@ -160,6 +175,7 @@ def test_one_store_stale_where_others_need_cold_sessions(
         lake = half.copy(tmp_path / str(shard))
         shutil.rmtree(lake.stores / str(shard))
         run_once(spark, lake)
+        assert lake.commits()[len(FIRST)]["places"]["restored"] == [shard]
         assert_same(lake, expected)
 
 

@@ -82,3 +82,11 @@ def test_beside_a_driver_shards_are_marked(config: Config) -> None:
     assert erase_stores(config, keys, alone=False) == (0, 2)
     assert {p.name for p in folder.glob("*.forget")} == {f"{shard('anna@example.org')}.forget", "4.forget"}
     assert find_in_stores(config, keys, alone=False) != []
+
+
+def test_damaged_store_of_a_key_goes_too(config: Config) -> None:
+    keys, own = Keys.of(["7"]), Path(config.store_dir) / str(shard("7"))
+    (own / "CURRENT").write_text("damaged")
+    assert own in find_in_stores(config, keys, alone=True)
+    erase_stores(config, keys, alone=True)
+    assert not own.exists()

@@ -132,6 +132,15 @@ def test_scan_leaves_out_what_ended_before(store: Any) -> None:
     assert [(keys[o], e) for o, e in zip(sessions.owner, sessions.end, strict=True)] == [(b"k", 150), (b"k", 210)]
 
 
+def test_clear_that_leaves_sessions_is_an_error(tmp_path: Path) -> None:
+    """A restore would be merged with them."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    store = SegmentedSessionStore(tmp_path / "link", 100)
+    with pytest.raises(StoreError, match="can't be removed"):
+        store.clear()
+
+
 def test_clear_empties_and_goes_on(store: Any) -> None:
     store.apply(writes_of(store, [50]), {"commit_id": b"c1"}, 0)
     store.clear()

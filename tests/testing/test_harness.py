@@ -64,3 +64,8 @@ def test_errors_name_value_and_remedy(spec: str, message: str) -> None:
 def test_retention_shorter_than_gap_and_grace_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"session\.retention: '30min' is shorter than gap"):
         SessionWindows.with_gap("30 minutes").grace("1 microsecond").until("30 minutes")
+
+
+def test_type_of_a_column_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"schema: v: 'int' is unknown; write long, double, "):
+        SessionizerHarness(WINDOWS, {"x": "sum(v)"}, schema={"v": "int"})

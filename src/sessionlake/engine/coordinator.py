@@ -15,7 +15,7 @@ from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import BatchContext, Operator, by_shard, shard_of
 from sessionlake.engine.outputs import Output
-from sessionlake.engine.placement import ExecutorLostError, on_shards, watched
+from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards, place, watched
 from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import ShardTask
 from sessionlake.errors import PipelineStateError
@@ -158,11 +158,8 @@ class Coordinator:
             # A stale shard has not said yet what it needs, so that the others must ask again beside it.
             elif outcome.needs:
                 needs = pa.concat_tables(outcome.needs)
-                asked = p.asked_for(
-                    operator,
-                    dict(context.state),
-                    self._spark.createDataFrame(needs.to_pandas(), spark_schema(needs.schema)),
-                )
+                asked_rows = self._spark.createDataFrame(needs, spark_schema(needs.schema))
+                asked = p.asked_for(operator, dict(context.state), asked_rows)
                 handed["cold"] = self._wired(asked, "cold", None)
                 task = replace(task, context=replace(context, handed_in=True))
         raise PipelineStateError(
@@ -174,9 +171,10 @@ class Coordinator:
         """Run the shards once; again, with the executors that are left, where one is lost meanwhile."""
         shards = self._pipeline.shards
         for _ in range(_LOSSES):
+            placed = None if is_local(self._spark) else place(self._spark, shards)
             try:
-                with watched(self._spark, shards):
-                    return read_reports(on_shards(wire, task, shards))
+                with watched(self._spark, placed):
+                    return read_reports(on_shards(wire, task, shards, placed))
             except ExecutorLostError:
                 continue
         raise PipelineStateError(

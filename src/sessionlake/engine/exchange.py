@@ -1,6 +1,6 @@
 """The columnar exchange: Arrow tables travel through Spark's shuffle as a few binary rows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -45,8 +45,6 @@ def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table
     return {shard: {kind: pa.concat_tables(tables) for kind, tables in kinds.items()} for shard, kinds in parts.items()}
 
 
-def report_batch(reports: Mapping[str, bytes]) -> pa.RecordBatch:
-    """Return what a shard task tells the driver, a row a kind."""
-    return pa.RecordBatch.from_arrays(
-        [pa.array(reports.keys(), pa.string()), pa.array(reports.values(), pa.binary())], schema=REPORT_SCHEMA
-    )
+def report_batch(kind: str, payload: bytes) -> pa.RecordBatch:
+    """Return what a shard task tells the driver, as one row."""
+    return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([payload], pa.binary())], schema=REPORT_SCHEMA)

@@ -42,6 +42,12 @@ class ShardResult:
     """Rows to be handed in before the batch can be computed; the rest of the result is then ignored."""
 
 
+def add_stats(total: dict[str, int], stats: Mapping[str, int]) -> None:
+    """Add one shard's numbers to those of others."""
+    for name, value in stats.items():
+        total[name] = max(total.get(name, value), value) if name.startswith("max_") else total.get(name, 0) + value
+
+
 class Operator(Protocol):
     """A stateful operator on shards; instances are pickled to the workers."""
 

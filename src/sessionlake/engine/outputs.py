@@ -42,7 +42,7 @@ def write_output(output: Output, rows: pa.Table, marks: Mapping[str, Any], shard
     for name, value in marks.items():
         table = table.append_column(name, pa.repeat(value, table.num_rows))
     table = table.select(output.schema.names).cast(output.schema)
-    system, folder = file_system(output.uri)
+    system, folder = _file_system(output.uri)
     path = f"part-{shard:05d}-{uuid.uuid4()}.snappy.parquet"
     # Columns of few values become dictionaries; to look for those among keys and states costs five times the writing.
     repeated = [name for name in ("op", "reason", "kind", "revision", *marks) if name in table.column_names]
@@ -52,7 +52,7 @@ def write_output(output: Output, rows: pa.Table, marks: Mapping[str, Any], shard
     return DataFile(output.table, path, size, _stats(table, marks["batch_id"]))
 
 
-def file_system(uri: str) -> tuple[fs.FileSystem, str]:
+def _file_system(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI, and the path in it. Object stores take credentials as their SDKs do."""
     scheme, separator, rest = uri.partition("://")
     if not separator:

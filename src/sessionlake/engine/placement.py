@@ -40,14 +40,14 @@ def is_local(spark: SparkSession) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
+def on_shards(wire: DataFrame, task: ShardTask, shards: int, placed: Placed | None) -> DataFrame:
     """Shuffle wire rows by shard and run the task on each.
 
     On a cluster the rows are cogrouped with an anchor, one row a shard, whose partitions name the executors that the
-    shards belong to (needs spark.shuffle.reduceLocality.enabled=false); one local process needs none.
+    shards belong to (needs spark.shuffle.reduceLocality.enabled=false); one local process (None) needs none.
     """
     by_shard = wire.repartitionById(shards, "shard")
-    if is_local(wire.sparkSession):
+    if placed is None:
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
             yield from task.run(batches)
@@ -58,22 +58,21 @@ def on_shards(wire: DataFrame, task: ShardTask, shards: int) -> DataFrame:
         del anchor
         return pa.Table.from_batches(list(task.run(rows.to_batches())), schema=exchange.REPORT_SCHEMA)
 
-    anchor = place(wire.sparkSession, shards).anchor
-    grouped = by_shard.groupBy("shard").cogroup(anchor.groupBy("shard"))
+    grouped = by_shard.groupBy("shard").cogroup(placed.anchor.groupBy("shard"))
     return grouped.applyInArrow(run_group, exchange.REPORT_DDL)
 
 
 @contextmanager
-def watched(spark: SparkSession, shards: int) -> Iterator[None]:
+def watched(spark: SparkSession, placed: Placed | None) -> Iterator[None]:
     """Cancel the jobs started within, and raise ExecutorLostError, as soon as an executor with shards is gone.
 
     Spark would let its shards wait for it as long as it lets tasks wait for a busy executor.
     """
-    if is_local(spark):
+    if placed is None:
         yield
         return
     context, tag, ended, lost = spark.sparkContext, f"shards-{uuid.uuid4()}", threading.Event(), threading.Event()
-    needed = {executor for executor, own in place(spark, shards).held.items() if own}
+    needed = {executor for executor, own in placed.held.items() if own}
 
     def watch() -> None:
         while not ended.wait(_WATCH_SECONDS):
@@ -105,7 +104,7 @@ def place(spark: SparkSession, shards: int) -> Placed:
         )
     key = (str(spark.sparkContext.applicationId), shards)
     before = _placed.get(key)
-    live = executors(spark)
+    live = _executors(spark)
     if before is None or set(before.held) != set(live):
         held = spread(before.held if before else {}, live, shards)
         _placed[key] = Placed(held, anchor_of(spark, held))
@@ -133,7 +132,7 @@ def spread(before: Mapping[str, Sequence[int]], executors: Sequence[str], shards
     return held
 
 
-def executors(spark: SparkSession) -> tuple[str, ...]:
+def _executors(spark: SparkSession) -> tuple[str, ...]:
     """Return the live executors as locations; wait for the first one."""
     found = _registered(spark)
     while not found:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sessionlake.engine import exchange
+from sessionlake.engine.operator import add_stats
 from sessionlake.engine.shard import RESTORED
 from sessionlake.tables import DataFile
 
@@ -37,10 +38,7 @@ def read_reports(reports: DataFrame) -> Outcome:
                 touched.add(report["shard"])
             places[report["shard"]] = (report["executor"], report["store"])
             files += [DataFile(**file) for file in report["files"]]
-            for name, value in report["stats"].items():
-                stats[name] = (
-                    max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
-                )
+            add_stats(stats, report["stats"])
         elif kind == exchange.STALE:
             stale.add(int(payload))
         else:

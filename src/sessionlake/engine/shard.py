@@ -16,11 +16,13 @@ from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
 from sessionlake.engine.outputs import CHANGES, Output, write_output
 from sessionlake.errors import StoreError
-from sessionlake.store_path import expanded
+from sessionlake.store_path import expanded, remove_store
 
 COMMIT = "commit_id"
 NEW, KEPT, RESTORED = "new", "kept", "restored"
 """What a shard task found: a shard that no batch has touched, its store as it left it, none (so that it was restored)."""
+PENDING, FORGET = ".pending", ".forget"
+"""Suffixes beside a store: of the directory of `Pending`, and of a job's request that store and pending writes go."""
 _BASE = b"base"
 _LOCK_SECONDS = 20
 
@@ -47,13 +49,13 @@ class ShardTask:
 
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
         path = Path(expanded(self.store_dir)) / str(shard)
-        pending = Pending(path.with_suffix(".pending"))
+        pending = Pending(path.with_suffix(PENDING))
         _forget(path, pending)
         store = self._open(path)
         try:
             state = self._prepare(shard, inputs, store, pending)
             if state is None:
-                yield exchange.report_batch({exchange.STALE: str(shard).encode()})
+                yield exchange.report_batch(exchange.STALE, str(shard).encode())
                 return
             result = self.operator.apply(inputs, store, self.context)
             if result.needs is None and result.writes is not None:
@@ -62,9 +64,9 @@ class ShardTask:
             store.close()
         failpoints.hit("worker_computed")
         if result.needs is not None:
-            yield exchange.report_batch({exchange.NEEDS: exchange.to_payload(result.needs)})
+            yield exchange.report_batch(exchange.NEEDS, exchange.to_payload(result.needs))
         else:
-            yield exchange.report_batch({exchange.DONE: self._written(shard, result, state)})
+            yield exchange.report_batch(exchange.DONE, self._written(shard, result, state))
 
     def _open(self, path: Path) -> Any:
         """Open a shard's store; one that is damaged is removed, and so will be found stale and restored.
@@ -97,7 +99,7 @@ class ShardTask:
             "touched": result.writes is not None,
             "stats": dict(result.stats),
             "files": files,
-            "executor": executor_of_this(),
+            "executor": _executor_of_this(),
             "store": state,
         }
         return json.dumps(report).encode()
@@ -107,7 +109,7 @@ class ShardTask:
         expected = self.expected[shard]
         if shard in self.restoring:
             store.clear()
-            pending.keep_only(None)
+            pending.clear()
             if expected is not None:
                 if self.restore_schema is not None:
                     inputs = {"restore": self.restore_schema.empty_table(), **inputs}
@@ -117,28 +119,31 @@ class ShardTask:
             return NEW if expected is None else RESTORED
         current = _commit_of(store)
         if current == expected:
-            pending.keep_only(None)
+            pending.clear()
             return NEW if expected is None else KEPT
         writes = pending.read(expected, current) if expected else None
         if expected is None or writes is None:
             return None
         self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)
         failpoints.hit("worker_applied")
-        pending.keep_only(None)
+        pending.clear()
         return KEPT
 
 
-def executor_of_this() -> str:
+def _executor_of_this() -> str:
     """Return what tells executors apart: the host, and the process that forks the executor's Python workers."""
     return f"{socket.gethostname()}/{os.getppid()}"
 
 
 def _forget(path: Path, pending: "Pending") -> None:
-    """Remove a store beside which a job has left a marker: it holds bytes of what must be erased, and is restored."""
-    marker = path.with_suffix(".forget")
+    """Remove a store beside which a job has left a marker: it holds bytes of what must be erased, and is restored.
+
+    The marker goes last: StoreError where anything stays.
+    """
+    marker = path.with_suffix(FORGET)
     if marker.exists():
-        shutil.rmtree(path, ignore_errors=True)
-        pending.keep_only(None)
+        remove_store(path)
+        pending.clear()
         marker.unlink(missing_ok=True)
 
 
@@ -174,12 +179,9 @@ class Pending:
             return None
         return writes if (writes.schema.metadata or {}).get(_BASE) == (base or "").encode() else None
 
-    def keep_only(self, commit_id: str | None) -> None:
-        """Remove the files of all other commits."""
-        if self._directory.exists():
-            for path in self._directory.iterdir():
-                if commit_id is None or path != self._path(commit_id):
-                    path.unlink(missing_ok=True)
+    def clear(self) -> None:
+        """Remove all files."""
+        remove_store(self._directory)
 
     def _path(self, commit_id: str) -> Path:
         return self._directory / f"{commit_id}.arrow"

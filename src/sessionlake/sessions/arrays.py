@@ -11,8 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.errors import StoreError
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_TOO_MUCH = "in one Arrow array, which holds 2 GiB; raise it, or lower max_files_per_batch"
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,13 @@ def nullable(values: npt.NDArray[Any], valid: Bools | None, type_: pa.DataType |
 
 
 def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return one contiguous array, whatever its chunks were."""
+    """Return one contiguous array, whatever its chunks were; StoreError where that is more than Arrow's 2 GiB."""
     if not isinstance(array, pa.ChunkedArray):
         return array
-    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    try:
+        return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise StoreError(f"pipeline.shards: {array.nbytes} bytes {_TOO_MUCH}") from error
 
 
 def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
@@ -84,11 +90,9 @@ def offsets_of(array: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
 
 
 def binary_array(data: npt.NDArray[Any] | bytes, offsets: Ints, type_: pa.DataType | None = None) -> pa.Array:
-    """Return the binary array that the n + 1 offsets (in bytes) cut from contiguous data."""
+    """Return the binary array that the n + 1 offsets (in bytes) cut from contiguous data; StoreError for 2 GiB and more."""
     if len(offsets) and offsets[-1] >= 1 << 31:
-        raise OverflowError(
-            f"{offsets[-1]} bytes in one Arrow array; raise pipeline.shards or lower max_files_per_batch"
-        )
+        raise StoreError(f"pipeline.shards: {offsets[-1]} bytes {_TOO_MUCH}")
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(type_ or pa.binary(), len(offsets) - 1, buffers)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.errors import StoreError
 from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, offsets_of
 
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
@@ -55,8 +56,8 @@ def unpack(values: list[bytes | None]) -> Sessions:
     """Return the sessions of all values, in order; None stands for no sessions."""
     packed = pa.array(values, pa.binary())
     if isinstance(packed, pa.ChunkedArray):
-        raise OverflowError(
-            f"{packed.nbytes} bytes of sessions for one batch's keys in a segment; raise pipeline.shards"
+        raise StoreError(
+            f"pipeline.shards: {packed.nbytes} bytes of sessions for one batch's keys in a segment; raise it"
         )
     offsets, data = offsets_of(packed)
     lengths = np.diff(offsets)

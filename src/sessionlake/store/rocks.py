@@ -1,6 +1,5 @@
 """One shard's database: a column family a segment, and a batched, atomic way to read and write them."""
 
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from rocksdict import (
 )
 
 from sessionlake.errors import StoreError
+from sessionlake.store_path import remove_store
 
 _META = "default"
 _SEGMENT = "s"
@@ -144,10 +144,6 @@ class RocksSegments:
             found.append((key, value))
         return found
 
-    def size_bytes(self) -> int:
-        """Return the bytes on disk."""
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
-
     def close(self) -> None:
         """Flush, let compactions end and release the database.
 
@@ -177,7 +173,7 @@ class RocksSegments:
         self._db.close()
 
     def clear(self) -> None:
-        """Remove everything and start empty."""
+        """Remove everything and start empty; StoreError where that fails: nothing may be merged with what is left."""
         self._release()
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_store(self.path)
         self._open()

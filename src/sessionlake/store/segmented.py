@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.sessions.arrays import Ints
-from sessionlake.store.interface import StoredSession, Windowed
+from sessionlake.store.interface import SessionStore, StoredSession, Windowed
 from sessionlake.store.layout import Sessions, pack, unpack
 from sessionlake.store.rocks import RocksSegments
 
@@ -34,7 +34,7 @@ class Found:
     segment: Ints
 
 
-class SegmentedSessionStore:
+class SegmentedSessionStore(SessionStore):
     """Sessions of one shard. Reads and writes many keys at once; the one-session calls of KIP-94 are built on those."""
 
     def __init__(self, path: Path, interval_us: int) -> None:
@@ -111,10 +111,6 @@ class SegmentedSessionStore:
         items = [item for segment in self._db.segments for item in self._db.items(segment)]
         found = unpack([value for _, value in items])
         return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
-
-    def size_bytes(self) -> int:
-        """Return the bytes on disk."""
-        return self._db.size_bytes()
 
     def clear(self) -> None:
         """Remove everything."""

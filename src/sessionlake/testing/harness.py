@@ -1,6 +1,6 @@
 """Test windows and aggregates in milliseconds: the sessionizer's shard operator and store without Spark.
 
-What it can't do: read sources, write Delta tables, crash. Proven equal to the Spark engine by tests/engine.
+What it can't do: read sources, write Delta tables, crash. Proven equal to the Spark engine by tests/jobs/test_sessionizer.py.
 """
 
 import tempfile
@@ -13,14 +13,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from sessionlake.durations import parse_duration
-from sessionlake.engine.operator import BatchContext, ShardResult, by_shard, shard_of
+from sessionlake.engine.operator import BatchContext, ShardResult, add_stats, by_shard, shard_of
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.sessionizer.control import split_corrections
 from sessionlake.jobs.sessionizer.mapper import split_events
 from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
 from sessionlake.jobs.sessionizer.shard import COLD_SCHEMA, STALE
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, EMIT, SessionizerSpec
-from sessionlake.schemas import COUNTS, TIME
+from sessionlake.schemas import COLUMN_TYPES, COUNTS, TIME
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
 from sessionlake.sessions.aggregates.custom import Custom
 from sessionlake.sessions.partials import StateCodec
@@ -28,14 +28,6 @@ from sessionlake.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.testing.rows import Row, correction_table, event_rows, type_of
-
-_NAMED_TYPES = {
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "timestamp": TIME,
-}
 
 
 @dataclass(frozen=True)
@@ -58,8 +50,9 @@ class SessionizerHarness:
 
     Rows are dicts: events have `key`, `time_us` and the columns the aggregates read; corrections have `kind` restate
     (key, start_us, end_us, event_count, columns as of one event), replace (key, remove = [(start_us, revision), ...],
-    put = [partials]) or tombstone (key, start_us, revision). Column types are those of the first rows that have a
-    value, or `schema` = {"column": "long" | "double" | "string" | "boolean" | "timestamp"}.
+    put = [partials]) or tombstone (key, start_us, revision). Column types are those of the first batch's first
+    value, or `schema` = {"column": "long" | "double" | "string" | "boolean" | "timestamp" |
+    "date"}.
     """
 
     def __init__(
@@ -81,7 +74,10 @@ class SessionizerHarness:
         self.windows, self._specs, self._shards = windows, dict(aggregates), shards
         self._policy, self._clock, self._event_id = beyond_retention, clock, event_id
         self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
-        self._schema = {name: _NAMED_TYPES[type_] for name, type_ in (schema or {}).items()}
+        unknown = [f"{name}: {type_!r}" for name, type_ in (schema or {}).items() if type_ not in COLUMN_TYPES]
+        if unknown:
+            raise ConfigError(f"schema: {unknown[0]} is unknown; write {', '.join(COLUMN_TYPES)}")
+        self._schema = {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
         parsed = [AggregateSpec.parse(name, text) for name, text in aggregates.items()]
         self._inputs = tuple(dict.fromkeys(c for spec in parsed for c in spec.inputs))
         self._operator: Sessionizer | None = None
@@ -113,10 +109,7 @@ class SessionizerHarness:
         results = self._apply(operator, pieces, context)
         stats = dict.fromkeys(COUNTS, 0)
         for result in results.values():
-            for name, value in result.stats.items():
-                stats[name] = (
-                    max(stats.get(name, value), value) if name.startswith("max_") else stats.get(name, 0) + value
-                )
+            add_stats(stats, result.stats)
         for shard, result in results.items():
             if result.writes is not None:
                 operator.commit(

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.engine.operator import shard_of
-from sessionlake.errors import LockedError
+from sessionlake.engine.shard import FORGET, PENDING
+from sessionlake.errors import LockedError, StoreError
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.sessions.windows import SessionWindows
@@ -21,8 +22,6 @@ from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 
 _TELLING = 6
 """Bytes from which on a key is not found by chance."""
-MARKER = ".forget"
-"""Suffix of a file beside a shard's store, named after the shard: the store is to be cleared and restored."""
 
 
 @contextmanager
@@ -47,13 +46,13 @@ def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
         failpoints.hit("forget_before_store")
         folder = Path(config.driver_store_dir)
         if not alone:
-            (folder / f"{shard}{MARKER}").touch()
+            (folder / f"{shard}{FORGET}").touch()
             marked += 1
             continue
-        existed = [path for path in (folder / f"{shard}.pending", folder / str(shard)) if path.exists()]
+        existed = [path for path in (folder / f"{shard}{PENDING}", folder / str(shard)) if path.exists()]
         for path in existed:
             shutil.rmtree(path)
-        (folder / f"{shard}{MARKER}").unlink(missing_ok=True)
+        (folder / f"{shard}{FORGET}").unlink(missing_ok=True)
         removed += bool(existed)
     return removed, marked
 
@@ -86,7 +85,7 @@ def _own(config: Config, keys: Keys) -> list[Path]:
 
 
 def _is_pending(file: Path) -> bool:
-    return file.parent.suffix == ".pending"
+    return file.parent.suffix == PENDING
 
 
 def _writes(pending: Path, keys: Keys) -> bool:
@@ -103,7 +102,7 @@ def _stores(config: Config, path: Path, keys: Keys) -> bool:
     windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
     try:
         store = SegmentedSessionStore(path, segment_interval(windows.kept_us))
-    except LockedError:
+    except StoreError:
         return True  # damaged: nobody knows
     try:
         ends = np.full(len(keys.encoded), np.iinfo(np.int64).min)

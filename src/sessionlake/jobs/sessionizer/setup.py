@@ -25,14 +25,6 @@ from sessionlake.sources.infer import all_columns, infer_types
 from sessionlake.sources.kafka_records import META, Topic
 from sessionlake.tables import Tables
 
-_TYPES = {
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "timestamp": schemas.TIME,
-    "date": pa.date32(),
-}
 CHECKPOINT_INTERVAL = "100"
 STATS_COLUMNS = "session_start,session_end,batch_id"
 
@@ -78,7 +70,7 @@ def source_types(spark: SparkSession, config: Config, needed: list[str]) -> dict
                 f"source.path: {config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}"
             )
         return {name: normal_type(schema.field(name).type) for name in needed}
-    declared = {name: _TYPES[text] for name, text in config.source.types.items()}
+    declared = {name: schemas.COLUMN_TYPES[text] for name, text in config.source.types.items()}
     if config.source.kind == "kafka":
         declared |= META
     to_infer = [name for name in needed if name not in declared]
@@ -153,7 +145,7 @@ def _arrow(text: str) -> pa.DataType:
     if text.startswith("decimal128"):
         precision, scale = text[11:-1].split(",")
         return pa.decimal128(int(precision), int(scale))
-    by_text = {str(t): t for t in (*_TYPES.values(), pa.binary(), pa.timestamp("us"))}
+    by_text = {str(t): t for t in (*schemas.COLUMN_TYPES.values(), pa.binary(), pa.timestamp("us"))}
     return by_text[text]
 
 
