@@ -61,7 +61,7 @@ setup: jars ## install what is missing: uv, the Python packages, Java, Spark's j
 
 .PHONY: clean
 clean: ## remove all that make installed or the tools cached
-	@rm -rf .venv .tools .jars .kafka .openlineage .cluster .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .tools .jars .kafka .openlineage .cluster .airflow demo spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: java
 java:

@@ -19,7 +19,7 @@ JARS = HERE.parents[1] / ".kafka" / "jars"
 STARTED = "Kafka Server started"
 START_S = 60
 _PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -55,7 +55,7 @@ def free_port() -> int:
 class Broker:
     """A broker in a folder; it can be killed and started again there, on the same port.
 
-    It ends with the thread that started it, so that none is left behind.
+    On Linux it ends with the thread that started it, so that none is left behind.
     """
 
     folder: Path
@@ -147,7 +147,8 @@ def _java(*arguments: str) -> list[str]:
 
 
 def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> None:

@@ -22,14 +22,14 @@ _MASTER_READY = re.compile(r"Starting Spark master at (spark://\S+)")
 _MASTER_UI = re.compile(r"Bound MasterWebUI to \S+, and started at (http://\S+)")
 _WORKER_READY = re.compile(r"Successfully registered with master")
 _PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @dataclass
 class Cluster:
     """A master and its workers, each worker with its own folder for work, shuffles and stores.
 
-    They end with the thread that started them, and the executors with their worker: none is left behind.
+    On Linux they end with the thread that started them, and the executors with their worker: none is left behind.
     """
 
     folder: Path
@@ -125,7 +125,8 @@ class Cluster:
 
 
 def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_group(leader: int) -> None:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import tomllib
 import xml.etree.ElementTree as ET
+from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
 
@@ -61,7 +62,10 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
         for source in words.split()[:-1]:
             assert (ROOT / source).exists()
             assert not ignored & set(Path(source).parts)
-    assert {".git", ".venv", ".jars", ".env", "**/.env"} <= ignored
+    made = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    for name in [".git", ".env", *made]:
+        assert any(fnmatch(name, pattern.removeprefix("**/")) for pattern in ignored), name
+    assert "**/.env" in ignored
 
 
 def test_its_user_is_the_one_of_all_pods() -> None:
@@ -123,6 +127,12 @@ def test_executor_gets_what_spark_passes_as_environment(tmp_path: Path) -> None:
         "--resourceProfileId": "0",
         "--podName": "exec-3",
     }
+
+
+def test_driver_is_bound_to_the_address_that_spark_passes(tmp_path: Path) -> None:
+    words = entrypoint(tmp_path, "driver", "--class", "a b", SPARK_DRIVER_BIND_ADDRESS="10.0.0.1")
+    bound = ["--conf", "spark.driver.bindAddress=10.0.0.1", "--deploy-mode", "client"]
+    assert words == ["spark-submit", *bound, "--class", "a b"]
 
 
 def test_submit_adds_the_jars(tmp_path: Path) -> None:
