@@ -109,7 +109,9 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
     report = expire(spark, config, where=PER_KEY, tables=lives, run_id="one")
     gone = len(before) - len(expected)
     assert gone == 4 + 2 + 5
+    tables = Tables(spark, config.pipeline.warehouse)
     assert report.counts == {
+        "rows_read": tables.read(schemas.SESSIONS).count() + tables.read(schemas.CHANGELOG).count(),
         "matched": gone,
         "emitted_before": 0,
         "expired": gone,

@@ -203,7 +203,11 @@ def _plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
     finally:
         marked.unpersist()
     emitted_before = sum(old for _, _, old in parts)
-    counts = {"matched": sum(rows for _, rows, _ in parts), "emitted_before": emitted_before}
+    counts = {
+        "rows_read": sum(lake.rows(name, pinned[name]) for name in (schemas.SESSIONS, schemas.CHANGELOG)),
+        "matched": sum(rows for _, rows, _ in parts),
+        "emitted_before": emitted_before,
+    }
     new = counts["matched"] - emitted_before
     total = new if max_per_run is None else min(new, max_per_run)
     return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk)
