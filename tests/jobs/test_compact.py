@@ -117,6 +117,7 @@ def test_killed_and_repeated_is_once_and_no_reader_sees_it(
     assert (again.repeated, again.counts) == (True, report.counts)
 
 
+@pytest.mark.slow
 def test_restore_and_status_after_trim_equal_an_undisturbed_run(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
