@@ -22,6 +22,7 @@ from sessionlake.errors import ConfigError, JobError, LockedError, MetricsError
 from sessionlake.jobs.observe.datasets import Dataset, datasets, located
 from sessionlake.jobs.observe.lineage import Lineage
 from sessionlake.jobs.observe.tables import read_state, readings_of
+from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.readings import registry_of
 from sessionlake.source_config import SourceSection
@@ -315,14 +316,19 @@ def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
     assert (success.labels["job_name"], success.value) == ("compact", ended)
 
 
-def test_a_job_that_is_terminated_tells_of_it(tmp_path: Path) -> None:
-    file, started = write_config(tmp_path, **OBSERVED), tmp_path / "lineage.jsonl"
-    command = [sys.executable, "-c", "from sessionlake.cli import main; main()", "quality", str(file)]
+@pytest.mark.slow
+def test_a_job_that_is_terminated_tells_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    file = write_config(tmp_path, **OBSERVED)
+    config = load_config(file)
+    write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000, "v": 1}])
+    run(spark, config, once=True)
+    command = [sys.executable, "-c", "from sessionlake.cli import main; main()", "compact", str(file)]
+    recorded = tmp_path / "warehouse" / "job_runs" / "_delta_log" / f"{1:020d}.json"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        while not started.exists():
+        while not recorded.exists():
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.05)
         process.terminate()
         assert process.wait(60) == 1
-    assert textfile(load_config(file), "quality")["run_success"] == 0
+    assert textfile(config, "compact")["run_success"] == 0
     assert states(tmp_path) == ["START", "ABORT"]

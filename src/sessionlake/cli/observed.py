@@ -68,8 +68,8 @@ def observed_stream(spark: SparkSession, config: Config) -> Iterator[Callable[[M
 @contextmanager
 def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator[Lineage]:
     lineage = Lineage(config, job, streaming=streaming)
-    lineage.start()
     try:
+        lineage.start()
         yield lineage
     except SystemExit as exit_:
         lineage.end(exit_ if exit_.code else None)
