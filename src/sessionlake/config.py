@@ -4,6 +4,7 @@ import difflib
 import re
 import tomllib
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, get_args
 
 from pydantic import Field, ValidationError
@@ -246,7 +247,7 @@ def _did_you_mean(where: tuple[int | str, ...]) -> str:
         fields = getattr(model, "model_fields", None)
         # In a table of tables a name of the user's own stands between; what is under it is the table's value.
         model = fields[str(part)].annotation if fields else get_args(model)[-1]
-        # A section that may be missing is of the type Section | None.
-        model = next((kind for kind in get_args(model) if hasattr(kind, "model_fields")), model)
+        if isinstance(model, UnionType):  # a section that may be missing: Section | None
+            model = next(kind for kind in get_args(model) if kind is not NoneType)
     close = difflib.get_close_matches(str(where[-1]), list(getattr(model, "model_fields", {})), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

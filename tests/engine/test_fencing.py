@@ -44,6 +44,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert [word for word in words if word not in lines[0]] == []
 
 
+@pytest.mark.slow
 def test_batch_committed_by_another_is_noticed(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
     lake = half.copy(tmp_path / "lake")
     commit_by_hand(spark, lake, {})

@@ -167,6 +167,7 @@ def test_grace_changed_keeps_the_stores_right(spark: SparkSession, half: Lake, e
     assert kept.rows(schemas.LATE_EVENTS) != expected.rows(schemas.LATE_EVENTS)
 
 
+@pytest.mark.slow
 def test_one_store_stale_where_others_need_cold_sessions(
     spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path
 ) -> None:

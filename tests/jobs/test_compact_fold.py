@@ -56,7 +56,8 @@ def config(nine: Path, tmp_path: Path) -> Config:
     return copy_pipeline(nine, tmp_path)
 
 
-@pytest.mark.parametrize("method", [MERGE, pytest.param(REWRITE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [MERGE, REWRITE])
 def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Config, method: str) -> None:
     tables = Tables(spark, config.pipeline.warehouse)
     expected = folded(history(tables))
@@ -166,6 +167,7 @@ def test_size_decides_the_method_and_dry_run_writes_nothing(spark: SparkSession,
     tail.release()
 
 
+@pytest.mark.slow
 def test_dates_are_utc_and_an_aggregate_may_be_called_changes(spark: SparkSession, tmp_path: Path) -> None:
     config = make_config(tmp_path, aggregates={"changes": "sum(v)"})
     write_rows(tmp_path, "0.json", [{"key": "k", "time_us": 5, "v": 7}])
@@ -188,6 +190,7 @@ def test_dates_are_utc_and_an_aggregate_may_be_called_changes(spark: SparkSessio
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.slow
 def test_tables_that_the_stream_never_wrote_keep_nobody_from_starting(spark: SparkSession, tmp_path: Path) -> None:
     config = one_event(spark, tmp_path)
     for _ in range(2):

@@ -92,6 +92,7 @@ def assert_equals_sql(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     assert (abs(found["middle"].to_numpy()[both][single] - middle[single]) <= 0.01 * abs(middle[single]) + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_real_events_in_24_batches_equal_sql_over_the_accepted_ones(spark: SparkSession, tmp_path: Path) -> None:
     config = commit_config(tmp_path, max_files_per_batch=1)
     summary = run(spark, config, once=True)
