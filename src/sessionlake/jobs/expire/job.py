@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, FencedError, first_line
-from sessionlake.jobs.expire.rule import Rule, wrong_sql
+from sessionlake.jobs.expire.plan import Plan, make_plan
+from sessionlake.jobs.expire.rule import Rule
 from sessionlake.jobs.expire.topic import require_topic, send_tombstones
 from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
+from sessionlake.jobs.tombstones import tombstones
 from sessionlake.tables import Tables
-from sessionlake.views import merged_sessions
 
 JOB = "expire"
 INTERVAL_S = 10
@@ -42,34 +41,6 @@ class Pace:
         if self._last is not None:
             self.sleep(max(0.0, self._last + self.interval_s - self.clock()))
         self._last = self.clock()
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The tombstones of a run: ranked sessions, of which rank < total are emitted, oldest end first."""
-
-    ranked: DataFrame
-    counts: dict[str, int]
-    total: int
-    chunk: int
-
-    @property
-    def steps(self) -> int:
-        """How many appends the run makes."""
-        return -(-self.total // self.chunk)
-
-    def sent(self, steps: int) -> int:
-        """Return how many tombstones the first appends hold."""
-        return min(self.total, steps * self.chunk)
-
-    def progress(self, steps: int) -> str:
-        """Say so."""
-        return f"{self.sent(steps):,} of {self.total:,} tombstones"
-
-    def rows(self, step: int) -> DataFrame:
-        """Return the sessions of one append; the same ones in every attempt."""
-        rank = F.col("rank")
-        return self.ranked.where((rank >= step * self.chunk) & (rank < self.sent(step + 1)))
 
 
 def expire(
@@ -118,7 +89,7 @@ def expire(
         return run.finished
     with _views(spark, named, run.pinned["tables"]):
         pace = pace or Pace()
-        plan = _plan(run, rule, limit, max(1, int(rate * pace.interval_s)))
+        plan = make_plan(run, rule, limit, max(1, int(rate * pace.interval_s)))
         try:
             done, alone = _send(config, run, plan, pace, on_step) if to_topic else _emit(run, plan, pace, on_step)
         finally:
@@ -177,59 +148,6 @@ def _views(spark: SparkSession, named: Mapping[str, str], versions: Mapping[str,
     finally:
         for name in named:
             spark.catalog.dropTempView(name)
-
-
-def _plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
-    """Find what expires and rank it by (session_end, key, start), what has its tombstone already last."""
-    pinned, lake = run.pinned, run.tables
-    sessions = merged_sessions(
-        lake, snapshot_version=pinned[schemas.SESSIONS], changelog_version=pinned[schemas.CHANGELOG]
-    )
-    before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), JOB)
-    matched = rule.matching(sessions, run.started_us).select(*IDENTITY, "session_end")
-    # Kept, because a sort reads its input twice: the sessions would be read twice.
-    marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left").persist()
-    ordered = marked.orderBy(F.col("before").isNotNull(), "session_end", "session_key", "session_start").withColumn(
-        "place", F.monotonically_increasing_id()
-    )
-    ordered = ordered.persist()
-    try:
-        parts = _parts(ordered)
-    except BaseException as error:
-        ordered.unpersist()
-        if isinstance(error, PySparkException):
-            raise wrong_sql(error) from error
-        raise
-    finally:
-        marked.unpersist()
-    emitted_before = sum(old for _, _, old in parts)
-    counts = {
-        "rows_read": sum(lake.rows(name, pinned[name]) for name in (schemas.SESSIONS, schemas.CHANGELOG)),
-        "matched": sum(rows for _, rows, _ in parts),
-        "emitted_before": emitted_before,
-    }
-    new = counts["matched"] - emitted_before
-    total = new if max_per_run is None else min(new, max_per_run)
-    return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk)
-
-
-def _parts(ordered: DataFrame) -> list[tuple[int, int, int]]:
-    """Return (number, rows, rows that have their tombstone) of each partition of the ordered sessions."""
-    rows = ordered.groupBy(_part().alias("part")).agg(F.count(F.lit(1)), F.count("before")).orderBy("part").collect()
-    return [(row[0], row[1], row[2]) for row in rows]
-
-
-def _part() -> Column:
-    return F.shiftright("place", 33).cast("int")
-
-
-def _rank(parts: list[tuple[int, int, int]]) -> Column:
-    """Return a row's number in the whole order: its place in the partition and the rows of those before."""
-    below, at = [0] * (parts[-1][0] + 1 if parts else 1), 0
-    for number, rows, _ in parts:
-        below[number], at = at, at + rows
-    place = F.col("place").bitwiseAND(F.lit((1 << 33) - 1))
-    return place + F.element_at(F.lit(below).cast("array<bigint>"), _part() + 1)
 
 
 def _emit(run: JobRun, plan: Plan, pace: Pace, on_step: OnStep) -> tuple[int, bool]:
