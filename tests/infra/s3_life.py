@@ -30,7 +30,9 @@ def log_store(uri: str) -> dict[str, object]:
     kind = jvm.java.lang.Class.forName(chosen, True, jvm.java.lang.Thread.currentThread().getContextClassLoader())
     parameters = spark.sparkContext._gateway.new_array(jvm.java.lang.Class, 1)
     parameters[0] = conf.getClass()
-    store = kind.getConstructor(parameters).newInstance(conf)
+    arguments = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 1)
+    arguments[0] = conf
+    store = kind.getConstructor(parameters).newInstance(arguments)
     path = jvm.org.apache.hadoop.fs.Path(f"{uri}/00000000000000000001.json")
 
     def write(text: str) -> str:

@@ -38,8 +38,13 @@ class Files:
         fs, path = self.file_system(uri)
         if not fs.exists(path):
             return []
-        # Asked for each by itself, a log of thousands of files would take seconds.
-        paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(fs.listStatus(path))
+        found = fs.listStatus(path)
+        # Asked for each by itself, a log of thousands of files would take seconds. An array of a subclass of FileStatus, as
+        # S3A's is, py4j would not take for one of FileStatus.
+        gateway: Any = self.spark.sparkContext._gateway
+        statuses = gateway.new_array(self._jvm.org.apache.hadoop.fs.FileStatus, len(found))
+        self._jvm.java.lang.System.arraycopy(found, 0, statuses, 0, len(found))
+        paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(statuses)
         text = str(self._jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(paths).mkString("\n"))
         return [line.rpartition("/")[2] for line in text.split("\n") if line]
 
