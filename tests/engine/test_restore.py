@@ -134,6 +134,7 @@ def crash_after_first_batch(spark: SparkSession, lake: Lake) -> None:
         crashes(spark, lake, patch, "after_changelog")
 
 
+@pytest.mark.slow
 def test_shards_without_any_session_are_restored_too(
     spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path
 ) -> None:
@@ -143,7 +144,8 @@ def test_shards_without_any_session_are_restored_too(
     assert_same(lake, expected)
 
 
-@pytest.mark.parametrize("retention", ["25 minutes", pytest.param("5 hours", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("retention", ["25 minutes", "5 hours"])
 def test_retention_changed_keeps_the_stores_right(
     spark: SparkSession, half: Lake, tmp_path: Path, retention: str
 ) -> None:

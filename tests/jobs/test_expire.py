@@ -224,6 +224,7 @@ def test_session_changed_after_the_pin_survives(
     assert live(spark, config) == []
 
 
+@pytest.mark.slow
 def test_command_line_takes_the_rule_from_the_config(spark: SparkSession, config: Config) -> None:
     path = Path(config.directory, "pipeline.toml")
     path.write_text(

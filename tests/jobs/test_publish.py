@@ -94,6 +94,7 @@ def trim(spark: SparkSession, config: Config) -> None:
     assert changelog.read(schemas.CHANGELOG).count() < before, "nothing was trimmed"
 
 
+@pytest.mark.slow
 def test_topic_equals_sessions_live(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def lake_with_late_events(spark: SparkSession, root: Path) -> Lake:
     return lake
 
 
+@pytest.mark.slow
 def test_the_command_line_reprocesses_applies_and_shows(spark: SparkSession, tmp_path: Path) -> None:
     lake = lake_with_late_events(spark, tmp_path)
     done = CliRunner().invoke(main, ["reprocess-late", str(lake.path), "--run-id", "r"])
