@@ -43,7 +43,7 @@ def log_store(uri: str) -> dict[str, object]:
         return "written"
 
     outcome = [write("first"), write("second"), write("first")]
-    return {"class": chosen, "outcome": outcome, "content": list(store.readAsIterator(path, conf))}
+    return {"class": chosen, "outcome": outcome, "content": list(store.read(path, conf))}
 
 
 def life(root: Path) -> dict[str, object]:
