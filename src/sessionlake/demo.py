@@ -4,17 +4,14 @@ import gzip
 import json
 import os
 import shutil
+import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from sessionlake import schemas
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import open_session
 from sessionlake.cli.status import print_status
@@ -23,6 +20,7 @@ from sessionlake.config import load_config
 from sessionlake.demo_jobs import run_jobs
 from sessionlake.engine.spark import SHORT_LIVED
 from sessionlake.errors import SourceError
+from sessionlake.extras import has_module
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.status import read_status
 
@@ -61,7 +59,7 @@ file_types = "collect(ext, 5)"
 typical_change = "percentile(added, 0.5)"
 """
 CONFIG_NAME = "commits.toml"
-EXAMPLES = Path(__file__).parents[2] / "examples" / "commits"
+EXAMPLES = Path(__file__).with_name("examples") / "commits"
 
 
 def run_demo(directory: str, console: Console) -> None:
@@ -77,8 +75,7 @@ def run_demo(directory: str, console: Console) -> None:
     _show(spark, console)
     console.rule("the scheduled jobs, as Airflow would run them")
     run_jobs(spark, config, root, console)
-    picture = root / "sessions.png"
-    _draw(spark, picture)
+    picture = _picture(spark, root / "sessions.png")
     print_status(config, read_status(spark, config))
     _next(root, picture, console)
     spark.stop()
@@ -89,10 +86,6 @@ def prepare(root: Path, console: Console) -> None:
 
     Raises SourceError where the folder holds such things and is no demo's.
     """
-    if not EXAMPLES.is_dir():
-        raise SourceError(
-            f"demo: the example events are not at {str(EXAMPLES)!r}; run the demo from a checkout of the project"
-        )
     taken = [root / name for name in ("warehouse", "store", "events", "quality") if (root / name).exists()]
     if taken and not (root / CONFIG_NAME).exists():
         raise SourceError(f"demo: {str(taken[0])!r} is there and is no demo's; pass --directory with a new folder")
@@ -152,41 +145,36 @@ def _table(title: str, rows: DataFrame) -> Table:
     return table
 
 
-def _draw(spark: SparkSession, file: Path) -> None:
-    """Draw sessions a month, and when in the week people sit down to code."""
-    live = spark.table(schemas.SESSIONS_LIVE)
-    months: Any = live.groupBy(F.trunc("session_start", "month").alias("month")).count().orderBy("month").toPandas()
-    weekdays: Any = (
-        live.groupBy(F.weekday("session_start").alias("day"), F.hour("session_start").alias("hour")).count().toPandas()
-    )
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    top, bottom = figure.subplots(2, 1)
-    top.bar(months["month"], months["count"], width=25, color="#3b7ea1")
-    top.set(title="Coding sessions a month", ylabel="sessions")
-    grid = weekdays.pivot_table(index="day", columns="hour", values="count", fill_value=0).reindex(
-        index=range(7), columns=range(24), fill_value=0
-    )
-    image = bottom.imshow(grid, aspect="auto", cmap="YlGnBu")
-    bottom.set(
-        title="When sessions start (UTC)",
-        xlabel="hour",
-        yticks=range(7),
-        yticklabels=["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"],
-    )
-    figure.colorbar(image, ax=bottom, label="sessions")
-    figure.savefig(file, dpi=110)
+def _picture(spark: SparkSession, file: Path) -> str:
+    """Draw the sessions over time; return where the picture is, or how to get one."""
+    if not has_module("matplotlib"):
+        return "pip install 'sessionlake[demo]', and the demo draws one"
+    # Only the picture needs matplotlib, which the core does not bring.
+    from sessionlake.demo_picture import draw  # noqa: PLC0415
+
+    draw(spark, file)
+    return os.path.relpath(file)
 
 
-def _next(root: Path, picture: Path, console: Console) -> None:
-    config = os.path.relpath(root / CONFIG_NAME)
+def _next(root: Path, picture: str, console: Console) -> None:
+    config, command = os.path.relpath(root / CONFIG_NAME), _command()
     console.rule("what to type next")
-    console.print(f"picture of the sessions over time: {os.path.relpath(picture)}")
+    console.print(f"picture of the sessions over time: {picture}")
     for query in (
         "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
         "select op, count(*) from session_changelog group by 1",
         "select * from batches order by batch_id",
         "select job, event, counts from job_runs order by at",
     ):
-        console.print(f'  .venv/bin/sessionlake sql {config} "{query}"', soft_wrap=True)
-    console.print(f"  .venv/bin/sessionlake status {config}")
-    console.print(f"  .venv/bin/sessionlake run {config} --once     # again: nothing new, nothing twice")
+        console.print(f'  {command} sql {config} "{query}"', soft_wrap=True)
+    console.print(f"  {command} status {config}")
+    console.print(f"  {command} run {config} --once     # again: nothing new, nothing twice")
+
+
+def _command() -> str:
+    """Return what a user types for `sessionlake`: its name where PATH finds this one, else its path."""
+    script = Path(sys.executable).with_name("sessionlake")
+    found = shutil.which("sessionlake")
+    if found and Path(found) == script:
+        return "sessionlake"
+    return os.path.relpath(script) if script.exists() else f"{sys.executable} -m sessionlake"

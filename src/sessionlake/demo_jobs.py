@@ -10,11 +10,11 @@ from rich.table import Table
 
 from sessionlake import schemas
 from sessionlake.config import Config
+from sessionlake.extras import has_module
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
-from sessionlake.jobs.quality.run import run_quality
 from sessionlake.jobs.reprocess_late import reprocess_late
 from sessionlake.jobs.runs import JobReport
 from sessionlake.times import parse_time
@@ -27,7 +27,7 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
     year = _year_of_most_late_events(spark)
     first, last = parse_time(f"{year}-01-01"), parse_time(f"{year + 1}-01-01")
     table = Table("job", "what for", "what it did", "seconds", title="the scheduled jobs", title_justify="left")
-    jobs: tuple[tuple[str, str, Callable[[], JobReport]], ...] = (
+    jobs: list[tuple[str, str, Callable[[], JobReport]]] = [
         (
             f"backfill of {year}",
             "late events of any age, from the files again",
@@ -40,12 +40,9 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
         ),
         ("expire", f"Pattern 7: {EXPIRED}", lambda: expire(spark, config, where=EXPIRED)),
         ("compact", "the changelog becomes the snapshot", lambda: compact(spark, config)),
-        (
-            "quality",
-            "Great Expectations over all tables",
-            lambda: run_quality(spark, config, data_docs=root / "quality"),
-        ),
-    )
+    ]
+    if has_module("great_expectations"):
+        jobs.append(("quality", "Great Expectations over all tables", lambda: _check(spark, config, root)))
     for name, purpose, job in jobs:
         with console.status(name):
             started = time.monotonic()
@@ -54,6 +51,15 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
                 apply_corrections(spark, config)
             table.add_row(name, purpose, _said(report), f"{time.monotonic() - started:.1f}")
     console.print(table)
+    if not has_module("great_expectations"):
+        console.print("without the job quality: pip install 'sessionlake[quality]', and the demo runs it too")
+
+
+def _check(spark: SparkSession, config: Config, root: Path) -> JobReport:
+    # Great Expectations is one of the extras.
+    from sessionlake.jobs.quality.run import run_quality  # noqa: PLC0415
+
+    return run_quality(spark, config, data_docs=root / "quality")
 
 
 def _year_of_most_late_events(spark: SparkSession) -> int:

@@ -19,6 +19,10 @@ class StoreError(SessionlakeError):
     """The local store directory can't be used, or a shard holds more than a task can take."""
 
 
+class MissingExtraError(SessionlakeError):
+    """A command or a setting needs a package that is installed with one of sessionlake's extras."""
+
+
 class NotNeededError(SessionlakeError):
     """A run had nothing to do; it says so, and has not failed."""
 

@@ -25,7 +25,7 @@ from sessionlake.tables import Tables
 from sessionlake.testing import SessionizerHarness
 from tests.jobs.support import make_config, write_rows
 
-COMMITS = Path(__file__).parents[2] / "examples" / "commits"
+COMMITS = Path(__file__).parents[2] / "src" / "sessionlake" / "examples" / "commits"
 
 SESSIONIZE = """
 with e as (select author k, epoch_us(authored_at::timestamptz) t, * from events),

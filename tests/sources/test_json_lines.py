@@ -288,7 +288,7 @@ def test_shipped_commits_are_all_good() -> None:
     kinds |= {"added": pa.int64(), "deleted": pa.int64()}
     columns = EventColumns("author", "authored_at", None, "event_id", ("added", "deleted", "repo", "top", "ext"), kinds)
     rows = 0
-    for path in sorted((Path(__file__).parents[2] / "examples/commits").glob("*.json.gz")):
+    for path in sorted((Path(__file__).parents[2] / "src/sessionlake/examples/commits").glob("*.json.gz")):
         with gzip.open(path) as file:
             objects = [json.loads(line) for line in file]
         for part in decode(str(path), str(path), "json", columns):

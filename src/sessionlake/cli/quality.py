@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionlake.cli.jobs import run_job, run_options
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.config import Config
-from sessionlake.errors import JobError
+from sessionlake.extras import require_extra
 from sessionlake.jobs.runs import JobReport, OnStep
 
 _FAILS_ON = {"critical": ("failed_critical",), "warn": ("failed_critical", "failed_warning")}
@@ -40,14 +40,13 @@ def quality_command(
     dry_run: bool,  # noqa: FBT001 (click passes flags by name)
 ) -> None:
     """Check the tables against the suites in expectations/; exit code 1 where checks fail."""
+    require_extra("quality", "great_expectations", "quality")
 
     def job(spark: SparkSession, config: Config, on_step: OnStep) -> JobReport:
         on_step("loading Great Expectations")
         # Its import takes seconds, which no other command should wait for.
-        try:
-            from sessionlake.jobs.quality.run import run_quality
-        except ModuleNotFoundError as error:
-            raise JobError(f"quality: Python module {error.name!r} is missing; install great-expectations") from error
+        from sessionlake.jobs.quality.run import run_quality
+
         return run_quality(
             spark, config, only=only, data_docs=data_docs, run_id=run_id, dry_run=dry_run, on_step=on_step
         )

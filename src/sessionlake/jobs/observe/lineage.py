@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.errors import MetricsError
+from sessionlake.extras import require_extra
 from sessionlake.jobs.observe.datasets import datasets
 
 if TYPE_CHECKING:
@@ -53,13 +54,10 @@ class Lineage:
 
 
 def _sender(config: Config, job: str, *, streaming: bool) -> "OpenLineageSender":
-    try:
-        # Only pipelines that send lineage need the package.
-        from sessionlake.jobs.observe.openlineage import OpenLineageSender  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise MetricsError(
-            f"lineage.transport: Python module {error.name!r} is missing; install sessionlake[lineage], or remove the setting"
-        ) from error
+    require_extra("lineage.transport", "openlineage.client", "lineage")
+    # Only pipelines that send lineage need the package.
+    from sessionlake.jobs.observe.openlineage import OpenLineageSender  # noqa: PLC0415
+
     try:
         return OpenLineageSender(config, job, streaming=streaming)
     except (ValueError, RuntimeError) as error:

@@ -1,0 +1,79 @@
+"""What the wheel holds: all that runs without a checkout, and nothing that doesn't."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email import message_from_string
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import sessionlake
+from sessionlake.errors import MissingExtraError
+from sessionlake.extras import require_extra
+from tests.package.support import ROOT, build_wheel
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    return zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("wheel")))
+
+
+@pytest.fixture
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    return message_from_string(wheel.read(name).decode())
+
+
+def test_it_holds_what_runs_outside_a_checkout(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    for folder, pattern, least in (
+        ("src/sessionlake", "**/*.py", 100),
+        ("src/sessionlake/examples", "commits/*.json.gz", 24),
+        ("src/sessionlake", "engine/log4j2.properties", 1),
+        ("src/sessionlake", "py.typed", 1),
+    ):
+        files = [f"sessionlake/{file.relative_to(ROOT / 'src/sessionlake')}" for file in (ROOT / folder).glob(pattern)]
+        assert len(files) >= least
+        assert set(files) <= names
+    assert {f"sessionlake/{file.relative_to(ROOT)}" for file in (ROOT / "expectations").iterdir()} <= names
+
+
+def test_it_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
+    tops = {Path(name).parts[0] for name in wheel.namelist()}
+    assert tops == {"sessionlake", f"sessionlake-{PROJECT['version']}.dist-info"}
+    assert not [name for name in wheel.namelist() if "ruff.toml" in name or "test_" in name or name.endswith(".pyc")]
+
+
+def test_licence_and_metadata(wheel: zipfile.ZipFile, metadata: Message) -> None:
+    (licence,) = [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
+    assert wheel.read(licence).decode().split()[:4] == ["Apache", "License", "Version", "2.0,"]
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Version"] == sessionlake.__version__
+    assert {"airflow", "demo", "kafka", "lineage", "quality"} == set(metadata.get_all("Provides-Extra") or [])
+
+
+def test_the_core_needs_no_extra(metadata: Message) -> None:
+    needed = metadata.get_all("Requires-Dist") or []
+    for package in ("matplotlib", "great-expectations", "apache-airflow", "openlineage-python", "confluent-kafka"):
+        (line,) = [line for line in needed if line.startswith(tuple(f"{package}{sign}" for sign in "<>="))]
+        assert "extra ==" in line
+
+
+def test_it_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "sessionlake", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"sessionlake, version {PROJECT['version']}\n"
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "no_such_module.below"])
+def test_a_missing_extra_is_one_line_with_the_remedy(module: str) -> None:
+    with pytest.raises(MissingExtraError) as caught:
+        require_extra("quality", module, "quality")
+    assert str(caught.value) == (
+        f"quality: Python module {module!r} is missing; run: pip install 'sessionlake[quality]'"
+    )
