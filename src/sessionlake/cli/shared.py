@@ -3,6 +3,7 @@
 import functools
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,9 @@ from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine.spark import build_session
 from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.failures import explain
 from sessionlake.jobs.observe.listener import listener_conf
+from sessionlake.secret_values import hide
 
 # A pipe has no width of its own; 80 columns would break the tables.
 # What is printed may hold a user's texts, which must not be read as markup.
@@ -23,20 +26,34 @@ console = Console(highlight=False, markup=False, emoji=False, width=None if sys.
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """End a command with exit code 2 and one line where the user can mend the cause; SIGTERM is as good as ctrl-C."""
+    """End a command that fails with one line; SIGTERM is as good as ctrl-C.
+
+    Exit code 2 where the user can mend the cause, 1 for any other error. `sessionlake --traceback` prints the trace before it.
+    """
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             command(*args, **kwargs)
-        except SessionlakeError as error:
-            click.echo(f"sessionlake: {' '.join(str(error).split())}", err=True)
-            sys.exit(error.exit_code)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # noqa: BLE001 (each library has its own)
+            if wants_traceback():
+                click.echo(hide(traceback.format_exc()), err=True)
+            line, code = (str(error), error.exit_code) if isinstance(error, SessionlakeError) else (explain(error), 1)
+            click.echo(f"sessionlake: {hide(' '.join(line.split()))}", err=True)
+            sys.exit(code)
         finally:
             signal.signal(signal.SIGTERM, before)
 
     return wrapped
+
+
+def wants_traceback() -> bool:
+    """Say whether the command line was called with --traceback."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.find_root().params.get("traceback"))
 
 
 def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str, str] | None = None) -> SparkSession:

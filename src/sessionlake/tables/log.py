@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sessionlake.errors import PipelineStateError
 from sessionlake.tables.files import Files
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
@@ -86,10 +87,15 @@ class Log(Files):
 
     def _actions(self, name: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""
-        text = self.read_text(f"{self.path(name)}/_delta_log/{version:020d}.json")
-        for line in (text or "").split("\n"):
+        file = f"{self.path(name)}/_delta_log/{version:020d}.json"
+        for line in (self.read_text(file) or "").split("\n"):
             if line.startswith(f'{{"{kind}":'):
-                yield json.loads(line)[kind]
+                try:
+                    yield json.loads(line)[kind]
+                except ValueError as error:
+                    raise PipelineStateError(
+                        f"{name}: {file!r} is cut off or damaged ({error}); bring that commit back from a backup or the storage's older versions"
+                    ) from error
 
     def _log_files(self, name: str) -> set[int]:
         names = self.names(f"{self.path(name)}/_delta_log")

@@ -1,0 +1,142 @@
+"""What an error that is not ours means to whoever runs the pipeline: one line, by its cause."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sessionlake.errors import first_line
+
+_LONGEST = 400
+"""Characters of somebody else's message in a line of ours."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What one of the signs in an error's text means, and what to do."""
+
+    signs: tuple[str, ...]
+    what: str
+    remedy: str
+
+
+CAUSES = (
+    Cause(
+        ("No space left on device", "Disk quota exceeded", "There is not enough space on the disk"),
+        "a disk is full",
+        "nothing is lost: make room for pipeline.warehouse, pipeline.store and the temporary directory (TMPDIR, SPARK_LOCAL_DIRS), then run it again",
+    ),
+    Cause(
+        ("java.lang.OutOfMemoryError", "insufficient memory for the Java Runtime"),
+        "Java has too little memory",
+        "give the driver more (spark-submit --driver-memory, or spark.executor.memory on a cluster), or make batches smaller (source.max_files_per_batch, source.max_offsets_per_batch)",
+    ),
+    Cause(
+        (
+            "MemoryError",
+            "ArrowMemoryError",
+            "malloc of size",
+            "Cannot allocate memory",
+            "Python worker exited unexpectedly",
+        ),
+        "a Python process has too little memory, or was killed",
+        "give the machine more, raise pipeline.shards, or make batches smaller (source.max_files_per_batch, source.max_offsets_per_batch)",
+    ),
+    Cause(
+        ("Answer from Java side is empty", "Py4JNetworkError", "Error while sending or receiving"),
+        "Spark's Java process has ended",
+        "look above for its last words (or into the kernel's log, if it was killed for memory), then run it again",
+    ),
+    Cause(
+        ("Too many open files",),
+        "this user may not open as many files",
+        "raise `ulimit -n`, or lower pipeline.shards",
+    ),
+    Cause(
+        ("Corruption: ", "IO error: While open a file for random read"),
+        "a store is damaged",
+        "delete the directory that is named, it is restored from the tables; look after the disk",
+    ),
+    Cause(
+        (
+            "_delta_log",
+            "DELTA_MISSING_TRANSACTION_LOG",
+            "DELTA_LOG_FILE_NOT_FOUND",
+            "DELTA_TRUNCATED_TRANSACTION_LOG",
+            "DELTA_STATE_RECOVER_ERROR",
+            "JsonEOFException",
+            "JsonParseException",
+        ),
+        "a Delta log can't be read",
+        "a commit is damaged, missing or half copied: bring the file back from a backup, or from the store's older versions",
+    ),
+    Cause(
+        (
+            "Permission denied",
+            "AccessControlException",
+            "AccessDenied",
+            "Operation not permitted",
+            "Read-only file system",
+            "403 Forbidden",
+        ),
+        "this user lacks a right",
+        "give the right to the user that runs this, or correct the path",
+    ),
+    Cause(
+        ("FileNotFoundException", "FileNotFoundError", "No such file or directory", "PATH_NOT_FOUND"),
+        "a file or directory is gone",
+        "bring it back or correct the path",
+    ),
+)
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n((?:[ \t].*\n)+)(\S.*)")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_NOT_THE_USERS = ("/site-packages/", "/pyspark/", "/dist-packages/", "<frozen", "pyspark.zip")
+_BRIDGES = ("py4j.", "pyspark.errors", "Py4JJavaError")
+
+
+def explain(error: BaseException) -> str:
+    """Return one line: the cause where it is known, else the error's type and first line; both say what to do."""
+    texts = list(_texts(error))
+    for cause in CAUSES:
+        for text in texts:
+            detail = _line_with(text, cause.signs)
+            if detail:
+                return f"{cause.what} ({detail}); {cause.remedy}"
+    said = _raised_in_python("\n".join(texts)) or f"{type(error).__name__}: {_cut(first_line(error))}"
+    return f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see where"
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    """Yield the messages of an error and of what caused it, the innermost first."""
+    chain: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in chain:
+        chain.append(at)
+        at = at.__cause__ or at.__context__
+    for one in reversed(chain):
+        try:
+            yield f"{type(one).__name__}: {one}"
+        except Exception:  # noqa: BLE001 (Java's errors ask Java for their text, and it may be gone)
+            yield type(one).__name__
+
+
+def _line_with(text: str, signs: tuple[str, ...]) -> str | None:
+    """Return the first line that has one of the signs, from where its message begins."""
+    for line in text.splitlines():
+        if any(sign in line for sign in signs) and not line.lstrip().startswith(("at ", "File ")):
+            return _cut(re.sub(r"^(?:Caused by: )?(?:[\w$]+\.){2,}(?=\w+(?:Exception|Error)\b)", "", line.strip()))
+    return None
+
+
+def _raised_in_python(text: str) -> str | None:
+    """Return what a worker's Python raised, and where in the user's code, of a traceback inside of Java's message."""
+    found = [block for block in _TRACEBACK.finditer(text) if not block[2].startswith(_BRIDGES)]
+    if not found:
+        return None
+    frames = [frame for frame in _FRAME.findall(found[-1][1]) if not any(part in frame[0] for part in _NOT_THE_USERS)]
+    where = f" at {frames[-1][0]}:{frames[-1][1]} in {frames[-1][2]}" if frames else ""
+    return f"{_cut(found[-1][2])}{where}"
+
+
+def _cut(text: str) -> str:
+    one = " ".join(text.split())
+    return one if len(one) <= _LONGEST else f"{one[:_LONGEST]}..."

@@ -1,0 +1,107 @@
+"""An error that no command expects ends as one line, too: its cause where that is known; the trace only where it is asked for."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sessionlake.cli import main
+from sessionlake.cli.shared import one_line_errors
+from sessionlake.failures import explain
+from sessionlake.tables.log import Log
+
+WORKER = """\
+[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/pyspark/worker.py", line 12, in main
+    process()
+  File "/srv/clicks/net_lines.py", line 7, in merger
+    return 10 // 0
+           ~~~^^~~
+ZeroDivisionError: integer division or modulo by zero
+
+	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+py4j.protocol.Py4JJavaError: An error occurred while calling o1.start.
+"""
+JAVA = """\
+An error occurred while calling o52.save.
+: org.apache.spark.SparkException: Job aborted.
+	at org.apache.spark.sql.Dataset.x(Dataset.scala:1)
+Caused by: {}
+	at java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/store/clicks/3/7.pending"), ["a disk is full", "/clicks/3/7"]),
+        (RuntimeError(JAVA.format("java.io.IOException: No space left on device")), ["a disk is full (IOException: No"]),
+        (Exception("IO error: No space left on device: While appending to file: /s/c/2/9.log"), ["full", "/s/c/2/9.log"]),
+        (RuntimeError(JAVA.format("java.lang.OutOfMemoryError: Java heap space")), ["Java has too", "--driver-memory"]),
+        (MemoryError(), ["a Python process has too little memory", "shards"]),
+        (Exception("Corruption: block checksum mismatch in /s/clicks/0/000012.sst"), ["damaged", "/s/clicks/0/000012.sst"]),
+        (PermissionError(errno.EACCES, "Permission denied", "/lake/sessions"), ["lacks a right", "'/lake/sessions'"]),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "/in/a.json"), ["gone", "'/in/a.json'"]),
+        (OSError(errno.EMFILE, "Too many open files", "/s/0"), ["as many files", "ulimit -n"]),
+        (RuntimeError(WORKER), ["ZeroDivisionError: integer division", "at /srv/clicks/net_lines.py:7 in merger", "--traceback"]),
+        (ValueError("first\nsecond"), ["ValueError: first;", "--traceback"]),
+    ],
+)  # fmt: skip
+def test_explained_by_cause(error: Exception, words: list[str]) -> None:
+    line = explain(error)
+    assert [word for word in words if word not in line] == [], line
+    assert len(line.splitlines()) == 1
+    assert "second" not in line
+    assert "\tat " not in line
+
+
+def test_the_cause_of_a_cause_counts() -> None:
+    outer = RuntimeError("the batch failed")
+    outer.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/store/1")
+    outer.__cause__.__cause__ = outer  # as py4j's and Spark's errors may
+    assert explain(outer).startswith("a disk is full")
+
+
+@click.command("burst")
+@one_line_errors
+def burst() -> None:
+    raise ZeroDivisionError("a\nb")
+
+
+@pytest.mark.parametrize("asked", ["not", "option", "variable"])
+def test_trace_only_where_it_is_asked_for(asked: str) -> None:
+    group = click.Group("main", commands={"burst": burst}, params=main.params)
+    words = ["--traceback", "burst"] if asked == "option" else ["burst"]
+    result = CliRunner().invoke(group, words, env={"SESSIONLAKE_TRACEBACK": "1" if asked == "variable" else ""})
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert lines[-1].startswith("sessionlake: ZeroDivisionError: a;")
+    assert ("Traceback" in result.stderr) == (asked != "not")
+    assert asked != "not" or len(lines) == 1
+
+
+def test_a_commit_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    class Lake(Log):
+        def __init__(self) -> None: ...
+        def path(self, name: str) -> str:
+            return f"{tmp_path}/{name}"
+
+        def names(self, uri: str) -> list[str]:
+            return [file.name for file in Path(uri).iterdir()]
+
+        def read_text(self, uri: str) -> str:
+            return Path(uri).read_text()
+
+    log = tmp_path / "sessions" / "_delta_log"
+    log.mkdir(parents=True)
+    whole: dict[str, Any] = {
+        "commitInfo": {"timestamp": 1, "userMetadata": json.dumps({"sessionlake": {"batch_id": 1}})}
+    }
+    (log / f"{0:020d}.json").write_text(json.dumps(whole, separators=(",", ":"))[:-20])
+    with pytest.raises(Exception, match=r"sessions: '.*/_delta_log/0{20}\.json' is cut off or damaged .*backup"):
+        Lake().commit("sessions", 0)
