@@ -25,7 +25,14 @@ from sessionlake.config_sections import (
 from sessionlake.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
 from sessionlake.schemas import EVENTS, RESERVED
-from sessionlake.source_config import SinkSection, SourceSection, check_sink, check_source
+from sessionlake.source_config import (
+    SinkSection,
+    SourceSection,
+    check_references,
+    check_sink,
+    check_source,
+    with_absolute_secrets,
+)
 from sessionlake.store_path import check_store_path, expanded, unset_variables
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -163,7 +170,7 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     )
     named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}
     paths = {name: _resolve(path, directory) for name, path in named.items() if path}
-    source = config.source.model_copy(update=paths)
+    source = with_absolute_secrets(config.source.model_copy(update=paths), directory)
     if pipeline.archive and _place(source.path or "") == _place(f"{pipeline.warehouse}/{EVENTS}"):
         raise ConfigError(
             f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
@@ -171,6 +178,8 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
     expire = config.expire.model_copy(update={"tables": tables})
     sections: dict[str, Section] = {"pipeline": pipeline, "source": source, "expire": expire}
+    if config.sink.kafka:
+        sections["sink"] = SinkSection(kafka=with_absolute_secrets(config.sink.kafka, directory))
     if config.metrics.textfile:
         sections["metrics"] = config.metrics.model_copy(
             update={"textfile": _resolve(config.metrics.textfile, directory)}
@@ -194,6 +203,7 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"pipeline.name: {config.pipeline.name!r} must be letters, digits, _ and -; write for example 'clicks'"
         )
+    check_references(config.model_dump(exclude_unset=True))
     check_source(config.source)
     if config.sink.kafka is not None:
         check_sink(config.sink.kafka)

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.errors import SourceError
+from sessionlake.secret_values import reveal, reveal_all
 
 TIMEOUT_MS = 15_000
 _CONNECT_S = 5.0
@@ -43,16 +44,27 @@ class Topic:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Kafka cluster as one section of the config names it."""
+    """A Kafka cluster as one section of the config names it, secrets as references: their values are looked up for each use."""
 
     section: str
     bootstrap_servers: str
     options: Mapping[str, str]
 
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers; ConfigError where a reference in them has no value."""
+        return reveal(f"{self.section}.bootstrap_servers", self.bootstrap_servers)
+
+    @property
+    def client_options(self) -> dict[str, str]:
+        """The options of Kafka's own client, with the prefix that Spark's connector wants."""
+        given = {name: value for name, value in self.options.items() if name.startswith(_PREFIX)}
+        return reveal_all(f"{self.section}.options", given)
+
     def require_reachable(self) -> None:
         """Raise SourceError where no bootstrap server takes a connection; Kafka's client would log for a while first."""
         failures = []
-        for server in self.bootstrap_servers.split(","):
+        for server in self.servers.split(","):
             host, _, port = server.strip().rpartition(":")
             try:
                 socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
@@ -98,8 +110,7 @@ class Cluster:
 
     def write(self, records: DataFrame, topic: str) -> None:
         """Produce records (key, value, and headers if there are); SourceError where Kafka is the cause of a failure."""
-        client = {name: value for name, value in self.options.items() if name.startswith(_PREFIX)}
-        options = {**client, "kafka.bootstrap.servers": self.bootstrap_servers, "topic": topic}
+        options = {**self.client_options, "kafka.bootstrap.servers": self.servers, "topic": topic}
         try:
             records.write.format("kafka").options(**options).save()
         except Exception as error:
@@ -108,9 +119,9 @@ class Cluster:
     @contextmanager
     def _admin(self, jvm: Any) -> Iterator[Any]:
         settings = jvm.java.util.Properties()
-        given = {n.removeprefix(_PREFIX): v for n, v in self.options.items() if n.startswith(_PREFIX)}
+        given = {name.removeprefix(_PREFIX): value for name, value in self.client_options.items()}
         timeouts = {"request.timeout.ms": str(TIMEOUT_MS // 2), "default.api.timeout.ms": str(TIMEOUT_MS)}
-        for name, value in {**timeouts, **given, "bootstrap.servers": self.bootstrap_servers}.items():
+        for name, value in {**timeouts, **given, "bootstrap.servers": self.servers}.items():
             settings.put(name, value)
         try:
             admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)

@@ -5,6 +5,7 @@ A config keeps the references; their values are looked up where they are used, a
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from sessionlake.errors import ConfigError
@@ -43,6 +44,11 @@ def reveal(where: str, text: str) -> str:
         return value
 
     return _REFERENCE.sub(value_of, text)
+
+
+def reveal_all(where: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return texts by name with the values of their references; an error names `where` and the text's name."""
+    return {name: reveal(f"{where}.{name}", text) for name, text in texts.items()}
 
 
 def hide(text: str) -> str:

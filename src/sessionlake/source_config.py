@@ -1,12 +1,15 @@
 """The config's sections that say what is read from and written to outside the warehouse."""
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
 from sessionlake.config_sections import Section
 from sessionlake.errors import ConfigError
+from sessionlake.secret_values import has_reference, with_absolute_files
 
 ColumnType = Literal["long", "double", "string", "boolean", "timestamp", "date"]
 Format = Literal["json", "csv", "parquet"]
@@ -20,6 +23,8 @@ _OURS = {
     "maxoffsetspertrigger": "source.max_offsets_per_batch",
     "includeheaders": "nothing: headers are always read",
 }
+_SECRETS = (("source", "bootstrap_servers"), ("sink", "kafka", "bootstrap_servers"))
+_SECRETS_IN = (("source", "options"), ("sink", "kafka", "options"))
 _KAFKA_ONLY = ("bootstrap_servers", "topic", "avro_schema", "confluent_header", "options")
 
 
@@ -40,7 +45,7 @@ class SourceSection(Section):
     """Whether Avro values begin with the five bytes of Confluent's wire format, which are then left out."""
     max_offsets_per_batch: int = Field(default=1_000_000, ge=1)
     options: dict[str, str | int | bool] = Field(default={})
-    """Passed on to Spark's Kafka connector."""
+    """Passed on to Spark's Kafka connector. `${env:NAME}` and `${file:PATH}` in a text stand for a secret's value."""
 
     @property
     def file_format(self) -> Format | None:
@@ -60,6 +65,30 @@ class SinkSection(Section):
     """Where sessions go besides the warehouse."""
 
     kafka: KafkaSink | None = None
+
+
+Kafka = TypeVar("Kafka", SourceSection, KafkaSink)
+
+
+def with_absolute_secrets(section: Kafka, directory: Path) -> Kafka:
+    """Return the section with each `${file:PATH}` absolute; relative ones are relative to `directory`."""
+
+    def absolute(value: object) -> object:
+        return with_absolute_files(value, directory) if isinstance(value, str) else value
+
+    options = {name: absolute(value) for name, value in section.options.items()}
+    return section.model_copy(update={"options": options, "bootstrap_servers": absolute(section.bootstrap_servers)})
+
+
+def check_references(value: object, *where: str) -> None:
+    """Raise a ConfigError for a reference to a secret where none is looked up: it would be taken as it is written."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            check_references(inner, *where, name)
+    elif isinstance(value, str) and has_reference(value) and where[:-1] not in _SECRETS_IN and where not in _SECRETS:
+        raise ConfigError(
+            f"{'.'.join(where)}: {value!r} refers to a secret; that goes in bootstrap_servers and [source.options] or [sink.kafka.options] only"
+        )
 
 
 def check_source(source: SourceSection) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from sessionlake.errors import SourceError, first_line
 from sessionlake.jobs.sessionizer.operator import RECORD
 from sessionlake.kafka import Cluster
+from sessionlake.secret_values import reveal, reveal_all
 from sessionlake.source_config import SourceSection, option_texts
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.infer import infer_values
@@ -107,11 +108,11 @@ def _options(source: SourceSection) -> dict[str, str]:
     # A stream's default is to begin with what comes next; sessions are of all there is.
     defaults = {"startingOffsets": "earliest"}
     ours = {
-        "kafka.bootstrap.servers": source.bootstrap_servers or "",
+        "kafka.bootstrap.servers": reveal("source.bootstrap_servers", source.bootstrap_servers or ""),
         "subscribe": source.topic or "",
         "includeHeaders": "true",
     }
-    return {**defaults, **option_texts(source.options), **ours}
+    return {**defaults, **reveal_all("source.options", option_texts(source.options)), **ours}
 
 
 def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType | None]:
