@@ -1,21 +1,26 @@
 """Session windows for the lakehouse: early and exact sessions on Spark and Delta Lake."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sessionlake.config import Config, load_config
-from sessionlake.sessions.windows import SessionWindows
-
 if TYPE_CHECKING:
+    from sessionlake.config import Config, load_config
+    from sessionlake.sessions.windows import SessionWindows
     from sessionlake.views import read_sessions
 
 __all__ = ["Config", "SessionWindows", "__version__", "load_config", "read_sessions"]
 __version__ = "0.1.0"
 
+_PLACES = {
+    "Config": "sessionlake.config",
+    "SessionWindows": "sessionlake.sessions.windows",
+    "load_config": "sessionlake.config",
+    "read_sessions": "sessionlake.views",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Spark is imported only when it is asked for: tests of windows and aggregates need none.
-    if name == "read_sessions":
-        from sessionlake.views import read_sessions
-
-        return read_sessions
-    raise AttributeError(name)
+    # What is not asked for is not imported: the command line's help needs no Arrow, tests of windows no Spark.
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

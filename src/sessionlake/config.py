@@ -24,7 +24,7 @@ from sessionlake.config_sections import (
 )
 from sessionlake.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
-from sessionlake.schemas import EVENTS, RESERVED
+from sessionlake.names import EVENTS, RESERVED
 from sessionlake.source_config import (
     SinkSection,
     SourceSection,

@@ -1,25 +1,54 @@
 """Durations as people write them ("30 minutes") and as the engine counts them (microseconds)."""
 
-import pandas as pd
+import re
+from fractions import Fraction
 
 from sessionlake.errors import ConfigError
 
-MICROSECOND = pd.Timedelta(1, "us")
+_UNITS = {
+    "w week weeks": Fraction(604_800_000_000),
+    "d day days": Fraction(86_400_000_000),
+    "h hr hrs hour hours": Fraction(3_600_000_000),
+    "m min mins minute minutes": Fraction(60_000_000),
+    "s sec secs second seconds": Fraction(1_000_000),
+    "ms milli millis millisecond milliseconds": Fraction(1000),
+    "us µs micro micros microsecond microseconds": Fraction(1),
+    "ns nano nanos nanosecond nanoseconds": Fraction(1, 1000),
+}
+_SIZES = {name: size for names, size in _UNITS.items() for name in names.split()}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?) *([A-Za-zµ]+)[ ,]*")
+_CLOCK = re.compile(r"([0-9]+):([0-9]{1,2}):([0-9]{1,2}(?:\.[0-9]+)?)")
+_LONGEST_US = (1 << 63) // 1000
+"""292 years: counted in nanoseconds, as pandas and Arrow may do, a duration still fits 64 bits."""
 
 
 def parse_duration(text: str, setting: str = "duration") -> int:
-    """Return the microseconds in a text such as "30 minutes", "1 day" or "10 us"; zero is allowed, negative is not."""
-    try:
-        if str(text).strip().lstrip("+-").replace(".", "", 1).isdigit():
-            raise ValueError("a number without a unit")  # pandas would read it as nanoseconds
-        delta = pd.Timedelta(text)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{setting}: {text!r} is not a duration; write a number and a unit, as in '30 minutes'"
-        ) from error
-    if pd.isna(delta) or delta.value < 0 or delta.value % 1000:
+    """Return the microseconds in a text such as "30 minutes", "1h 30min" or "00:30:00".
+
+    ConfigError, which names `setting`, for a negative one and for what is not a whole number of microseconds; zero is allowed.
+    """
+    text = str(text).strip()
+    micros = _micros(text.lstrip("+-").lstrip())
+    if micros is None or micros > _LONGEST_US:
+        raise ConfigError(f"{setting}: {text!r} is not a duration; write a number and a unit, as in '30 minutes'")
+    if (text.startswith("-") and micros) or micros.denominator != 1:
         raise ConfigError(f"{setting}: {text!r} must be zero or more whole microseconds, as in '30 minutes'")
-    return int(delta // MICROSECOND)
+    return int(micros)
+
+
+def _micros(text: str) -> Fraction | None:
+    """Return the exact sum of a text's numbers with units and of the clock time at its end; None where it is anything else."""
+    total, at = Fraction(0), 0
+    while part := _PART.match(text, at):
+        # M alone would be months as much as minutes.
+        size = None if part[2] == "M" else _SIZES.get(part[2].lower())
+        if size is None:
+            return None
+        total, at = total + Fraction(part[1]) * size, part.end()
+    if clock := _CLOCK.fullmatch(text, at):
+        hours, minutes, seconds = (Fraction(number) for number in clock.groups())
+        return total + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+    return total if at and at == len(text) else None
 
 
 def format_duration(micros: int) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from sessionlake import names
+
 TIME = pa.timestamp("us", "UTC")
 IDENTITY = ["session_key", "session_start"]
 """What names a session."""
@@ -25,7 +27,7 @@ LATE_EVENTS = "late_events"
 DEAD_LETTERS = "dead_letters"
 CORRECTIONS = "corrections"
 BATCHES = "batches"
-EVENTS = "events"
+EVENTS = names.EVENTS
 TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
 QUALITY_RESULTS = "quality_results"
@@ -61,27 +63,6 @@ COUNTS = (
     "deletes",
 )
 """What a batch counts: events in, and what became of them; corrections in, and what became of them; changes out."""
-
-RESERVED = frozenset(
-    (
-        "op",
-        "session_key",
-        "session_start",
-        "session_end",
-        "session_id",
-        "session_date",
-        "event_count",
-        "revision",
-        "state",
-        "batch_id",
-        "commit_id",
-        "has_state",
-        "repeated",
-        "too_near",
-        "doubled",
-    )
-)
-"""Column names that an aggregate can't have, in lower case: those of the tables, and those that checks see beside them."""
 
 
 def _field(name: str, type_: pa.DataType, comment: str) -> pa.Field:

@@ -19,9 +19,10 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
-from sessionlake.cli import main, status
+from sessionlake.cli import main
 from sessionlake.config import load_config
 from sessionlake.errors import PipelineStateError
+from sessionlake.jobs.observe import watch
 from sessionlake.jobs.status import read_status
 from tests.cli.support import CONFIG, Project
 
@@ -41,8 +42,8 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
         self.answers, self.pauses = list(answers), 0
-        monkeypatch.setattr(status, "Watch", lambda *_: self)
-        monkeypatch.setattr(status, "pause_until", self.pause)
+        monkeypatch.setattr(watch, "Watch", lambda *_: self)
+        monkeypatch.setattr(watch, "pause_until", self.pause)
 
     def look(self) -> Any:
         answer = self.answers.pop(0)

@@ -1,13 +1,20 @@
 """The commands that compute sessions from the events again: backfill of a date range, rebuild of everything."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import console, one_line_errors, open_session
-from sessionlake.jobs.backfill import backfill
-from sessionlake.jobs.rebuild import apply_switch, plan_switch, rebuild, switched
+from sessionlake.config import load_config
 from sessionlake.times import parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.config import Config
+    from sessionlake.jobs.runs import JobReport, OnStep
 
 
 @click.command("backfill")
@@ -27,12 +34,16 @@ def backfill_command(
 ) -> None:
     """Compute a date range's sessions from the events again and correct those that differ."""
     from_us, to_us = parse_time(from_text, "--from"), parse_time(to_text, "--to")
+
+    def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
+        from sessionlake.jobs.backfill import backfill
+
+        return backfill(spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=on_step)
+
     run_job(
         "backfill",
         config_path,
-        lambda spark, config, on_step: backfill(
-            spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=on_step
-        ),
+        job,
         dry_run=dry_run,
         apply_where="corrections" if apply else None,
     )
@@ -46,6 +57,9 @@ def backfill_command(
 @one_line_errors
 def rebuild_command(config_path: str, warehouse: str, switch: bool, from_topic: bool) -> None:  # noqa: FBT001
     """Sessionize all events into a new warehouse, after a change of gap, key or aggregates."""
+    load_config(config_path)  # a fault in it is told at once, before the modules of Spark are loaded
+    from sessionlake.jobs.rebuild import apply_switch, plan_switch, rebuild, switched
+
     config = switched(config_path, plan_switch(config_path, warehouse))
     spark = open_session(config)
     summary, edit = rebuild(spark, config_path, warehouse, from_topic=from_topic, on_commit=print_batch)

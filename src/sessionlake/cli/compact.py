@@ -1,10 +1,19 @@
 """The command that keeps the snapshot and the changelog small."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sessionlake.cli.jobs import run_job, run_options
 from sessionlake.cli.shared import one_line_errors
-from sessionlake.jobs.compact import METHODS, compact
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.config import Config
+    from sessionlake.jobs.runs import JobReport, OnStep
+
+METHODS = ("auto", "merge", "rewrite")
 
 
 @click.command("compact")
@@ -20,11 +29,10 @@ from sessionlake.jobs.compact import METHODS, compact
 @one_line_errors
 def compact_command(config_path: str, method: str, run_id: str | None, dry_run: bool) -> None:  # noqa: FBT001 (click passes flags by name)
     """Fold the changelog into the snapshot, trim it, and put all tables' files in order."""
-    run_job(
-        "compact",
-        config_path,
-        lambda spark, config, on_step: compact(
-            spark, config, method=method, run_id=run_id, dry_run=dry_run, on_step=on_step
-        ),
-        dry_run=dry_run,
-    )
+
+    def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
+        from sessionlake.jobs.compact import compact
+
+        return compact(spark, config, method=method, run_id=run_id, dry_run=dry_run, on_step=on_step)
+
+    run_job("compact", config_path, job, dry_run=dry_run)

@@ -1,10 +1,17 @@
 """The command `expire`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.shared import one_line_errors
-from sessionlake.jobs.expire import expire
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.config import Config
+    from sessionlake.jobs.runs import JobReport, OnStep
 
 
 @click.command("expire")
@@ -37,10 +44,11 @@ def expire_command(
         if not (name.isidentifier() and equals and path):
             raise click.BadParameter(f"{text!r} is no NAME=PATH", param_hint="--table")
         tables[name] = path
-    run_job(
-        "expire",
-        config_path,
-        lambda spark, config, on_step: expire(
+
+    def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
+        from sessionlake.jobs.expire import expire
+
+        return expire(
             spark,
             config,
             where=where,
@@ -52,7 +60,6 @@ def expire_command(
             dry_run=dry_run,
             to_topic=to_topic,
             on_step=on_step,
-        ),
-        dry_run=dry_run,
-        apply_where="expired" if apply else None,
-    )
+        )
+
+    run_job("expire", config_path, job, dry_run=dry_run, apply_where="expired" if apply else None)

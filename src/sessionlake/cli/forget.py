@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -10,7 +10,12 @@ from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config import load_config
 from sessionlake.errors import JobError
-from sessionlake.jobs.forget import check, forget
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.config import Config
+    from sessionlake.jobs.runs import JobReport, OnStep
 
 
 @click.command("forget")
@@ -38,12 +43,16 @@ def forget_command(
     chosen = [*keys, *_read_keys(keys_file)]
     if proof:
         _prove(config_path, chosen)
+
+    def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
+        from sessionlake.jobs.forget import forget
+
+        return forget(spark, config, chosen, wait=wait, apply=apply, run_id=run_id, dry_run=dry_run, on_step=on_step)
+
     run_job(
         "forget",
         config_path,
-        lambda spark, config, on_step: forget(
-            spark, config, chosen, wait=wait, apply=apply, run_id=run_id, dry_run=dry_run, on_step=on_step
-        ),
+        job,
         dry_run=dry_run,
         failed=lambda report: bool(report.counts["found"]) and not dry_run,
     )
@@ -51,6 +60,8 @@ def forget_command(
 
 def _prove(config_path: str, keys: list[str]) -> NoReturn:
     config = load_config(config_path)
+    from sessionlake.jobs.forget import check
+
     spark = open_session(config)
     with console.status("forget") as status:
         found = check(spark, config, keys, status.update)

@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
-from pyspark.sql import SparkSession
 from rich.text import Text
 
 from sessionlake.cli.observed import observed
 from sessionlake.cli.sessionizer import print_batch
 from sessionlake.cli.shared import console, open_session
 from sessionlake.config import Config, load_config
-from sessionlake.jobs.apply import apply_corrections
-from sessionlake.jobs.runs import JobReport, OnStep
 
-Job = Callable[[SparkSession, Config, OnStep], JobReport]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.jobs.runs import JobReport, OnStep
+
+    Job = Callable[[SparkSession, Config, OnStep], JobReport]
 
 
 def run_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -37,17 +40,19 @@ def apply_option(command: Callable[..., None]) -> Callable[..., None]:
 def run_job(
     name: str,
     config_path: str,
-    job: Job,
+    job: "Job",
     *,
     dry_run: bool,
     apply_where: str | None = None,
-    failed: Callable[[JobReport], bool] = lambda _: False,
+    failed: "Callable[[JobReport], bool]" = lambda _: False,
 ) -> None:
     """Run a job with progress, observed as the config says; print its report, exit with 1 where it has failed.
 
     Where the report's count `apply_where` is not 0, a pass of the sessionizer follows.
     """
     config = load_config(config_path)
+    from sessionlake.jobs.apply import apply_corrections
+
     with observed(config, name, dry_run=dry_run) as counted:
         spark = open_session(config)
         with console.status(name) as status:
@@ -61,7 +66,7 @@ def run_job(
             raise SystemExit(1)
 
 
-def print_report(report: JobReport) -> None:
+def print_report(report: "JobReport") -> None:
     """Print what a job did: lines for people, then one line of JSON for what called it."""
     state = (
         "dry run, nothing written" if report.dry_run else "done before, nothing repeated" if report.repeated else "done"

@@ -1,16 +1,16 @@
 """The command that exports to Prometheus what the tables say."""
 
 import time
+from typing import TYPE_CHECKING
 
 import click
-from prometheus_client import generate_latest
 
 from sessionlake.cli.shared import console, one_line_errors, open_session, positive_duration, show_warnings
 from sessionlake.config import Config, load_config
 from sessionlake.errors import MetricsError, first_line
-from sessionlake.jobs.observe.exporter import Exporter
-from sessionlake.jobs.observe.watch import pause_until
-from sessionlake.readings import registry_of, served
+
+if TYPE_CHECKING:
+    from sessionlake.jobs.observe.exporter import Exporter
 
 PORT = 9465
 
@@ -26,6 +26,11 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
     """Serve Prometheus metrics read from the tables, also while no stream runs, until ctrl-C."""
     config = load_config(config_path)
     seconds = positive_duration(interval, "--interval")
+    from prometheus_client import generate_latest
+
+    from sessionlake.jobs.observe.exporter import Exporter
+    from sessionlake.readings import registry_of, served
+
     exporter = Exporter(config)
     if once:
         failure = exporter.refresh(open_session(config, driver_memory="1g"))
@@ -44,7 +49,9 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
             return
 
 
-def _refresh_forever(config: Config, exporter: Exporter, seconds: float) -> None:
+def _refresh_forever(config: Config, exporter: "Exporter", seconds: float) -> None:
+    from sessionlake.jobs.observe.watch import pause_until
+
     spark = open_session(config, driver_memory="1g")
     said = None
     while True:

@@ -3,18 +3,16 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.cli.shared import console, show_warnings
 from sessionlake.config import Config
 from sessionlake.errors import MetricsError, NotNeededError
-from sessionlake.jobs.observe.lineage import Lineage
-from sessionlake.jobs.observe.runs import Ended, write_run
-from sessionlake.jobs.observe.stream import StreamReadings, listening
-from sessionlake.readings import served
-from sessionlake.schemas import COUNTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.jobs.observe.lineage import Lineage
 
 Counts = Callable[[Mapping[str, int]], None]
 SESSIONIZE = "sessionize"
@@ -40,11 +38,15 @@ def observed(config: Config, job: str, *, dry_run: bool = False) -> Iterator[Cou
 
 
 @contextmanager
-def observed_stream(spark: SparkSession, config: Config) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Serve a stream's metrics and send its lineage while it runs: yields what takes a commit's metadata.
 
     A port that is taken is a warning: without metrics the stream still does what it is for.
     """
+    from sessionlake.jobs.observe.stream import StreamReadings, listening
+    from sessionlake.readings import served
+    from sessionlake.schemas import COUNTS
+
     readings = StreamReadings(config)
     with ExitStack() as stack:
         lineage = stack.enter_context(_recorded(config, SESSIONIZE, streaming=True))
@@ -66,7 +68,9 @@ def observed_stream(spark: SparkSession, config: Config) -> Iterator[Callable[[M
 
 
 @contextmanager
-def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator[Lineage]:
+def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator["Lineage"]:
+    from sessionlake.jobs.observe.lineage import Lineage
+
     lineage = Lineage(config, job, streaming=streaming)
     try:
         lineage.start()
@@ -88,6 +92,8 @@ def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
     started, clock = time.time(), time.monotonic()
 
     def write(*, success: bool) -> None:
+        from sessionlake.jobs.observe.runs import Ended, write_run
+
         try:
             write_run(config, Ended(job, started, time.monotonic() - clock, success, counts))
         except MetricsError as error:

@@ -12,12 +12,13 @@ from sessionlake.config import load_config
 @one_line_errors
 def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (click passes flags by name)
     """Publish sessions to the compacted Kafka topic of [sink.kafka], until stopped (ctrl-C), or once."""
-    from sessionlake.jobs.publish import publish
 
     def show(number: int, everything: bool) -> None:  # noqa: FBT001
         console.print(f"batch {number:>4}  {'all sessions' if everything else 'changes'} published")
 
     config = load_config(config_path)
+    from sessionlake.jobs.publish import publish
+
     try:
         published = publish(open_session(config), config, once=once, on_batch=show)
     except KeyboardInterrupt:

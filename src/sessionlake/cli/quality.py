@@ -1,15 +1,19 @@
 """The command that checks the tables."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from pyspark.sql import SparkSession
 
 from sessionlake.cli.jobs import run_job, run_options
 from sessionlake.cli.shared import one_line_errors
-from sessionlake.config import Config
 from sessionlake.extras import require_extra
-from sessionlake.jobs.runs import JobReport, OnStep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.config import Config
+    from sessionlake.jobs.runs import JobReport, OnStep
 
 _FAILS_ON = {"critical": ("failed_critical",), "warn": ("failed_critical", "failed_warning")}
 
@@ -42,7 +46,7 @@ def quality_command(
     """Check the tables against the suites in expectations/; exit code 1 where checks fail."""
     require_extra("quality", "great_expectations", "quality")
 
-    def job(spark: SparkSession, config: Config, on_step: OnStep) -> JobReport:
+    def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
         on_step("loading Great Expectations")
         # Its import takes seconds, which no other command should wait for.
         from sessionlake.jobs.quality.run import run_quality

@@ -1,11 +1,18 @@
 """The command that reprocesses late events."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.shared import one_line_errors
-from sessionlake.jobs.reprocess_late import reprocess_late
 from sessionlake.times import parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.config import Config
+    from sessionlake.jobs.runs import JobReport, OnStep
 
 
 @click.command("reprocess-late")
@@ -28,12 +35,12 @@ def reprocess_late_command(
     """Restate the late events that are still within retention; the others go to dead_letters."""
     from_us = None if from_ is None else parse_time(from_, "--from")
     to_us = None if to is None else parse_time(to, "--to")
-    run_job(
-        "reprocess_late",
-        config_path,
-        lambda spark, config, on_step: reprocess_late(
+
+    def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
+        from sessionlake.jobs.reprocess_late import reprocess_late
+
+        return reprocess_late(
             spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=on_step
-        ),
-        dry_run=dry_run,
-        apply_where="corrections" if apply else None,
-    )
+        )
+
+    run_job("reprocess_late", config_path, job, dry_run=dry_run, apply_where="corrections" if apply else None)

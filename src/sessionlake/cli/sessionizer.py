@@ -2,14 +2,16 @@
 
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sessionlake.cli.observed import SESSIONIZE, observed, observed_stream
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
 from sessionlake.config import Config, load_config
-from sessionlake.jobs.sessionizer.run import RunSummary, run
+
+if TYPE_CHECKING:
+    from sessionlake.jobs.sessionizer.run import RunSummary
 
 
 @click.command("run")
@@ -32,14 +34,18 @@ def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT
     print_metrics(summary)
 
 
-def _run_once(config: Config, *, drain: bool) -> RunSummary:
+def _run_once(config: Config, *, drain: bool) -> "RunSummary":
+    from sessionlake.jobs.sessionizer.run import run
+
     with observed(config, SESSIONIZE) as counted:
         summary = run(open_session(config), config, once=True, drain=drain, on_commit=print_batch)
         counted({"batches": summary.batches, **summary.counts})
     return summary
 
 
-def _run_stream(config: Config) -> RunSummary:
+def _run_stream(config: Config) -> "RunSummary":
+    from sessionlake.jobs.sessionizer.run import run
+
     spark = open_session(config)
     with observed_stream(spark, config) as committed:
 
@@ -56,6 +62,8 @@ def _run_stream(config: Config) -> RunSummary:
 def bootstrap_command(config_path: str) -> None:
     """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
+    from sessionlake.jobs.sessionizer.run import run
+
     show_warnings(config.warnings())
     with observed(config, SESSIONIZE) as counted:
         summary = run(open_session(config), config, bootstrap=True, on_commit=print_batch)
@@ -74,7 +82,7 @@ def print_batch(metadata: dict[str, Any]) -> None:
     )
 
 
-def print_summary(summary: RunSummary) -> None:
+def print_summary(summary: "RunSummary") -> None:
     """Print what a run did and its warnings."""
     c = summary.counts
     console.print(
@@ -84,7 +92,7 @@ def print_summary(summary: RunSummary) -> None:
     show_warnings(summary.warnings)
 
 
-def print_metrics(summary: RunSummary) -> None:
+def print_metrics(summary: "RunSummary") -> None:
     """Print what a run did as one line of JSON, the last, for what called it, as the scheduled jobs do."""
     watermark = summary.watermark_us
     lag = None if watermark is None else round(time.time() - watermark / 1e6)

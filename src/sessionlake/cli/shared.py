@@ -6,19 +6,19 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
-from sessionlake.engine.spark import build_session
 from sessionlake.errors import ConfigError, SessionlakeError
 from sessionlake.failures import explain
-from sessionlake.jobs.observe.listener import listener_conf
 from sessionlake.secret_values import hide
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A pipe has no width of its own; 80 columns would break the tables.
 # What is printed may hold a user's texts, which must not be read as markup.
@@ -56,8 +56,11 @@ def wants_traceback() -> bool:
     return context is not None and bool(context.find_root().params.get("traceback"))
 
 
-def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str, str] | None = None) -> SparkSession:
+def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str, str] | None = None) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards."""
+    from sessionlake.engine.spark import build_session
+    from sessionlake.jobs.observe.listener import listener_conf
+
     with console.status("starting Spark"):
         return build_session(
             f"sessionlake-{config.pipeline.name}",

@@ -3,9 +3,9 @@
 import sys
 import time
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
-from pyspark.sql import SparkSession
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
@@ -16,8 +16,12 @@ from sessionlake.cli.shared import console, format_time, one_line_errors, open_s
 from sessionlake.config import Config, load_config
 from sessionlake.durations import format_duration
 from sessionlake.errors import first_line
-from sessionlake.jobs.observe.watch import PASSING, Watch, pause_until
-from sessionlake.jobs.status import Status, read_status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sessionlake.jobs.observe.watch import Watch
+    from sessionlake.jobs.status import Status
 
 
 @click.command("status")
@@ -29,6 +33,8 @@ def status_command(config_path: str, watch: bool, interval: str) -> None:  # noq
     """Show watermark, lag, counts that reconcile, store size and the last batches."""
     config = load_config(config_path)
     seconds = positive_duration(interval, "--interval")
+    from sessionlake.jobs.status import read_status
+
     spark = open_session(config)
     if watch:
         watch_status(spark, config, seconds)
@@ -36,9 +42,12 @@ def status_command(config_path: str, watch: bool, interval: str) -> None:  # noq
         print_status(config, read_status(spark, config))
 
 
-def watch_status(spark: SparkSession, config: Config, seconds: float) -> None:
+def watch_status(spark: "SparkSession", config: Config, seconds: float) -> None:
     """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
-    status = Watch(spark, config, read_status)
+    from sessionlake.jobs.observe import watch
+    from sessionlake.jobs.status import read_status
+
+    status = watch.Watch(spark, config, read_status)
     try:
         with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
             while True:
@@ -49,12 +58,14 @@ def watch_status(spark: SparkSession, config: Config, seconds: float) -> None:
                 else:
                     console.print(shown, soft_wrap=True)  # a line of a log stays one
                     sys.stdout.flush()
-                pause_until(due)
+                watch.pause_until(due)
     except KeyboardInterrupt:
         return
 
 
-def _look(config: Config, status: Watch[Status]) -> RenderableType:
+def _look(config: Config, status: "Watch[Status]") -> RenderableType:
+    from sessionlake.jobs.observe.watch import PASSING
+
     now_us = time.time_ns() // 1000
     moment = Text(f"{format_time(now_us)} UTC", style="dim")
     try:
@@ -63,12 +74,12 @@ def _look(config: Config, status: Watch[Status]) -> RenderableType:
         return Group(moment, Text(first_line(error), style="red"))
 
 
-def print_status(config: Config, status: Status) -> None:
+def print_status(config: Config, status: "Status") -> None:
     """Print a pipeline's status."""
     console.print(render_status(config, status, time.time_ns() // 1000))
 
 
-def render_status(config: Config, status: Status, now_us: int) -> RenderableType:
+def render_status(config: Config, status: "Status", now_us: int) -> RenderableType:
     """Return a pipeline's status as it is printed, with lag and age as of `now_us`."""
     c, late = status.counts, status.late
     lag = "-" if status.watermark_us is None else format_duration(now_us - status.watermark_us)
@@ -85,7 +96,7 @@ def render_status(config: Config, status: Status, now_us: int) -> RenderableType
     return Group(*(Text.from_markup(line) for line in lines), _batches(status))
 
 
-def _batches(status: Status) -> Table:
+def _batches(status: "Status") -> Table:
     table = Table("batch", "events", "accepted", "late", "dead", "upserts", "deletes", "seconds", "watermark")
     for row in status.last_batches:
         seconds = (row["committed_at"] - row["started_at"]).total_seconds()

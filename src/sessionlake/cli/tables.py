@@ -1,17 +1,16 @@
 """The command that queries the tables."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from pyspark.sql import SparkSession
 from rich.table import Table
 
-from sessionlake import schemas
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config import Config, load_config
 from sessionlake.errors import SessionlakeError, first_line
-from sessionlake.tables import Tables
-from sessionlake.views import read_batches, read_sessions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @click.command("sql")
@@ -33,8 +32,12 @@ def sql_command(config_path: str, query: str, limit: int) -> None:
         console.print(f"only the first {limit} rows; raise --limit for more")
 
 
-def register_tables(spark: SparkSession, config: Config) -> None:
+def register_tables(spark: "SparkSession", config: Config) -> None:
     """Register the pipeline's tables and sessions_live as temporary views."""
+    from sessionlake import schemas
+    from sessionlake.tables import Tables
+    from sessionlake.views import read_batches, read_sessions
+
     tables = Tables(spark, config.pipeline.warehouse)
     read_sessions(spark, config).createOrReplaceTempView(schemas.SESSIONS_LIVE)
     for name in schemas.TABLES:
@@ -43,7 +46,7 @@ def register_tables(spark: SparkSession, config: Config) -> None:
     read_batches(tables).createOrReplaceTempView(schemas.BATCHES)
 
 
-def run_sql(spark: SparkSession, query: str, limit: int) -> tuple[list[str], list[Any]]:
+def run_sql(spark: "SparkSession", query: str, limit: int) -> tuple[list[str], list[Any]]:
     """Return the columns and the first rows of a query; what Spark refuses or fails on is a user's error."""
     from pyspark.errors import PySparkException
 

@@ -1,0 +1,25 @@
+"""Names that the config has to know beside the tables' schemas, whose module costs the import of pyarrow."""
+
+EVENTS = "events"
+"""The table that is the archive."""
+
+RESERVED = frozenset(
+    (
+        "op",
+        "session_key",
+        "session_start",
+        "session_end",
+        "session_id",
+        "session_date",
+        "event_count",
+        "revision",
+        "state",
+        "batch_id",
+        "commit_id",
+        "has_state",
+        "repeated",
+        "too_near",
+        "doubled",
+    )
+)
+"""Column names that an aggregate can't have, in lower case: those of the tables, and those that checks see beside them."""

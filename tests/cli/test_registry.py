@@ -1,0 +1,78 @@
+"""The help and the errors of a config are there at once: nothing heavy is imported for them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from sessionlake.cli import compact, main
+from sessionlake.cli.registry import COMMANDS
+from tests.cli.support import CONFIG
+
+HEAVY = {
+    "pyspark",
+    "py4j",
+    "pandas",
+    "numpy",
+    "pyarrow",
+    "duckdb",
+    "deltalake",
+    "rocksdict",
+    "prometheus_client",
+    "matplotlib",
+}
+CALLS = """
+import json, sys
+from sessionlake.cli import main
+found = {}
+for call in json.loads(sys.argv[1]):
+    try:
+        main(call)
+    except SystemExit as end:
+        found[" ".join(call)] = [end.code, sorted(set(sys.modules) & set(json.loads(sys.argv[2])))]
+print(json.dumps(found))
+"""
+MORE = {
+    "sql": ["select 1"],
+    "backfill": ["--from", "2026-01-01", "--to", "2026-01-02"],
+    "rebuild": ["--warehouse", "new"],
+    "forget": ["key"],
+    "metrics": ["--once"],
+}
+WITHOUT_CONFIG = {"demo"}
+
+
+def outcomes(*calls: list[str]) -> dict[str, list[object]]:
+    """Make the calls one after the other in one new process; return exit codes, and what heavy had been imported by then."""
+    command = [sys.executable, "-c", CALLS, json.dumps(calls), json.dumps(sorted(HEAVY))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    calls = [["--help"], *([name, "--help"] for name in COMMANDS)]
+    assert outcomes(*calls) == {" ".join(call): [0, []] for call in calls}
+
+
+def test_a_faulty_config_imports_nothing_heavy(tmp_path: Path) -> None:
+    file = tmp_path / "clicks.toml"
+    file.write_text(CONFIG.replace("30 minutes", "soon"))
+    calls = [[name, str(file), *MORE.get(name, [])] for name in COMMANDS if name not in WITHOUT_CONFIG]
+    assert outcomes(*calls) == {" ".join(call): [2, []] for call in calls}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_registry_tells_what_the_command_does(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert (command.help or "").startswith(COMMANDS[name][1].rstrip("."))
+
+
+def test_methods_are_the_jobs() -> None:
+    from sessionlake.jobs.compact import METHODS
+
+    assert compact.METHODS == METHODS
