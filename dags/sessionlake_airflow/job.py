@@ -10,15 +10,24 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from sessionlake_airflow.submit import python_of, submit_command
+from sessionlake_airflow.submit import (
+    driver_environment,
+    properties_text,
+    python_of,
+    spark_settings,
+    submit_command,
+    write_private,
+)
 
 Metrics = dict[str, Any]
 _USERS_ERROR = 2
@@ -30,6 +39,8 @@ class SparkJob(BaseOperator):
     """Run pipelines/<pipeline>.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
 
     - `options` names params that become options of the same name. Empty ones are left out; a list comes last, as it is.
+    - `files` names params with a list that no log and no process list may show: it goes, one value a line, into a file of this
+      user alone, and the option is its path, --<name>-file.
     - `interval`: --from and --to are the run's data interval where the params are empty.
     - `names_run`: the DAG run's id becomes --run-id. It is the same for all tries: a retry goes on where the last one stopped.
     - `minutes` names the param after which the driver is stopped; that is success.
@@ -46,6 +57,7 @@ class SparkJob(BaseOperator):
         pipeline: str,
         arguments: Sequence[str] = (),
         options: Sequence[str] = (),
+        files: Sequence[str] = (),
         interval: bool = False,
         names_run: bool = True,
         minutes: str | None = None,
@@ -56,6 +68,7 @@ class SparkJob(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.pipeline, self.arguments, self.options = pipeline, list(arguments), list(options)
+        self.files = list(files)
         self.interval, self.names_run, self.minutes = interval, names_run, minutes
         self.skip_where, self.judges, self.conn_id = list(skip_where), judges, conn_id
         self._process: subprocess.Popen[str] | None = None
@@ -64,13 +77,15 @@ class SparkJob(BaseOperator):
     def execute(self, context: Mapping[str, Any]) -> Metrics | None:
         """Run the pipeline to its end; return the counts it printed."""
         connection = Connection.get(self.conn_id)
-        try:
-            command = submit_command(connection, self.pipeline, self.command_arguments(context), context["dag"].dag_id)
-        except ValueError as error:
-            raise AirflowFailException(str(error)) from error
-        _die_with_the_worker()
         tail: deque[str] = deque(maxlen=30)
-        metrics = self._run(command, python_of(connection), context, tail)
+        # A directory of this user alone, gone when the driver has ended.
+        with tempfile.TemporaryDirectory(prefix="sessionlake-") as private:
+            try:
+                command = self._command(connection, context, Path(private))
+            except ValueError as error:
+                raise AirflowFailException(str(error)) from error
+            _die_with_the_worker()
+            metrics = self._run(command, python_of(connection), context, tail)
         code = self._process.returncode if self._process else None
         if code and not self._time_is_up:
             self._refuse(code, tail, metrics, context)
@@ -83,8 +98,16 @@ class SparkJob(BaseOperator):
             context["outlet_events"][asset].extra = metrics
         return metrics
 
-    def command_arguments(self, context: Mapping[str, Any]) -> list[str]:
-        """Return the pipeline's arguments: config, options, and what follows them."""
+    def _command(self, connection: Connection, context: Mapping[str, Any], private: Path) -> list[str]:
+        """Return spark-submit's command line; what may be secret lies in files of the directory `private`."""
+        settings = spark_settings(connection)
+        properties = write_private(private / "spark.properties", properties_text(settings))
+        self.log.info("Spark's settings, by name: %s", ", ".join(sorted(settings)))
+        arguments = self.command_arguments(context, private)
+        return submit_command(connection, self.pipeline, arguments, context["dag"].dag_id, properties)
+
+    def command_arguments(self, context: Mapping[str, Any], private: Path) -> list[str]:
+        """Return the pipeline's arguments: config, options, and what follows them; values of `files` go into `private`."""
         params = {**context["params"]}
         if self.interval and context.get("data_interval_start"):
             params["from"] = params.get("from") or context["data_interval_start"].isoformat()
@@ -98,6 +121,9 @@ class SparkJob(BaseOperator):
                 words.append(flag if value else "--no-apply")
             elif value not in (None, "", False):
                 words += [flag, str(value)]
+        for name in self.files:
+            lines = "".join(f"{value}\n" for value in params.get(name) or ())
+            words += [f"--{name.replace('_', '-')}-file", str(write_private(private / name, lines))]
         if self.names_run:
             words += ["--run-id", context["run_id"]]
         return [*words, "--", *rest] if rest else words
@@ -118,7 +144,8 @@ class SparkJob(BaseOperator):
     def _run(self, command: list[str], python: str, context: Mapping[str, Any], tail: deque[str]) -> Metrics | None:
         """Run the command, its output into the task's log; return the last line that is a JSON object of a job."""
         self.log.info("running: %s", " ".join(command))
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", "SESSIONLAKE_PYTHON": python, **_lineage_parent(context)}
+        ours = {"PYTHONUNBUFFERED": "1", "SESSIONLAKE_PYTHON": python, **_lineage_parent(context)}
+        env = {**driver_environment(os.environ), **ours}
         env.setdefault("PYSPARK_PYTHON", python)
         metrics = None
         # Started by the main thread: the kernel watches the thread that started it.

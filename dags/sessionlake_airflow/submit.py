@@ -1,5 +1,9 @@
-"""How a pipeline is submitted: one Airflow connection becomes the command line of spark-submit."""
+"""How a pipeline is submitted: one Airflow connection becomes spark-submit's command line, a file of Spark's settings, and an environment.
 
+Settings may be secrets. A command line is seen by every user of the machine and kept in the task's log: they go by the file.
+"""
+
+import os
 import re
 import shutil
 import sys
@@ -10,6 +14,10 @@ from typing import Any, Protocol
 HOME = Path(__file__).resolve().parents[2]
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://(?!local\b).+")
 _JARS_KEYS = ("spark.jars", "spark.jars.packages")
+_AIRFLOWS_OWN = re.compile(r"_*AIRFLOW_(?!CTX_)|SESSIONLAKE_ALERT_URL$")
+_LINE_ENDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_IN_VALUES = str.maketrans(_LINE_ENDS)
+_IN_KEYS = str.maketrans({**_LINE_ENDS, **{sign: f"\\{sign}" for sign in " :=#!"}})
 
 
 class SparkConnection(Protocol):
@@ -40,35 +48,74 @@ def master_of(connection: SparkConnection) -> str:
     return master
 
 
-def submit_command(connection: SparkConnection, pipeline: str, arguments: Sequence[str], name: str) -> list[str]:
-    """Return the command that runs pipelines/<pipeline>.py with `arguments` where the connection says.
+def submit_command(
+    connection: SparkConnection, pipeline: str, arguments: Sequence[str], name: str, properties: Path
+) -> list[str]:
+    """Return the command that runs pipelines/<pipeline>.py with `arguments` where the connection says, set by the file `properties`.
 
     Extras of the connection: deploy-mode, queue (YARN), namespace (Kubernetes), home (the project's place, default: here),
-    spark-binary, and conf, an object of Spark settings, which stand over the ones here.
+    spark-binary, and conf (`spark_settings`).
     """
     extra = connection.extra_dejson
-    home = str(extra.get("home") or HOME).rstrip("/")
-    mode = extra.get("deploy-mode", "client")
     command = [*_dies_with_its_parent(), _binary(extra.get("spark-binary", "spark-submit"))]
-    command += ["--master", master_of(connection), "--deploy-mode", mode, "--name", name]
+    command += ["--master", master_of(connection), "--deploy-mode", _mode(connection), "--name", name]
     if extra.get("queue"):
         command += ["--queue", str(extra["queue"])]
-    conf: dict[str, Any] = dict(_local_settings(Path(home))) if mode == "client" else {}
+    # Beside our file the machine's own spark-defaults.conf still holds.
+    command += ["--properties-file", str(properties), "--load-spark-defaults"]
+    return [*command, f"{_home(connection)}/pipelines/{pipeline}.py", *arguments]
+
+
+def spark_settings(connection: SparkConnection) -> dict[str, str]:
+    """Return Spark's settings: ours, and over them those of the connection's extra `conf`, an object."""
+    extra, home = connection.extra_dejson, _home(connection)
+    settings: dict[str, Any] = dict(_local_settings(Path(home))) if _mode(connection) == "client" else {}
     if extra.get("namespace"):
-        conf["spark.kubernetes.namespace"] = extra["namespace"]
+        settings["spark.kubernetes.namespace"] = extra["namespace"]
     given: Mapping[str, Any] = extra.get("conf") or {}
-    conf |= given
+    settings |= given
     jars = sorted(Path(home, ".jars").glob("*.jar"))
-    if jars and not any(key in conf for key in _JARS_KEYS):
-        conf["spark.jars"] = ",".join(map(str, jars))
-    for key, value in conf.items():
-        command += ["--conf", f"{key}={value}"]
-    return [*command, f"{home}/pipelines/{pipeline}.py", *arguments]
+    if jars and not any(key in settings for key in _JARS_KEYS):
+        settings["spark.jars"] = ",".join(map(str, jars))
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Return settings as Java reads them from a file of properties in UTF-8."""
+    return "".join(f"{_escaped(key, _IN_KEYS)}={_escaped(value, _IN_VALUES)}\n" for key, value in settings.items())
+
+
+def write_private(file: Path, text: str) -> Path:
+    """Write a new file that only this user may read; return it."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)
+    return file
+
+
+def driver_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a driver may know of Airflow's environment: not its own settings, connections, variables, nor the webhook.
+
+    Those hold the database's password and the keys that sign tokens; users' aggregates and checks run in the driver.
+    """
+    return {name: value for name, value in environment.items() if not _AIRFLOWS_OWN.match(name)}
 
 
 def python_of(connection: SparkConnection) -> str:
     """Return the Python that runs the driver: the connection's extra `python`, else Airflow's own."""
     return str(connection.extra_dejson.get("python") or sys.executable)
+
+
+def _home(connection: SparkConnection) -> str:
+    return str(connection.extra_dejson.get("home") or HOME).rstrip("/")
+
+
+def _mode(connection: SparkConnection) -> str:
+    return str(connection.extra_dejson.get("deploy-mode", "client"))
+
+
+def _escaped(text: str, table: Mapping[int, str]) -> str:
+    escaped = text.translate(table)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def _dies_with_its_parent() -> list[str]:

@@ -129,8 +129,10 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
     environment = dict(os.environ)
     for name, value in case.get("env", {}).items():
         os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-    argv = Path(os.environ["STUB_FILES"], "argv")
-    argv.unlink(missing_ok=True)
+    seen = Path(os.environ["STUB_FILES"])
+    argv = seen / "argv"
+    for old in [argv, *seen.glob("given.*")]:
+        old.unlink(missing_ok=True)
     pushed: dict[str, Any] = {}
     events = {asset: SimpleNamespace(extra={}) for asset in task.outlets}
     for name, value in case.get("conf", {}).items():
@@ -154,7 +156,13 @@ def _run(case: dict[str, Any]) -> dict[str, Any]:
         os.environ.update(environment)
     extras = [event.extra for event in events.values()]
     words = argv.read_text().splitlines() if argv.exists() else []
+    files = {file.name.removeprefix("given."): file.read_text() for file in seen.glob("given.*")}
     found = {
+        "files": files,
+        "modes": (seen / "modes").read_text().split() if files else [],
+        "environment": dict(entry.split("=", 1) for entry in (seen / "environment").read_text().split("\0") if entry)
+        if words
+        else {},
         "params": sorted(dag.params),
         "state": state,
         "message": message,

@@ -17,6 +17,15 @@ STUB = """\
 #!/usr/bin/env bash
 printf '%s\\n' "$@" > "$STUB_FILES/argv"
 echo $$ > "$STUB_FILES/pid"
+env -0 > "$STUB_FILES/environment"
+rm -f "$STUB_FILES"/given.*
+while [ $# -gt 1 ]; do
+  case $1 in --properties-file|--*-file)
+    cp -p "$2" "$STUB_FILES/given.${1#--}"
+    stat -c '%a' "$2" "$(dirname "$2")" > "$STUB_FILES/modes"
+  esac
+  shift
+done
 eval "${STUB:-true}"
 """
 

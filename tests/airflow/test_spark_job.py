@@ -56,7 +56,6 @@ PLACES = {
         ),
         [
             *("--master", "k8s://https://10.0.0.1:6443", "--deploy-mode", "cluster"),
-            *("--conf", "spark.kubernetes.namespace=spark", "--conf", "spark.kubernetes.container.image=sessionlake:1"),
             "local:///opt/sessionlake/pipelines/reprocess_late.py",
         ],
     ),
@@ -68,6 +67,16 @@ WRONG = {
     "typo": (connection("lokal[*]"), "'lokal[*]' is no Spark master"),
 }
 SPAN = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "apply": False, "dry_run": True}
+SECRET = "wJalr\\XUtn FEMI=K7:MDENG#\n!x"  # noqa: S105
+SECRETS = {
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://airflow:hunter2@db/airflow",
+    "AIRFLOW__CORE__FERNET_KEY": "fernet",
+    "AIRFLOW__API_AUTH__JWT_SECRET": "jwt",
+    "AIRFLOW_CONN_OTHER": "x://u:p@h",
+    "AIRFLOW_VAR_TOKEN": "t",
+    "_AIRFLOW__SET": "1",
+    "SESSIONLAKE_ALERT_URL": "http://hooks/secret",
+}
 FILLED: dict[str, dict[str, Any]] = {
     "sessionize_micro": {},
     "sessionize_stream": {"minutes": 60},
@@ -121,6 +130,18 @@ CASES: dict[str, dict[str, Any]] = {
         "env": {"STUB": SAYS_PARENT, "AIRFLOW__OPENLINEAGE__TRANSPORT": '{"type": "console"}'},
     },
     "no lineage": {"dag": "compact_tables", "env": {"STUB": SAYS_PARENT}},
+    "secrets": {
+        "dag": "compact_tables",
+        "env": {
+            "STUB": SAYS,
+            **SECRETS,
+            "KAFKA_USER": "u",
+            **connection(
+                "local[2]",
+                conf={"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.odd key": " b", "spark.ui.enabled": False},
+            ),
+        },
+    },
     "no connection": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": None}},
     "no uri": {"dag": "compact_tables", "env": {"AIRFLOW_CONN_SPARK_DEFAULT": "spark://local[2]"}},
     **{f"filled {dag}": {"dag": dag, "conf": conf, "env": {"STUB": SAYS}} for dag, conf in FILLED.items()},
@@ -179,6 +200,42 @@ def test_keys_are_no_options(ran: Ran) -> None:
     assert words[-3:] == ["--", "a b", "--proof"]
 
 
+def test_settings_of_the_connection_are_in_a_file_of_this_user_alone(ran: Ran) -> None:
+    found = ran("secrets")
+    settings = java_properties(found["files"]["properties-file"])
+    assert settings["spark.hadoop.fs.s3a.secret.key"] == SECRET
+    assert (settings["spark.odd key"], settings["spark.ui.enabled"]) == (" b", "false")
+    assert found["modes"] == ["600", "700"]
+    place = Path(found["argv"][found["argv"].index("--properties-file") + 1])
+    assert not place.parent.exists()
+    assert "--load-spark-defaults" in found["argv"]
+
+
+def test_secrets_are_neither_in_the_command_line_nor_in_the_log(ran: Ran) -> None:
+    found = ran("secrets")
+    shown = "\n".join([*found["argv"], *found["log"]])
+    assert "wJalr" not in shown
+    assert "--conf" not in found["argv"]
+    assert "spark.hadoop.fs.s3a.secret.key" in shown  # its name helps who looks for a setting
+
+
+def test_driver_knows_nothing_of_airflows_own(ran: Ran) -> None:
+    environment = ran("secrets")["environment"]
+    assert sorted(name for name in environment if "AIRFLOW_" in name or name in SECRETS) == []
+    assert environment["KAFKA_USER"] == "u"
+
+
+def java_properties(text: str) -> dict[str, str]:
+    """Read a file of Java's properties by its rules: a backslash before a sign makes it one of the text."""
+    plain = {"n": "\n", "r": "\r", "t": "\t"}
+
+    def unescaped(part: str) -> str:
+        return re.sub(r"\\(.)", lambda sign: plain.get(sign[1], sign[1]), part)
+
+    pairs = (re.fullmatch(r"((?:\\.|[^\\=])*)=(.*)", line) for line in text.splitlines())
+    return {unescaped(pair[1]): unescaped(pair[2]) for pair in pairs if pair}
+
+
 def test_sessionizer_has_no_run_id(ran: Ran) -> None:
     assert application(ran("micro")["argv"]) == ["clicks.toml", "--once"]
 
@@ -235,6 +292,12 @@ def test_connection_decides_where_spark_runs(ran: Ran, name: str) -> None:
     words, at = found["argv"], -1
     for word in PLACES[name][1]:  # all there, in this order
         at = words.index(word, at + 1)
+    settings = java_properties(found["files"]["properties-file"])
+    if name == "kubernetes":
+        assert settings.items() >= {
+            ("spark.kubernetes.namespace", "spark"),
+            ("spark.kubernetes.container.image", "sessionlake:1"),
+        }
 
 
 @pytest.mark.parametrize("name", WRONG)
