@@ -19,6 +19,7 @@ from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards,
 from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import ShardTask
 from sessionlake.errors import PipelineStateError
+from sessionlake.history import stamp
 from sessionlake.tables import Commit, Tables, spark_schema
 
 _ATTEMPTS = 5
@@ -56,6 +57,7 @@ class Seen:
     """How far this driver knows a table."""
 
     version: int
+    """Up to it, inclusive, the log was looked at."""
     batch_id: int
     """Last batch that was committed to the table under this pipeline's checkpoint; -1 where none was."""
 
@@ -223,6 +225,7 @@ class Coordinator:
             for shard, seen in enumerate(self._expected(operator))
         ]
         return {
+            **stamp(),
             "pipeline": p.name,
             "checkpoint_id": p.checkpoint_id,
             "batch_id": context.batch_id,
@@ -244,6 +247,13 @@ class Coordinator:
             return
         files = [file for file in outcome.files if file.table == output.table]
         seen.version = self._tables.commit_files(
-            output.table, files, metadata["checkpoint_id"], batch_id, metadata, after_version=seen.version
+            output.table,
+            files,
+            metadata["checkpoint_id"],
+            batch_id,
+            {**metadata, "follows": seen.version},
+            after_version=seen.version,
+            # Of side tables rows may be deleted by whoever wants to; nothing is computed from them unasked.
+            guarded=output is self._pipeline.outputs[-1],
         )
         seen.batch_id = batch_id

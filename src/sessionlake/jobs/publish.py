@@ -13,6 +13,7 @@ from sessionlake import kafka, schemas
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.jobs.runs import check_history
 from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.source_config import KafkaSink, option_texts
 from sessionlake.tables import Tables
@@ -59,6 +60,7 @@ def publish(spark: SparkSession, config: Config, *, once: bool = False, on_batch
         raise PipelineStateError(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no sessions yet; run `sessionlake run` first"
         )
+    check_history(tables)
     topic = _topic(spark, sink)
     checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     batches = 0

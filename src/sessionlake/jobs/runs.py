@@ -15,8 +15,14 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import FencedError, JobError, PipelineStateError
+from sessionlake.history import ForeignChange
 from sessionlake.tables import FENCED, Commit, Tables, spark_schema
 
+_NEEDED = (
+    *("pipeline", "checkpoint_id", "batch_id", "commit_id", "state", "counts"),
+    *("shards", "layout", "settings", "input", "started_us", "committed_us"),
+)
+"""What the metadata of every batch's commit has."""
 OnStep = Callable[[str], None]
 """Takes what a job does next, for people."""
 
@@ -101,6 +107,7 @@ def start_run(
     """
     tables = Tables(spark, config.pipeline.warehouse)
     last_batch(tables)
+    check_history(tables)
     now_us = time.time_ns() // 1000
     run_id = run_id or f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H-%M-%S.%f}"
     found = _find(tables, job, run_id)
@@ -127,9 +134,36 @@ def start_run(
     return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report)
 
 
+def check_history(tables: Tables) -> None:
+    """Refuse tables that somebody else has put back to an older version, or changed rows of, since we last wrote them."""
+    found = foreign_change(tables)
+    if found is not None:
+        raise PipelineStateError(found.explained(tables.path(found.table)))
+
+
+def foreign_change(tables: Tables) -> ForeignChange | None:
+    """Return a change by others of the tables that sessions are in, since we last wrote them."""
+    for name in (schemas.CHANGELOG, schemas.SESSIONS):
+        if tables.exists(name) and (found := tables.foreign_change(name)) is not None:
+            return found
+    return None
+
+
+def find_last_batch(tables: Tables) -> Commit | None:
+    """Return the commit of the last batch, None where there is none; PipelineStateError where it lacks what batches write."""
+    last = tables.last_commit(schemas.CHANGELOG)
+    missing = [name for name in _NEEDED if last is not None and name not in last.metadata]
+    if last is not None and missing:
+        raise PipelineStateError(
+            f"table {schemas.CHANGELOG!r}: version {last.version}, of batch {last.metadata['batch_id']}, lacks {missing[0]!r} in its metadata and so is "
+            "not as sessionlake wrote it; put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+        )
+    return last
+
+
 def last_batch(tables: Tables) -> Commit:
     """Return the commit of the last batch; PipelineStateError where there is none yet."""
-    last = tables.last_commit(schemas.CHANGELOG)
+    last = find_last_batch(tables)
     if last is None:
         raise PipelineStateError(
             f"pipeline.warehouse: {tables.warehouse!r} has no batches yet; run `sessionlake run` first"

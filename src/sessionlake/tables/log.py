@@ -1,16 +1,15 @@
 """What the tables' logs say, commit by commit: versions, and the metadata that the stream and the jobs leave there."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from sessionlake.errors import PipelineStateError
+from sessionlake.history import ForeignChange, actions, foreign_change, our_metadata
 from sessionlake.tables.files import Files
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
-_KEY = "sessionlake"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 """The setting of a session that gives commits of SQL their userMetadata."""
 
@@ -21,11 +20,6 @@ class Commit:
 
     version: int
     metadata: dict[str, Any]
-
-
-def user_metadata(metadata: Mapping[str, Any]) -> str:
-    """Return the text that a commit carries as its userMetadata."""
-    return json.dumps({_KEY: metadata})
 
 
 class Log(Files):
@@ -69,12 +63,33 @@ class Log(Files):
 
     def commit(self, name: str, version: int) -> Commit | None:
         """Return our metadata of one commit; None where the commit does not exist or carries none."""
-        written = (self.commit_info(name, version) or {}).get("userMetadata")
-        try:
-            metadata = json.loads(written)[_KEY] if written else None
-        except (ValueError, KeyError, TypeError):
-            metadata = None
+        metadata = our_metadata((self.commit_info(name, version) or {}).get("userMetadata"), name)
         return Commit(version, metadata) if metadata else None
+
+    def foreign_change(self, name: str, after: int | None = None, until: int | None = None) -> ForeignChange | None:
+        """Return the first change of rows that is not ours in the versions (after, until].
+
+        By default from before our last commit of new rows up to now: what that commit followed was looked at by who made
+        it, so that of a log of any length only the end need be read.
+        """
+        versions = sorted(self._log_files(name))
+        after = self._known_until(name, versions) if after is None else after
+        wanted = [v for v in versions if v > after and (until is None or v <= until)]
+        return foreign_change(name, ((v, self._text(name, v) or "") for v in wanted), after)
+
+    def refuse_foreign_change(self, name: str, after: int | None = None, until: int | None = None) -> None:
+        """Raise PipelineStateError where `foreign_change` finds one."""
+        found = self.foreign_change(name, after, until)
+        if found is not None:
+            raise PipelineStateError(found.explained(self.path(name)))
+
+    def _known_until(self, name: str, versions: list[int]) -> int:
+        """Return the version that our last commit of new rows says it had looked at; that before the log begins without one."""
+        for version in reversed(versions):
+            commit = self.commit(name, version)
+            if commit is not None and not commit.metadata.get("copied"):
+                return int(commit.metadata.get("follows", version))
+        return min(versions, default=0) - 1
 
     def commit_info(self, name: str, version: int) -> dict[str, Any] | None:
         """Return what Delta wrote of one commit: timestamp (ms), operation, operationMetrics, userMetadata."""
@@ -87,15 +102,13 @@ class Log(Files):
 
     def _actions(self, name: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""
-        file = f"{self.path(name)}/_delta_log/{version:020d}.json"
-        for line in (self.read_text(file) or "").split("\n"):
-            if line.startswith(f'{{"{kind}":'):
-                try:
-                    yield json.loads(line)[kind]
-                except ValueError as error:
-                    raise PipelineStateError(
-                        f"{name}: {file!r} is cut off or damaged ({error}); bring that commit back from a backup or the storage's older versions"
-                    ) from error
+        return actions(self._text(name, version) or "", kind, f"{name}: {self._file(name, version)!r}")
+
+    def _text(self, name: str, version: int) -> str | None:
+        return self.read_text(self._file(name, version))
+
+    def _file(self, name: str, version: int) -> str:
+        return f"{self.path(name)}/_delta_log/{version:020d}.json"
 
     def _log_files(self, name: str) -> set[int]:
         names = self.names(f"{self.path(name)}/_delta_log")

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sessionlake.errors import FencedError, JobError
-from sessionlake.tables.log import user_metadata
+from sessionlake.history import user_metadata
 from sessionlake.tables.transactions import CONCURRENT, Transactions
 
 _CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
-from sessionlake.tables.log import Log, user_metadata
+from sessionlake.history import user_metadata
+from sessionlake.tables.log import Log
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 FENCED = 1 << 62
@@ -56,11 +57,13 @@ class Transactions(Log):
         metadata: Mapping[str, Any],
         *,
         after_version: int,
+        guarded: bool = False,
     ) -> int:
-        """Commit Parquet files that lie under an unpartitioned table's folder; return the version this makes.
+        """Commit Parquet files that lie under an unpartitioned table's folder; return the version up to which the log is known.
 
+        That is to be the next call's `after_version`: the version that this makes, unless others came in between.
         Raises FencedError where another process has committed this app_version, or a later one, since `after_version`,
-        or does so at this moment. Delta's own writer asks the table's state for the application's last version, a Spark
+        or does so at this moment; with `guarded` PipelineStateError where rows were changed since by what is not ours. Delta's own writer asks the table's state for the application's last version, a Spark
         job of 0.3 s and more; who is the only writer, and looks at the commits since, need not.
         """
         delta = self._jvm.org.apache.spark.sql.delta
@@ -75,6 +78,8 @@ class Transactions(Log):
             for action in self._actions(name, version, "txn")
         ):
             raise fenced
+        if guarded:
+            self.refuse_foreign_change(name, after_version, transaction.readVersion())
         table = transaction.metadata()
         if table.partitionColumns().nonEmpty() or table.columnMappingMode().name() != "none":
             raise PipelineStateError(
@@ -95,14 +100,16 @@ class Transactions(Log):
         operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
             append, none, none, written, none, none, none, none, none
         )
+        read = int(transaction.readVersion())
         try:
-            return int(
+            made = int(
                 transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
             )
         except Py4JJavaError as error:
             if CONCURRENT not in str(error):
                 raise
             raise fenced from error
+        return made if made == read + 1 else read
 
     def app_version(self, name: str, app_id: str, version: int | None = None) -> int | None:
         """Return the latest version that an application has written under its id, as of the table's newest or given version.

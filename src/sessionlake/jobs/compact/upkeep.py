@@ -55,7 +55,9 @@ class Upkeep:
         """Return what a commit of a step carries. One on a table of the stream's carries on what its last commit said."""
         mark = {"job": self.run.job, "run_id": self.run.run_id, "step": step, **details}
         if table == schemas.SESSIONS:
-            return {"batch_id": fold_point(self.tables), **details, "copied": step != "fold", "maintenance": mark}
+            # The run was refused if somebody else had changed the snapshot by then; the next one looks from there.
+            follows = {"follows": self.run.pinned[f"{table}_version"]} if step == "fold" else {"copied": True}
+            return {"batch_id": fold_point(self.tables), **details, **follows, "maintenance": mark}
         last = None if table in OF_BATCHES else self.tables.last_commit(table)
         return {**(last.metadata if last else {}), "copied": True, "maintenance": mark}
 

@@ -112,13 +112,15 @@ class Lake:
     def change(self, name: str, statement: str) -> None:
         """Run a statement that rewrites files of a table, again where another commit came between.
 
-        A commit on the changelog carries the metadata of the stream's last one.
+        A commit on the changelog carries the metadata of the stream's last one; every one says whose it is.
         """
 
         def once() -> None:
             last = self.tables.last_commit(name) if name == schemas.CHANGELOG else None
-            metadata = {} if last is None else {USER_METADATA: user_metadata({**last.metadata, "copied": True})}
-            with self.tables.settings({_REWRITE: "false", _LISTING: str(_LISTING_TASKS), **metadata}):
+            mark = {"copied": True, "maintenance": {"job": "forget"}}
+            metadata = user_metadata({**(last.metadata if last else {}), **mark})
+            settings = {_REWRITE: "false", _LISTING: str(_LISTING_TASKS), USER_METADATA: metadata}
+            with self.tables.settings(settings):
                 self.tables.spark.sql(statement)
 
         self.tables.retried(name, _ATTEMPTS, once)

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.durations import parse_duration
 from sessionlake.jobs.quality.frames import SECOND_US, Inputs, batches_of
+from sessionlake.jobs.reconcile import Accepted
 
 
 def parameters(inputs: Inputs) -> dict[str, Any]:
@@ -29,8 +30,7 @@ def _expected_rows(inputs: Inputs) -> dict[str, int]:
     """Return how many events sessions may hold and how many rows late_events.
 
     Without corrections sessions hold the accepted events, all of them. A correction may remove sessions, and adds the
-    events that it restates or puts at most: whether it took effect is known in numbers only, not one by one. Of a
-    topic's tombstones no table need tell, only the number of what was applied.
+    events that it restates or puts at most.
     """
     names = ("accepted", "late", "applied")
     sums = batches_of(inputs).agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in names))
@@ -40,9 +40,9 @@ def _expected_rows(inputs: Inputs) -> dict[str, int]:
     advance = F.count_if(F.col("kind") == "advance")
     counted = inputs.table(schemas.CORRECTIONS).agg(F.count("*"), advance, F.coalesce(F.sum(added), F.lit(0)))
     corrections, advances, events = counted.collect()[0]
-    removed = corrections > advances or applied > advances or inputs.pinned["forgotten"]
+    known = Accepted(accepted, applied, corrections, advances, inputs.pinned["forgotten"])
     return {
-        "events_at_least": 0 if removed else accepted,
+        "events_at_least": 0 if known.corrected else accepted,
         "events_at_most": accepted + events,
         "late_at_least": 0 if inputs.pinned["forgotten"] else late,
         "late_at_most": late,

@@ -14,6 +14,7 @@ from sessionlake import errors, kafka, schemas
 from sessionlake.config import Config
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.errors import PipelineStateError, SessionlakeError
+from sessionlake.jobs.runs import check_history, find_last_batch
 from sessionlake.jobs.sessionizer.inputs import InputLog
 from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
@@ -80,7 +81,8 @@ class _Session:
         self.tables = Tables(spark, config.pipeline.warehouse)
         if config.source.kind == "kafka":
             check_topic(spark, config.source)
-        last = self.tables.last_commit(schemas.CHANGELOG) if self.tables.exists(schemas.CHANGELOG) else None
+        last = find_last_batch(self.tables)
+        check_history(self.tables)
         check_settings(config, last.metadata if last else None)
         self.spec = build_spec(spark, config, last.metadata["settings"]["types"] if last else None)
         create_tables(self.tables, config, self.spec)

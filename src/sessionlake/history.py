@@ -1,0 +1,149 @@
+"""What a table's commits say of its past: our metadata and its format, and changes that are not ours.
+
+Works on the text of Delta's commit files alone, so that every engine can ask it.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version as installed_version
+from typing import Any
+
+from sessionlake.errors import PipelineStateError
+
+FORMAT = 1
+"""The newest form of commits' metadata, of checkpoints and backups that this package reads, and the one it writes.
+
+What carries none is of form 0, and is read too.
+"""
+_KEY = "sessionlake"
+_ERASES = re.compile(r"[( ]key#\d+")
+
+
+@dataclass(frozen=True)
+class ForeignChange:
+    """A commit that changed a table's rows and is none of ours, and that nobody has undone."""
+
+    table: str
+    version: int
+    operation: str
+    restorable: int | None
+    """The version whose restoring undoes it; None where commits of ours follow, whose rows that would lose."""
+
+    def explained(self, path: str) -> str:
+        """Return what happened and what to do, in one line."""
+        what = f"table {self.table!r}: version {self.version} is a {self.operation} that is not sessionlake's: sessions would be lost or doubled unseen; "
+        if self.restorable is None:
+            return f"{what}batches came after it: put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+        return f"{what}undo it by `restore table delta.`{path}` to version as of {self.restorable}`, or put a backup back (docs/recovery.md)"
+
+
+def user_metadata(metadata: Mapping[str, Any]) -> str:
+    """Return the text that a commit carries as its userMetadata."""
+    return json.dumps({_KEY: metadata})
+
+
+def our_metadata(written: str | None, table: str) -> dict[str, Any] | None:
+    """Return our metadata of a commit's userMetadata; None where it has none.
+
+    Raises PipelineStateError where it is of a newer format than this package knows.
+    """
+    try:
+        metadata = json.loads(written)[_KEY] if written else None
+    except (ValueError, KeyError, TypeError):
+        return None
+    if isinstance(metadata, dict):
+        check_format(metadata, f"table {table!r}")
+        return metadata
+    return None
+
+
+def stamp() -> dict[str, Any]:
+    """Return the fields by which what we write names its format, and the version of sessionlake that reads it."""
+    return {"format": FORMAT, "written_by": installed_version("sessionlake")}
+
+
+def check_format(written: Mapping[str, Any], where: str) -> None:
+    """Raise PipelineStateError where something carries a newer format than this package knows."""
+    found = written.get("format", 0)
+    if found > FORMAT:
+        needed = written.get("written_by", "a newer version")
+        raise PipelineStateError(
+            f"{where}: is of format {found}, and sessionlake {installed_version('sessionlake')} knows formats up to {FORMAT}; "
+            f"install sessionlake {needed} or later"
+        )
+
+
+def foreign_change(table: str, commits: Iterable[tuple[int, str]], good: int) -> ForeignChange | None:
+    """Return the first change of rows that is not ours and stands, in commits (version, text) in ascending order.
+
+    `good` is the version before the first of them. A RESTORE to a version with the rows that were there before a
+    foreign change undoes it. Commits that change no row (OPTIMIZE, VACUUM, properties) may be anybody's.
+    """
+    found: ForeignChange | None = None
+    same_since = good
+    for version, text in commits:
+        commit = _Commit.of(text, f"table {table!r}, version {version}")
+        if not commit.changes_rows:
+            good = good if found else version
+        elif commit.is_ours(table):
+            if found:
+                found = ForeignChange(table, found.version, found.operation, None)
+            else:
+                same_since = good = version
+        elif commit.restores is not None and same_since <= commit.restores <= good and not _is_final(found):
+            found, good = None, version
+        elif found is None:
+            found = ForeignChange(table, version, commit.operation, good if good >= 0 else None)
+    return found
+
+
+def _is_final(found: ForeignChange | None) -> bool:
+    return found is not None and found.restorable is None
+
+
+@dataclass(frozen=True)
+class _Commit:
+    info: dict[str, Any]
+    changes_rows: bool
+
+    @classmethod
+    def of(cls, text: str, where: str) -> "_Commit":
+        info: dict[str, Any] = next(actions(text, "commitInfo", where), {})
+        files = (action for kind in ("add", "remove") for action in actions(text, kind, where))
+        return cls(info, any(file.get("dataChange", True) for file in files))
+
+    @property
+    def operation(self) -> str:
+        return str(self.info.get("operation", "change without a name"))
+
+    @property
+    def restores(self) -> int | None:
+        """The version that the commit has put back, where its number was given."""
+        version = self.info.get("operationParameters", {}).get("version")
+        return int(version) if self.operation == "RESTORE" and version is not None else None
+
+    def is_ours(self, table: str) -> bool:
+        return our_metadata(self.info.get("userMetadata"), table) is not None or self._erases_keys
+
+    @property
+    def _erases_keys(self) -> bool:
+        """Whether it is a MERGE of `forget`, which carried no mark of ours on the snapshot in format 0."""
+        parameters = self.info.get("operationParameters", {})
+        deletes = parameters.get("matchedPredicates") == '[{"actionType":"delete"}]'
+        others = ("notMatchedPredicates", "notMatchedBySourcePredicates")
+        alone = all(parameters.get(name, "[]") == "[]" for name in others)
+        return self.operation == "MERGE" and deletes and alone and bool(_ERASES.search(parameters.get("predicate", "")))
+
+
+def actions(text: str, kind: str, where: str) -> Iterator[dict[str, Any]]:
+    """Yield a commit's actions of one kind; PipelineStateError where the text is no commit's."""
+    for line in text.split("\n"):
+        if line.startswith(f'{{"{kind}":'):
+            try:
+                yield json.loads(line)[kind]
+            except ValueError as error:
+                raise PipelineStateError(
+                    f"{where} is cut off or damaged ({error}); bring that commit back from a backup or the storage's older versions"
+                ) from error
