@@ -16,8 +16,8 @@ from tests.sources.common import COLUMNS, MONEY, WIDE, outcome
 NULLS = (None, None, None)
 
 
-def run(content: bytes, columns: EventColumns = COLUMNS, block_bytes: int = 1 << 20) -> list:
-    return outcome(list(decode_csv(content, "f.csv", columns, block_bytes)))
+def run(content: bytes, columns: EventColumns = COLUMNS, block_bytes: int = 1 << 20, limit: int = 1 << 20) -> list:
+    return outcome(list(decode_csv(content, "f.csv", columns, block_bytes, limit)))
 
 
 def test_every_pinned_type() -> None:
@@ -55,8 +55,8 @@ def test_quote_that_never_closes_costs_its_line_only(block_bytes: int) -> None:
     assert [row[0] for row in rows] == [("a", "x", 1), NULLS, ("c", "x", 3)] + [("d", "x", 4)] * 5
 
 
-def test_record_longer_than_a_block_is_taken_as_a_quote_that_never_closes() -> None:
-    rows = run(b'k,t,n\n"b,x,2\n' + b"d,x,4\n" * 50 + b'",x,5\n', block_bytes=64)
+def test_record_longer_than_the_limit_is_taken_as_a_quote_that_never_closes() -> None:
+    rows = run(b'k,t,n\n"b,x,2\n' + b"d,x,4\n" * 50 + b'",x,5\n', limit=64)
     assert rows[0] == (NULLS, "bad CSV: a quote that is never closed", '"b,x,2', "f.csv:2")
     assert [row[0] for row in rows[1:51]] == [("d", "x", 4)] * 50
 

@@ -2,21 +2,23 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from sessionlake.sources.blocks import open_stream, read_blocks
 from sessionlake.sources.lines import Offsets
+from sessionlake.sources.long_lines import LongLine, OpenLine, in_slices
+from sessionlake.sources.raw import raw_text
 
 # A quote opens a field only as its first character; after it closes, the rest of the field is literal.
 # Possessive throughout, so that an unclosed quote fails in one pass.
 _FIELD = rb'(?:[^",\r\n][^,\r\n]*+|"[^"]*+(?:""[^"]*+)*+"[^,\r\n]*+|)'
 _FIELDS = rb"%b(?:,%b)*+" % (_FIELD, _FIELD)
-_RECORD = re.compile(rb"(%b)(?:\r\n?+|\n)" % _FIELDS)
+_RECORD = re.compile(rb"[\r\n]*+(%b)(?:\r\n?+|\n)" % _FIELDS)
 _RECORDS = re.compile(rb"(?:%b(?:\r\n?+|\n))*+" % _FIELDS)
-_LINE = re.compile(rb"[^\r\n]*+(?:\r\n?+|\n)?+")
+_BREAK = re.compile(rb"\r\n?+|\n")
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,28 @@ class Records:
         filled = starts < ends
         return starts[filled], ends[filled]
 
+    @property
+    def rows(self) -> int:
+        """Count the records, blank lines left out."""
+        return len(self._spans[0])
+
+    def part(self, first: int, last: int) -> "Records":
+        """Give records first..last, last excluded."""
+        starts, _ = self._spans
+        begin = int(starts[first])
+        end = int(starts[last]) if last < len(starts) else len(self.content)
+        return Records(self.content[begin:end], self.lines_before + self.content.count(b"\n", 0, begin))
+
     @cached_property
     def _breaks(self) -> Offsets:
         return np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n")).astype(np.int64)
 
     def text(self, row: int) -> str:
-        """Give one record, blank lines not counted, with replacement characters for what isn't UTF-8."""
+        """Give one record, blank lines not counted, with replacement characters for what isn't UTF-8, cut where it is long."""
         if self.unclosed:
-            return self.content.rstrip(b"\r\n").decode(errors="replace")
+            return raw_text(self.content.rstrip(b"\r\n"))
         starts, ends = self._spans
-        return self.content[starts[row] : ends[row]].decode(errors="replace")
+        return raw_text(self.content[starts[row] : ends[row]])
 
     def line(self, row: int) -> int:
         """Give the 1-based number of the first line of one record."""
@@ -51,48 +65,90 @@ class Records:
         return self.lines_before + 1 + int(np.searchsorted(self._breaks, start))
 
 
-def read_records(source: str | bytes, path: str, block_bytes: int) -> Iterator[Records]:
-    """Read a file in blocks of whole records; a record is taken to be at most `block_bytes` long.
+def read_records(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[Records | LongLine]:
+    """Read a file in blocks of whole records, each of at most `limit` bytes, its break not counted.
 
-    A line with a quote that doesn't close within that, or before the end of the file, comes alone.
+    Where a longer one begins, its line comes alone: one with a quote that doesn't close within the limit, or before the
+    end of the file; or a line that is too long itself, whose bytes are not held.
     """
     lines_before = 0
-    for content, unclosed in _cut(source, path, block_bytes):
-        yield Records(content, lines_before, unclosed)
-        lines_before += content.count(b"\n")
+    for content, unclosed in _cut(source, path, block_bytes, limit):
+        if isinstance(content, LongLine):
+            yield replace(content, number=lines_before + 1)
+        else:
+            yield Records(content, lines_before, unclosed)
+            lines_before += content.count(b"\n")
 
 
-def _cut(source: str | bytes, path: str, block_bytes: int) -> Iterator[tuple[bytes, bool]]:
-    rest = b""
+def _cut(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[tuple[bytes | LongLine, bool]]:
+    cutter = _Cutter(limit)
     with open_stream(source, path) as stream:
-        for block in read_blocks(stream, block_bytes):
-            rest += block
-            if end := _records_end(rest):
-                yield rest[:end], False
-                rest = rest[end:]
-            while len(rest) > block_bytes and b'"' in rest and not _records_end(rest):
-                line = _first_line(rest)
-                yield line, True
-                rest = rest[len(line) :]
-    rest += b"" if rest.endswith(b"\n") or not rest else b"\n"
-    while rest:
-        end = _records_end(rest)
-        content = rest[:end] if end else _first_line(rest)
-        yield content, not end
-        rest = rest[len(content) :]
+        for block in in_slices(read_blocks(stream, block_bytes)):
+            yield from cutter.feed(block)
+    yield from cutter.end()
 
 
-def _records_end(content: bytes) -> int:
-    """Give the end of the last whole record."""
-    if b'"' not in content:
-        return content.rfind(b"\n") + 1
-    found = _RECORDS.match(content)
-    return found.end() if found else 0
+class _Cutter:
+    """Cut what it is fed with into whole records."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._rest = b""
+        self._long: OpenLine | None = None
+
+    def feed(self, block: bytes) -> Iterator[tuple[bytes | LongLine, bool]]:
+        """Give the records that are whole by now."""
+        if self._long is not None:
+            found = _BREAK.search(block)
+            self._long.add(block[: found.start()] if found else block)
+            if not found:
+                return
+            yield self._long.past(), False
+            self._long, block = None, block[found.start() :]
+        yield from self._records(self._rest + block, ended=False)
+
+    def end(self) -> Iterator[tuple[bytes | LongLine, bool]]:
+        """Give what is left at the end of the file, whose last record needs no break."""
+        if self._long is not None:
+            yield self._long.past(), False
+        elif self._rest:
+            yield from self._records(self._rest + (b"" if self._rest.endswith(b"\n") else b"\n"), ended=True)
+
+    def _records(self, content: bytes, *, ended: bool) -> Iterator[tuple[bytes | LongLine, bool]]:
+        start = at = 0
+        while at < len(content):
+            if end := _records_end(content, at, at + self._limit + 1):
+                at = end
+                continue
+            if len(content) - at <= self._limit and not ended:
+                break
+            if at > start:
+                yield content[start:at], False
+            found = _BREAK.search(content, at)
+            line = content[at : found.start() if found else len(content)]
+            start = at = found.end() if found else len(content)
+            if len(line) <= self._limit:
+                yield content[start - len(line) - len(found.group() if found else b"") : start], True
+                continue
+            long = OpenLine(self._limit)
+            long.add(line)
+            if found:
+                # The break stays, as a blank line that counts.
+                start = at = found.start()
+                yield long.past(), False
+            else:
+                self._long = long
+        if at > start:
+            yield content[start:at], False
+        self._rest = content[at:]
 
 
-def _first_line(content: bytes) -> bytes:
-    found = _LINE.match(content)
-    return found.group() if found and found.group() else content
+def _records_end(content: bytes, at: int, stop: int) -> int:
+    """Give the end of the last of the records from `at` on that are whole before `stop`; 0 where none is."""
+    if content.find(b'"', at, stop) < 0:
+        return content.rfind(b"\n", at, stop) + 1 or content.rfind(b"\r", at, stop) + 1
+    found = _RECORDS.match(content, at, stop)
+    return found.end() if found and found.end() > at else 0
 
 
 def split_header(records: Records) -> tuple[bytes, Records]:

@@ -11,8 +11,9 @@ import pyarrow.csv as pcsv
 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.csv_records import Records, read_records, split_header
-from sessionlake.sources.decoded import BLOCK_BYTES, MAX_ROWS, Decoded, typed, unreadable
+from sessionlake.sources.decoded import BLOCK_BYTES, MAX_ROWS, Decoded, bad_row, in_halves, one_line, typed, unreadable
 from sessionlake.sources.json_lines import is_utf8
+from sessionlake.sources.long_lines import MAX_LINE_BYTES, LongLine, too_long
 
 _REPLACEMENT = "\ufffd"
 
@@ -32,43 +33,58 @@ class _Part:
 
 
 def decode_csv(
-    source: str | bytes, path: str, columns: EventColumns, block_bytes: int = BLOCK_BYTES
+    source: str | bytes,
+    path: str,
+    columns: EventColumns,
+    block_bytes: int = BLOCK_BYTES,
+    max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Iterator[Decoded]:
     """Decode a CSV file whose first record names its columns; an empty field is null, `""` an empty text.
 
-    A record with another number of fields is a bad row; a quote that never closes makes one of its line.
+    A record with another number of fields is a bad row; a quote that never closes, or not within `max_line_bytes`,
+    makes one of its line.
     """
     try:
-        for header, records in with_header(source, path, block_bytes):
-            if records.unclosed:
-                yield _unclosed(records, path, columns)
+        for header, records in with_header(source, path, block_bytes, max_line_bytes):
+            if isinstance(records, LongLine):
+                yield bad_row(too_long(records.length, max_line_bytes), path, columns, records)
+            elif records.unclosed:
+                yield bad_row("bad CSV: a quote that is never closed", path, columns, records)
             elif records.content:
                 yield from _decode_records(header, records, path, columns)
     except (pa.ArrowInvalid, OSError) as error:
         yield unreadable(path, columns, error)
 
 
-def with_header(source: str | bytes, path: str, block_bytes: int) -> Iterator[tuple[list[str], Records]]:
+def with_header(
+    source: str | bytes, path: str, block_bytes: int, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[tuple[list[str], Records | LongLine]]:
     """Give each block of records with the names of the columns; OSError when the header has none."""
     header: list[str] = []
-    for records in read_records(source, path, block_bytes):
-        if not header:
-            if records.unclosed:
-                raise OSError("the header has a quote that is never closed")
-            line, after = split_header(records)
-            header = _names(line)
-            if header:
-                yield header, after
-        else:
+    for records in read_records(source, path, block_bytes, max_line_bytes):
+        if header:
             yield header, records
+            continue
+        if isinstance(records, LongLine):
+            raise OSError(f"the header: {too_long(records.length, max_line_bytes)}")
+        if records.unclosed:
+            raise OSError("the header has a quote that is never closed")
+        line, after = split_header(records)
+        header = _names(line)
+        if header:
+            yield header, after
 
 
 def _names(line: bytes) -> list[str]:
     """Name the columns; of two with one name the first has it."""
-    names: list[str] = []
-    for position, name in enumerate(next(csv.reader([line.decode(errors="replace")]), [])):
-        names.append(f"{name}#{position + 1}" if name in names else name)
-    return names
+    try:
+        found = next(csv.reader([line.decode(errors="replace")]), [])
+    except csv.Error as error:
+        raise OSError(f"the header can't be read: {error}") from error
+    names: dict[str, None] = {}
+    for position, name in enumerate(found):
+        names[f"{name}#{position + 1}" if name in names else name] = None
+    return list(names)
 
 
 def read_text(header: list[str], content: bytes, wanted: list[str]) -> tuple[pa.Table, dict[int, str]]:
@@ -121,15 +137,24 @@ def _without_replaced(table: pa.Table, broken: dict[int, str]) -> pa.Table:
 
 
 def _decode_records(header: list[str], records: Records, path: str, columns: EventColumns) -> Iterator[Decoded]:
-    wanted = [name for name in columns.needed if name in header]
-    read, broken = read_text(header, records.content, wanted)
-    for before in range(0, len(read), MAX_ROWS):
-        part = read.slice(before, MAX_ROWS)
-        errors = {row - before: reason for row, reason in broken.items() if before <= row < before + MAX_ROWS}
-        table, error = typed(part.select(wanted), columns, errors)
-        yield Decoded(table, error, path, _Part(records, before))
+    there = set(header)
+    wanted = [name for name in columns.needed if name in there]
 
+    def decode(some: Records) -> Iterator[Decoded]:
+        read, broken = read_text(header, some.content, wanted)
+        for before in range(0, len(read), MAX_ROWS):
+            part = read.slice(before, MAX_ROWS)
+            errors = {row - before: reason for row, reason in broken.items() if before <= row < before + MAX_ROWS}
+            table, error = typed(part.select(wanted), columns, errors)
+            yield Decoded(table, error, path, _Part(some, before))
 
-def _unclosed(records: Records, path: str, columns: EventColumns) -> Decoded:
-    nulls = pa.table([pa.nulls(1, field.type) for field in columns.schema], schema=columns.schema)
-    return Decoded(nulls, pa.array(["bad CSV: a quote that is never closed"]), path, records)
+    def failed(row: int, error: Exception) -> list[Decoded]:
+        return [bad_row(f"bad CSV: {one_line(error)}", path, columns, records.part(row, row + 1))]
+
+    try:
+        yield from list(decode(records))
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (as in_halves)
+        for parts in in_halves(lambda a, b: list(decode(records.part(a, b))), failed, 0, records.rows):
+            yield from parts

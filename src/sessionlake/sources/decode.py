@@ -6,24 +6,38 @@ from sessionlake.errors import SourceError
 from sessionlake.source_config import Format
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.csv_rows import decode_csv
-from sessionlake.sources.decoded import Decoded
+from sessionlake.sources.decoded import Decoded, unreadable
 from sessionlake.sources.json_lines import decode_json
+from sessionlake.sources.long_lines import MAX_LINE_BYTES
 from sessionlake.sources.parquet_rows import decode_parquet
 
 __all__ = ["Decoded", "decode"]
 
-_DECODERS = {"json": decode_json, "csv": decode_csv, "parquet": decode_parquet}
+_DECODERS = {"json": decode_json, "csv": decode_csv}
 
 
-def decode(source: str | bytes, path: str, format: Format, columns: EventColumns) -> Iterator[Decoded]:  # noqa: A002
+def decode(
+    source: str | bytes,
+    path: str,
+    format: Format,  # noqa: A002
+    columns: EventColumns,
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Iterator[Decoded]:
     """Decode a local path, or the content of `path`, into typed rows in file order, block by block.
 
-    A bad row is a row with an error; a file that can't be read (on) ends with one error row, its position
-    the path alone. JSON and CSV may be compressed, by the suffix of the local path, or of `path` for
-    content. Raises SourceError for a local path that is missing or not permitted, for that may pass.
+    A bad row is a row with an error, and so is a line of JSON or a record of CSV of more than `max_line_bytes`, which is
+    read past; a file that can't be read (on) ends with one error row, its position the path alone. JSON and CSV may be
+    compressed, by the suffix of the local path, or of `path` for content. Whatever the bytes are, nothing is raised but
+    SourceError, for a local path that is missing or not permitted, for that may pass, and MemoryError.
     """
     try:
-        decoder = _DECODERS[format]
-    except KeyError:
-        raise SourceError(f"unknown format {format!r}: write json, csv or parquet") from None
-    yield from decoder(source, path, columns)
+        if format == "parquet":
+            yield from decode_parquet(source, path, columns)
+        elif format in _DECODERS:
+            yield from _DECODERS[format](source, path, columns, max_line_bytes=max_line_bytes)
+        else:
+            raise SourceError(f"unknown format {format!r}: write json, csv or parquet")
+    except (SourceError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever a file's bytes can make a parser raise)
+        yield unreadable(path, columns, error)

@@ -1,8 +1,8 @@
 """The outcome of decoding: typed rows, the reason of each bad one, and the way back to the source."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ MAX_ROWS = 250_000
 BLOCK_BYTES = 32 << 20
 _SHOWN = 60
 
+_Part = TypeVar("_Part")
 Indices = npt.NDArray[np.integer[Any]]
 
 
@@ -44,7 +45,7 @@ class Decoded:
     origin: Origin
 
     def raw(self, indices: Indices) -> pa.Array:
-        """Give the original text of these rows; null for the row of an unreadable file."""
+        """Give the original text of these rows, cut where it is long; null for the row of an unreadable file."""
         return pa.array([self.origin.text(int(row)) for row in indices], pa.string())
 
     def position(self, indices: Indices) -> pa.Array:
@@ -67,8 +68,35 @@ class Nowhere:
 
 def unreadable(path: str, columns: EventColumns, error: Exception) -> Decoded:
     """Make the one error row of a file that can't be read (on)."""
+    return bad_row(f"unreadable file: {one_line(error)}", path, columns, Nowhere())
+
+
+def bad_row(reason: str, path: str, columns: EventColumns, origin: Origin) -> Decoded:
+    """Make one error row."""
     table = pa.table([pa.nulls(1, field.type) for field in columns.schema], schema=columns.schema)
-    return Decoded(table, pa.array([f"unreadable file: {one_line(error)}"]), path, Nowhere())
+    return Decoded(table, pa.array([reason], pa.string()), path, origin)
+
+
+def in_halves(
+    decode: Callable[[int, int], _Part], failed: Callable[[int, Exception], _Part], first: int, last: int
+) -> Iterator[_Part]:
+    """Decode rows first..last, last excluded; where that raises, each half, until the rows that raise stand alone.
+
+    What no decoder foresaw must cost no row but the bad one. Lack of memory is no fault of a row.
+    """
+    try:
+        yield decode(first, last)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever a row's bytes can make a parser raise)
+        if last - first == 1:
+            yield failed(first, error)
+            return
+    else:
+        return
+    middle = (first + last) // 2
+    yield from in_halves(decode, failed, first, middle)
+    yield from in_halves(decode, failed, middle, last)
 
 
 def one_line(error: object) -> str:

@@ -8,10 +8,12 @@ import pyarrow.compute as pc
 from sessionlake.errors import SourceError
 from sessionlake.source_config import Format
 from sessionlake.sources.columns import TIMESTAMP
+from sessionlake.sources.csv_records import Records
 from sessionlake.sources.csv_rows import read_text, with_header
 from sessionlake.sources.json_lines import json_lines
 from sessionlake.sources.json_rows import parse_object
 from sessionlake.sources.lines import Lines, index_values
+from sessionlake.sources.long_lines import LongLine
 from sessionlake.sources.parquet_rows import open_parquet
 
 # Text is looked at only this far into each file.
@@ -100,6 +102,8 @@ def _json(path: str) -> Found:
     found: Found = {}
     lines_read = bytes_read = objects = 0
     for lines in json_lines(path, path, SAMPLE_BYTES):
+        if isinstance(lines, LongLine):
+            continue
         objects += _add_objects(lines, found)
         lines_read += len(lines)
         bytes_read += len(lines.block)
@@ -140,7 +144,7 @@ def _csv(path: str) -> Found:
     header: list[str] = []
     for names, records in with_header(path, path, SAMPLE_BYTES):
         header = names
-        if records.content and not records.unclosed:
+        if isinstance(records, Records) and records.content and not records.unclosed:
             table, _ = read_text(header, records.content, header)
             return _text_types(table)
     return dict.fromkeys(header)

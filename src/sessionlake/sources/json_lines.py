@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +10,10 @@ import pyarrow.json as pj
 
 from sessionlake.sources.blocks import open_stream, read_blocks
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoded import BLOCK_BYTES, MAX_ROWS, Decoded, typed, unreadable
+from sessionlake.sources.decoded import BLOCK_BYTES, MAX_ROWS, Decoded, bad_row, in_halves, one_line, typed, unreadable
 from sessionlake.sources.json_rows import Converter, Row, parse_object
 from sessionlake.sources.lines import Lines, index_lines
+from sessionlake.sources.long_lines import MAX_LINE_BYTES, LongLine, OpenLine, in_slices, too_long
 
 # Below this many lines one call of Arrow costs more than Python's parser on each line.
 _LEAF_LINES = 48
@@ -23,39 +24,58 @@ _ROW_OF_ERROR = re.compile(r"in row (\d+)$")
 
 
 def decode_json(
-    source: str | bytes, path: str, columns: EventColumns, block_bytes: int = BLOCK_BYTES
+    source: str | bytes,
+    path: str,
+    columns: EventColumns,
+    block_bytes: int = BLOCK_BYTES,
+    max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Iterator[Decoded]:
     """Decode a JSON lines file; each non-blank line is a row, bad or not."""
     try:
-        for lines in json_lines(source, path, block_bytes):
-            yield _decode_lines(lines, path, columns)
+        for lines in json_lines(source, path, block_bytes, max_line_bytes):
+            if isinstance(lines, LongLine):
+                yield bad_row(too_long(lines.length, max_line_bytes), path, columns, lines)
+            else:
+                yield from _decode_lines(lines, path, columns, max_line_bytes)
     except OSError as error:
         yield unreadable(path, columns, error)
 
 
-def json_lines(source: str | bytes, path: str, block_bytes: int) -> Iterator[Lines]:
+def json_lines(
+    source: str | bytes, path: str, block_bytes: int, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[Lines | LongLine]:
     """Read the lines of a file, at most MAX_ROWS at a time; a line cut off by an OSError is left out."""
     seen = 0
-    for block in _whole_lines(source, path, block_bytes):
-        lines, count = index_lines(block, seen)
+    for block in _whole_lines(source, path, block_bytes, max_line_bytes):
+        if isinstance(block, LongLine):
+            seen += 1
+            yield replace(block, number=seen)
+            continue
+        lines, count = index_lines(block, seen, max_line_bytes)
         seen += count
         for first in range(0, len(lines), MAX_ROWS):
             yield lines.part(first, first + MAX_ROWS)
 
 
-def _whole_lines(source: str | bytes, path: str, block_bytes: int) -> Iterator[bytes]:
-    """Cut blocks after their last line break; the last line of a file needs none."""
-    tail: list[bytes] = []
+def _whole_lines(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[bytes | LongLine]:
+    """Cut blocks after their last line break; the last line of a file needs none. A long line comes without its bytes."""
+    tail = OpenLine(limit)
     with open_stream(source, path) as stream:
-        for block in read_blocks(stream, block_bytes):
-            cut = block.rfind(b"\n") + 1
-            if not cut:
-                tail.append(block)
+        for read in in_slices(read_blocks(stream, block_bytes)):
+            block, first = read, read.find(b"\n")
+            if first < 0:
+                tail.add(block)
                 continue
-            yield b"".join([*tail, block[:cut]])
-            tail = [block[cut:]]
-    if any(tail):
-        yield b"".join(tail)
+            if tail.length + first > limit:
+                tail.add(block[:first])
+                yield tail.past()
+                tail, block = OpenLine(limit), block[first + 1 :]
+            cut = block.rfind(b"\n") + 1
+            yield tail.whole(block[:cut])
+            tail = OpenLine(limit)
+            tail.add(block[cut:])
+    if tail.length:
+        yield tail.past() if tail.is_long else tail.whole()
 
 
 def _transport(kind: pa.DataType) -> pa.DataType:
@@ -87,6 +107,7 @@ class _Reader:
     schema: pa.Schema
     pinned: pa.Schema
     all_utf8: bool
+    max_line_bytes: int
     errors: dict[int, str] = field(default_factory=dict)
     _pieces: list[pa.Table] = field(default_factory=list)
     _slow_rows: list[Row] = field(default_factory=list)
@@ -135,7 +156,7 @@ class _Reader:
         content = pa.py_buffer(self.lines.block).slice(start, end - start)
         try:
             table = pj.read_json(pa.BufferReader(content), read_options, parse_options)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, UnicodeError) as error:
             named = _ROW_OF_ERROR.search(str(error))
             # Only a hint: with several objects on a line it counts too far.
             at = int(named.group(1)) if named else last
@@ -146,13 +167,18 @@ class _Reader:
 
     def _slow(self, first: int, last: int, convert: Converter) -> None:
         for row in range(first, last):
-            try:
-                values, reason = convert(parse_object(self.lines.content(row)))
-            except ValueError as error:
-                values, reason = self._second_opinion(row, f"bad JSON: {error}")
+            values, reason = self._one(row, convert)
             self._slow_rows.append(values)
             if reason is not None:
                 self.errors[row] = reason
+
+    def _one(self, row: int, convert: Converter) -> tuple[Row, str | None]:
+        if row in self.lines.lengths:
+            return {}, too_long(self.lines.lengths[row], self.max_line_bytes)
+        try:
+            return convert(parse_object(self.lines.content(row)))
+        except ValueError as error:
+            return self._second_opinion(row, f"bad JSON: {error}")
 
     def _second_opinion(self, row: int, reason: str) -> tuple[Row, str | None]:
         """Ask Arrow for this line alone, so that a row's fate never hangs on its neighbours."""
@@ -167,16 +193,25 @@ class _Reader:
             self._slow_rows = []
 
 
-def _decode_lines(lines: Lines, path: str, columns: EventColumns) -> Decoded:
-    read, errors = read_lines(lines, columns.schema)
-    table, error = typed(read, columns, errors)
-    return Decoded(table, error, path, lines)
+def _decode_lines(lines: Lines, path: str, columns: EventColumns, max_line_bytes: int) -> Iterator[Decoded]:
+    def decode(first: int, last: int) -> Decoded:
+        some = lines.part(first, last)
+        read, errors = read_lines(some, columns.schema, max_line_bytes)
+        table, error = typed(read, columns, errors)
+        return Decoded(table, error, path, some)
+
+    def failed(row: int, error: Exception) -> Decoded:
+        return bad_row(f"bad JSON: {one_line(error)}", path, columns, lines.part(row, row + 1))
+
+    return in_halves(decode, failed, 0, len(lines))
 
 
-def read_lines(lines: Lines, pinned: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+def read_lines(
+    lines: Lines, pinned: pa.Schema, max_line_bytes: int = MAX_LINE_BYTES
+) -> tuple[pa.Table, dict[int, str]]:
     """Read a row of each line, not yet of the pinned types; and the reasons of lines that are no JSON object."""
     schema = pa.schema([(column.name, _transport(column.type)) for column in pinned])
-    reader = _Reader(lines, schema, pinned, is_utf8(lines.block))
+    reader = _Reader(lines, schema, pinned, is_utf8(lines.block), max_line_bytes)
     return reader.read(), reader.errors
 
 

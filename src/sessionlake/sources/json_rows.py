@@ -1,6 +1,7 @@
 """Python's view of one JSON line: the slow path for what Arrow turned down."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -38,8 +39,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
     if len(whole) == len(pairs):
         return whole
     repeated = _Repeated(whole)
-    names = [name for name, _ in pairs]
-    repeated.names = frozenset(name for name in names if names.count(name) > 1)
+    repeated.names = frozenset(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
     return repeated
 
 
@@ -134,4 +134,9 @@ def _decimal(value: Any, kind: pa.DataType) -> Decimal | None:
 
 
 def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else json.dumps(value, default=str).strip('"')
+    if isinstance(value, str):
+        return repr(value)
+    try:
+        return json.dumps(value, default=str).strip('"')
+    except RecursionError:  # what could just be parsed may be too deep to be written
+        return "a deeply nested value"

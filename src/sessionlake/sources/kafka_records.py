@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from sessionlake import schemas
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoded import Indices, typed
+from sessionlake.sources.decoded import Indices, in_halves, one_line, typed
 from sessionlake.sources.json_lines import read_lines
 from sessionlake.sources.lines import index_values
+from sessionlake.sources.raw import raw_text
 from sessionlake.sources.safe_cast import cast_each, nulls_of
 
 KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", "_partition", "_offset"
@@ -42,7 +43,7 @@ class _Records:
     topic: Topic
 
     def raw(self, indices: Indices) -> pa.Array:
-        """Give values as text: JSON as it was written, with replacement characters for what isn't UTF-8; Avro as base64."""
+        """Give values as text, cut where it is long: JSON as it was written, with replacement characters; Avro as base64."""
         found = self.table["value"].take(pa.array(indices)).to_pylist()
         return pa.array([None if value is None else self._text(value) for value in found], pa.string())
 
@@ -51,7 +52,7 @@ class _Records:
         return positions(self.table.take(pa.array(indices)), self.topic.name)
 
     def _text(self, value: bytes) -> str:
-        return base64.b64encode(value).decode() if self.topic.avro else value.decode(errors="replace")
+        return raw_text(base64.b64encode(value) if self.topic.avro else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +113,31 @@ def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> It
         part = records.filter(valid if has_value else pc.invert(valid)).combine_chunks()
         if not part.num_rows:
             continue
-        payload = pa.schema([field for field in columns.schema if field.name not in META])
+        yield from _decode_some(part, topic, columns, has_value=has_value)
+
+
+def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_value: bool) -> Iterator[DecodedRecords]:
+    payload = pa.schema([field for field in columns.schema if field.name not in META])
+
+    def decode(first: int, last: int) -> DecodedRecords:
+        some = part.slice(first, last - first)
         if not has_value:
-            read, errors = _no_columns(part.num_rows), dict.fromkeys(range(part.num_rows), NULL_VALUE)
+            read, errors = _no_columns(some.num_rows), dict.fromkeys(range(some.num_rows), NULL_VALUE)
         elif topic.avro:
-            read, errors = _read_avro(part)
+            read, errors = _read_avro(some)
         elif len(payload):
-            read, errors = read_lines(index_values(part["value"].combine_chunks()), payload)
+            read, errors = read_lines(index_values(some["value"].combine_chunks()), payload)
         else:
-            read, errors = _no_columns(part.num_rows), {}
-        table, error = typed(_with_meta(read, part, columns), columns, errors)
-        yield DecodedRecords(table, error, _Records(part, topic))
+            read, errors = _no_columns(some.num_rows), {}
+        table, error = typed(_with_meta(read, some, columns), columns, errors)
+        return DecodedRecords(table, error, _Records(some, topic))
+
+    def failed(row: int, error: Exception) -> DecodedRecords:
+        nulls = pa.table([pa.nulls(1, field.type) for field in columns.schema], schema=columns.schema)
+        reason = pa.array([f"bad record: {one_line(error)}"])
+        return DecodedRecords(nulls, reason, _Records(part.slice(row, 1), topic))
+
+    return in_halves(decode, failed, 0, part.num_rows)
 
 
 def _no_columns(rows: int) -> pa.Table:

@@ -1,11 +1,14 @@
 """Finding the lines of a block of text without looking at each in Python."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sessionlake.sources.raw import raw_text
 
 Offsets = npt.NDArray[np.int64]
 _SPACES = tuple(b" \t\r")
@@ -18,7 +21,8 @@ class Lines:
     """Hold the lines of `block` that aren't blank: line i is block[starts[i]:ends[i]], trimmed.
 
     `numbers` are their 1-based line numbers in the file, blank lines counted; `braced` says whether a
-    line begins and ends as a JSON object does. It is an origin of decoded rows, row i being line i.
+    line begins and ends as a JSON object does; `lengths` has, by row, the bytes of lines that are too long to be looked
+    at, which are not braced. It is an origin of decoded rows, row i being line i.
     """
 
     block: bytes
@@ -26,6 +30,7 @@ class Lines:
     ends: Offsets
     numbers: Offsets
     braced: npt.NDArray[np.bool_]
+    lengths: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -33,23 +38,27 @@ class Lines:
     def part(self, first: int, last: int) -> "Lines":
         """Give lines first..last, last excluded."""
         rows = slice(first, last)
-        return Lines(self.block, self.starts[rows], self.ends[rows], self.numbers[rows], self.braced[rows])
+        lengths = {row - first: length for row, length in self.lengths.items() if first <= row < last}
+        return Lines(self.block, self.starts[rows], self.ends[rows], self.numbers[rows], self.braced[rows], lengths)
 
     def content(self, row: int) -> bytes:
         """Give the bytes of one line."""
         return self.block[self.starts[row] : self.ends[row]]
 
     def text(self, row: int) -> str:
-        """Give one line, with replacement characters for what isn't UTF-8."""
-        return self.content(row).decode(errors="replace")
+        """Give one line, with replacement characters for what isn't UTF-8, cut where it is long."""
+        return raw_text(self.content(row))
 
     def line(self, row: int) -> int:
         """Give the 1-based number of one line."""
         return int(self.numbers[row])
 
 
-def index_lines(block: bytes, lines_before: int) -> tuple[Lines, int]:
-    """Find the lines of a block that ends with a line; also count all its lines, blank ones too."""
+def index_lines(block: bytes, lines_before: int, limit: int) -> tuple[Lines, int]:
+    """Find the lines of a block that ends with a line; also count all its lines, blank ones too.
+
+    A line of more than `limit` bytes, its break not counted, is too long.
+    """
     content = np.frombuffer(block, np.uint8)
     breaks = np.flatnonzero(content == ord("\n")).astype(np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), breaks + 1])
@@ -57,11 +66,19 @@ def index_lines(block: bytes, lines_before: int) -> tuple[Lines, int]:
     if len(starts) and starts[-1] == len(block):
         starts, ends = starts[:-1], ends[:-1]
     numbers = np.arange(1, len(starts) + 1) + lines_before
+    sizes = ends - starts
+    longest = sizes.max(initial=0)
     _trim(block, content, starts, ends)
     filled = starts < ends
     first, last = content[starts[filled]], content[ends[filled] - 1]
     braced = (first == _OPEN) & (last == _CLOSE)
-    return Lines(block, starts[filled], ends[filled], numbers[filled], braced), len(starts)
+    lengths: dict[int, int] = {}
+    if longest > limit:
+        sizes = sizes[filled]
+        long = np.flatnonzero(sizes > limit)
+        lengths = dict(zip(long.tolist(), sizes[long].tolist(), strict=True))
+        braced[long] = False
+    return Lines(block, starts[filled], ends[filled], numbers[filled], braced, lengths), len(starts)
 
 
 def index_values(values: pa.Array) -> Lines:
