@@ -1,4 +1,4 @@
-# Every target sets up what it needs, and does so once: a stamp in .venv, the files in .tools and .jars tell what is there.
+# Every target sets up what it needs, and does so once: a stamp in .venv, the files in .tools and, for jars, the user's cache tell what is there.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
@@ -60,8 +60,8 @@ format: .venv/stamp ## let ruff format the code and sort the imports
 setup: jars ## install what is missing: uv, the Python packages, Java, Spark's jars
 
 .PHONY: clean
-clean: ## remove all that make installed or the tools cached
-	@rm -rf .venv .tools .jars .kafka .openlineage .cluster .airflow demo spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## remove all that make or the tools put here; jars stay in the cache, ~/.cache/sessionlake
+	@rm -rf .venv .tools .kafka .cluster .airflow demo spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: java
 java:
@@ -72,11 +72,7 @@ java:
 
 .PHONY: jars
 jars: .venv/stamp java
-	@$(PYTHON) infra/setup/jars.py
-
-.PHONY: openlineage-jars
-openlineage-jars: .venv/stamp java ## fetch OpenLineage's Spark listener, for lineage.listener = true
-	@$(PYTHON) infra/setup/jars.py openlineage
+	@$(PYTHON) -m sessionlake.jars >/dev/null
 
 .PHONY: promtool
 promtool: ## fetch promtool into .tools, which the tests of the alert rules need
@@ -84,7 +80,7 @@ promtool: ## fetch promtool into .tools, which the tests of the alert rules need
 
 .PHONY: kafka-jars
 kafka-jars: .venv/stamp java
-	@$(PYTHON) infra/setup/jars.py kafka
+	@$(PYTHON) -m sessionlake.jars infra/kafka/jars.toml >/dev/null
 
 .tools/bin/uv:
 	@infra/setup/uv

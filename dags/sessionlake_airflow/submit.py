@@ -3,14 +3,17 @@
 Settings may be secrets. A command line is seen by every user of the machine and kept in the task's log: they go by the file.
 """
 
+import logging
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+log = logging.getLogger(__name__)
 HOME = Path(__file__).resolve().parents[2]
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://(?!local\b).+")
 _JARS_KEYS = ("spark.jars", "spark.jars.packages")
@@ -74,9 +77,9 @@ def spark_settings(connection: SparkConnection) -> dict[str, str]:
         settings["spark.kubernetes.namespace"] = extra["namespace"]
     given: Mapping[str, Any] = extra.get("conf") or {}
     settings |= given
-    jars = sorted(Path(home, ".jars").glob("*.jar"))
-    if jars and not any(key in settings for key in _JARS_KEYS):
-        settings["spark.jars"] = ",".join(map(str, jars))
+    jars = "" if any(key in settings for key in _JARS_KEYS) else _jars(python_of(connection))
+    if jars:
+        settings["spark.jars"] = jars
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
 
 
@@ -103,6 +106,23 @@ def driver_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def python_of(connection: SparkConnection) -> str:
     """Return the Python that runs the driver: the connection's extra `python`, else Airflow's own."""
     return str(connection.extra_dejson.get("python") or sys.executable)
+
+
+def _jars(python: str) -> str:
+    """Return the jars' paths as the driver's Python finds them, comma-separated; the first call fetches them.
+
+    "" where it has not the package: on a cluster that brings Delta itself, or where the driver runs elsewhere.
+    """
+    command = [python, "-m", "sessionlake.jars"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        log.warning("no jars are passed to Spark: %s", error)
+        return ""
+    if done.returncode:
+        log.warning("no jars are passed to Spark: %s", done.stderr.strip()[-500:])
+        return ""
+    return ",".join(sorted(map(str, Path(done.stdout.strip()).glob("*.jar"))))
 
 
 def _home(connection: SparkConnection) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import ctypes
-import os
 import signal
 import socket
 import subprocess
@@ -14,8 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from sessionlake.errors import SessionlakeError
+from sessionlake.jars import cached, load_list
+from sessionlake.jars.java import java_command
+
 HERE = Path(__file__).resolve().parent
-JARS = HERE.parents[1] / ".kafka" / "jars"
+JARS = HERE / "jars.toml"
 STARTED = "Kafka Server started"
 START_S = 60
 _PR_SET_PDEATHSIG = 1
@@ -136,14 +139,10 @@ class Broker:
 
 
 def _java(*arguments: str) -> list[str]:
-    if not any(JARS.glob("*.jar")):
-        raise RuntimeError(f"kafka: no jars in {JARS}; run `make kafka-jars`")
-    java_home = os.environ.get("JAVA_HOME")
-    java = str(Path(java_home, "bin", "java")) if java_home else "java"
     # Starts in 3 s rather than 5, in 200 MB; a broker for throughput wants other flags.
     flags = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     logging = f"-Dlog4j2.configurationFile={(HERE / 'log4j2.properties').as_uri()}"
-    return [java, *flags, logging, "-cp", f"{JARS}/*", *arguments]
+    return [java_command(), *flags, logging, "-cp", f"{cached(load_list(str(JARS)))}/*", *arguments]
 
 
 def _die_with_parent() -> None:
@@ -153,13 +152,15 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=JARS.parent / "broker", help="where its data lies")
+    parser.add_argument(
+        "--folder", type=Path, default=HERE.parents[1] / ".kafka" / "broker", help="where its data lies"
+    )
     parser.add_argument("--port", type=int, default=9092)
     arguments = parser.parse_args()
     broker = Broker(arguments.folder, arguments.port, auto_create=True)
     try:
         broker.start()
-    except RuntimeError as error:
+    except (RuntimeError, SessionlakeError) as error:
         sys.exit(str(error))
     sys.stdout.write(
         f"kafka: bootstrap_servers = {broker.bootstrap_servers!r}; data and log in {arguments.folder}; ctrl-C stops it\n"

@@ -141,7 +141,7 @@ class LineageSection(Section):
     every: Duration = "5 minutes"
     """A stream sends what it has done since its start this often at the most."""
     listener: bool = False
-    """Whether OpenLineage's Spark listener sends its events too; needs `make openlineage-jars`."""
+    """Whether OpenLineage's Spark listener sends its events too; its jar is fetched on first use."""
 
 
 def check_quality(quality: QualitySection, aggregates: Mapping[str, str]) -> None:

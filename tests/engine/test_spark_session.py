@@ -1,7 +1,6 @@
 """The session's settings, seen from the driver and from a worker, in a process of its own."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from sessionlake.engine import spark
-from sessionlake.errors import ConfigError
 
 PROBE = """
 import json, sys
@@ -83,26 +81,3 @@ def test_active_session_is_returned(seen: dict[str, Any]) -> None:
 
 def test_sockets_are_gone_at_exit(seen: dict[str, Any]) -> None:
     assert not Path(seen["conf"]["spark.python.unix.domain.socket.dir"]).exists()
-
-
-def test_jars_from_the_named_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "b.jar").touch()
-    (tmp_path / "a.jar").touch()
-    monkeypatch.setenv(spark.JARS_VARIABLE, str(tmp_path))
-    assert spark.find_jars() == [tmp_path / "a.jar", tmp_path / "b.jar"]
-
-
-def test_named_folder_without_jars_tells_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(spark.JARS_VARIABLE, str(tmp_path))
-    with pytest.raises(ConfigError, match=rf"{tmp_path} holds none; run `make setup`"):
-        spark.find_jars()
-
-
-def test_jars_above_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".jars").mkdir()
-    (tmp_path / ".jars" / "a.jar").touch()
-    (tmp_path / "deep").mkdir()
-    monkeypatch.delenv(spark.JARS_VARIABLE, raising=False)
-    monkeypatch.setattr(spark, "__file__", str(Path(os.sep, "nowhere", "spark.py")))
-    monkeypatch.chdir(tmp_path / "deep")
-    assert spark.find_jars() == [tmp_path / ".jars" / "a.jar"]

@@ -2,9 +2,10 @@
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
-import xml.etree.ElementTree as ET
 from fnmatch import fnmatch
 from importlib.metadata import version
 from pathlib import Path
@@ -12,14 +13,16 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from sessionlake.jars import load_list
 from tests.infra.infra_files import COMPOSE, HOME, INFRA, OVERLAYS, ROOT, pods
 
 DOCKERFILE = (INFRA / "image" / "Dockerfile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def listed(file: Path) -> dict[str, str]:
-    return {d.attrib["name"]: d.attrib["rev"] for d in ET.parse(file).iter("dependency")}  # noqa: S314 (our own)
+def listed(name: str) -> dict[str, str]:
+    """The revision of each jar of a list, by its name."""
+    return {name: revision for _, name, revision, *_ in (jar.name.split(":") for jar in load_list(name).jars)}
 
 
 def entrypoint(tmp_path: Path, *arguments: str, **env: str) -> list[str]:
@@ -75,21 +78,36 @@ def test_its_user_is_the_one_of_all_pods() -> None:
         assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]) == (user, group), name
 
 
+def test_jars_are_fetched_with_no_more_of_the_code_than_is_copied_before(tmp_path: Path) -> None:
+    copied = re.findall(r"^COPY (src/sessionlake/\S+) ", DOCKERFILE, re.MULTILINE)
+    for path in copied:
+        target = tmp_path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / path).is_dir() else shutil.copy)(ROOT / path, target)
+    packages = Path(pyspark.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "sessionlake.jars", "no_such_list"],
+        env={"PYTHONPATH": f"{tmp_path / 'src'}:{packages}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.startswith("sessionlake: jars: 'no_such_list' is no list of jars")
+
+
 def test_object_store_jars_fit_the_spark_that_is_locked() -> None:
     shipped = next(Path(pyspark.__file__).parent.joinpath("jars").glob("hadoop-client-api-*.jar"))
     hadoop = shipped.stem.removeprefix("hadoop-client-api-")
-    lists = {store: listed(INFRA / "object-stores" / store / "ivy.xml") for store in OVERLAYS}
+    lists = {store: listed(store) for store in OVERLAYS}
     assert lists["s3"]["hadoop-aws"] == lists["adls"]["hadoop-azure"] == hadoop
     assert lists["s3"]["spark-hadoop-cloud_2.13"] == version("pyspark")
-    assert (
-        lists["s3"]["delta-storage"] == listed(INFRA / "setup" / "ivy.xml")["delta-storage"] == version("delta-spark")
-    )
+    assert lists["s3"]["delta-storage"] == listed("spark")["delta-storage"] == version("delta-spark")
     sdk = {rev for name, rev in lists["s3"].items() if name in {"s3", "sts", "sdk-core", "s3-transfer-manager"}}
     assert len(sdk) == 1
 
 
 def test_the_broker_is_the_one_that_is_tested() -> None:
-    tested = listed(INFRA / "kafka" / "ivy.xml")["kafka_2.13"]
+    tested = listed(str(INFRA / "kafka" / "jars.toml"))["kafka_2.13"]
     images = {s["image"] for s in COMPOSE["services"].values() if s["image"].startswith("apache/kafka")}
     assert images == {f"apache/kafka:{tested}"}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sessionlake.engine.spark import SHORT_LIVED
+from sessionlake.jars import copy_to, load_list
 from tests.infra.s3_server import ROOT, s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -43,11 +44,11 @@ total = "sum(price)"
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("s3")
-    subprocess.run([sys.executable, str(ROOT / "infra" / "setup" / "jars.py"), "s3"], check=True)
+    copy_to(load_list("s3"), root / ".jars" / "s3")
     settings = (ROOT / "infra" / "object-stores" / "s3" / "spark-defaults.conf").read_text()
     (root / "conf").mkdir()
     quick = "".join(f"{key} {value}\n" for key, value in SHORT_LIVED.items())
-    (root / "conf" / "spark-defaults.conf").write_text(settings.replace("/opt/sessionlake", str(ROOT)) + quick)
+    (root / "conf" / "spark-defaults.conf").write_text(settings.replace("/opt/sessionlake", str(root)) + quick)
     (root / "events").mkdir()
     (root / "pipeline.toml").write_text(PIPELINE)
     with s3_server(root) as env:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from sessionlake.errors import ConfigError
+from sessionlake.jars import load_list
+from sessionlake.jars.cache import cache_directory
 from sessionlake.jobs.observe.listener import LISTENER, listener_conf
 from tests.jobs.support import make_config, write_config, write_rows
 
-JARS = Path(__file__).parents[2] / ".openlineage" / "jars"
+JARS = cache_directory() / load_list("openlineage").folder
 FILE = {"transport": "file", "path": "lineage.jsonl", "listener": True}
 BOTH = """\
 import sys
@@ -37,9 +39,8 @@ def test_without_a_listener_nothing_is_set(tmp_path: Path) -> None:
 
 
 def test_settings(tmp_path: Path, jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside = tmp_path / ".openlineage" / "jars"
-    beside.mkdir(parents=True)
-    jar = beside / "io.openlineage_openlineage-spark_2.13-1.53.0.jar"
+    (jars / "openlineage").mkdir()
+    jar = jars / "openlineage" / "io.openlineage_openlineage-spark_2.13-1.53.0.jar"
     jar.touch()
     common = {
         "spark.jars": f"{jars / 'delta.jar'},{jar}",
@@ -67,14 +68,12 @@ def test_settings(tmp_path: Path, jars: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_jar(tmp_path: Path, jars: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"^lineage\.listener: no openlineage-spark jar in '{jars}' .* `make openlin"
-    ):
+    with pytest.raises(ConfigError, match=rf"^SESSIONLAKE_JARS: '{jars}/openlineage' holds no jars; .* --to {jars}`"):
         listener_conf(make_config(tmp_path, lineage=FILE))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not any(JARS.glob("*.jar")), reason="no listener: `make openlineage-jars` fetches it")
+@pytest.mark.skipif(not any(JARS.glob("*.jar")), reason="no listener: `sessionlake jars openlineage` fetches it")
 def test_sees_what_spark_writes_and_no_batch(tmp_path: Path) -> None:
     config = write_config(tmp_path, lineage=FILE)
     write_rows(tmp_path, "1.json", [{"key": "a", "time_us": 1000, "v": 1}, {"key": "b", "time_us": 1005, "v": 1}])

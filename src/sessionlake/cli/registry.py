@@ -18,6 +18,7 @@ COMMANDS = {
     "rebuild": ("backfill:rebuild_command", "Sessionize all events into a new warehouse, after a change of gap, key or aggregates."),
     "quality": ("quality:quality_command", "Check the tables against the suites in expectations/; exit code 1 where checks fail."),
     "publish": ("publish:publish_command", "Publish sessions to the compacted Kafka topic of [sink.kafka]."),
+    "jars": ("jars:jars_command", "Fetch the jars that Spark needs, where they are not there yet, and print their folder."),
     "demo": ("demo:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."),
 }  # fmt: skip
 """Of each command the place, as module:attribute under sessionlake.cli, and its line in the help, in the help's order."""

@@ -1,6 +1,7 @@
 """What all commands share: the console, one-line errors, a Spark session, times and durations."""
 
 import functools
+import os
 import signal
 import sys
 import traceback
@@ -59,14 +60,18 @@ def wants_traceback() -> bool:
 def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str, str] | None = None) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards."""
     from sessionlake.engine.spark import build_session
+    from sessionlake.jars import find_jars
     from sessionlake.jobs.observe.listener import listener_conf
 
+    settings = {**listener_conf(config), **(conf or {})}
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        find_jars()  # here, since a fetch shows its own progress
     with console.status("starting Spark"):
         return build_session(
             f"sessionlake-{config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
-            extra_conf={**listener_conf(config), **(conf or {})},
+            extra_conf=settings,
         )
 
 

@@ -19,6 +19,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sessionlake.errors import ConfigError
+from sessionlake.jars import find_jars
+from sessionlake.jars.java import java_command, require_java
 
 SHORT_LIVED = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -26,7 +28,6 @@ SHORT_LIVED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """For runs of a few minutes on little data: such a JVM would spend most of its time on compiling for throughput."""
-JARS_VARIABLE = "SESSIONLAKE_JARS"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 DEFAULTS: Mapping[str, str] = {
@@ -100,24 +101,6 @@ def build_session(
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
-def find_jars() -> list[Path]:
-    """Return the jars: from $SESSIONLAKE_JARS, else the nearest .jars above this file or the current folder."""
-    named = os.environ.get(JARS_VARIABLE)
-    if named:
-        folders = [Path(named)]
-    else:
-        starts = (Path(__file__).resolve(), Path.cwd() / "any")
-        folders = [parent / ".jars" for start in starts for parent in start.parents]
-    for folder in folders:
-        jars = sorted(folder.glob("*.jar"))
-        if jars:
-            return jars
-    where = (
-        f"{JARS_VARIABLE}={named} holds none" if named else "no .jars folder above the package or the current folder"
-    )
-    raise ConfigError(f"Spark's jars for Delta: {where}; run `make setup` or set {JARS_VARIABLE} to their folder")
-
-
 def _on_this_machine() -> dict[str, str]:
     """Keep Spark on the loopback address, and its sockets, which it leaves behind, in a folder that goes at exit."""
     sockets = tempfile.mkdtemp(prefix="sessionlake-")
@@ -144,22 +127,24 @@ def _require_delta() -> None:
     jvm = SparkContext._jvm  # noqa: SLF001
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
     if loader.getResource(DELTA_EXTENSION.replace(".", "/") + ".class") is None:
-        jars = ",".join(map(str, find_jars()))
-        raise ConfigError(f"Spark was submitted without Delta's jars; add to spark-submit: --jars {jars}")
+        raise ConfigError(
+            'Spark was submitted without Delta\'s jars; add to spark-submit: --jars "$(sessionlake jars)/*.jar"'
+        )
 
 
 def _start_java(conf: SparkConf, driver_memory: str) -> None:
     """Start the driver's JVM with the jars and this package's log settings, its boot warning left out."""
-    jars = [str(jar) for jar in find_jars()]
-    conf.setIfMissing("spark.jars", ",".join(jars))
+    java_command()
+    conf.setIfMissing("spark.jars", ",".join(map(str, find_jars())))
     conf.setIfMissing("spark.driver.memory", driver_memory)
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     conf.setIfMissing("spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={logging}")
     try:
         gateway = launch_gateway(conf, {"stderr": subprocess.PIPE})
     except PySparkRuntimeError as error:
+        require_java()
         raise ConfigError(
-            "Spark's Java did not start (its message is above): run `make setup`, or set JAVA_HOME to Java 17 or later"
+            "Spark's Java did not start (its message is above): correct SPARK_HOME, JAVA_HOME and Spark's settings"
         ) from error
     threading.Thread(target=_forward, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001

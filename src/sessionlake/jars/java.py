@@ -1,0 +1,37 @@
+"""The Java that Spark runs on, and Ivy: found as Spark finds it."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from sessionlake.errors import ConfigError
+
+OLDEST = 17
+_REMEDY = (
+    f"install OpenJDK {OLDEST} (Debian, Ubuntu: apt install openjdk-{OLDEST}-jre-headless; "
+    f"macOS: brew install openjdk@{OLDEST}) and put it on PATH or in JAVA_HOME"
+)
+
+
+def java_command() -> str:
+    """Return Java's path: of $JAVA_HOME, else of PATH; ConfigError where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(Path(home, "bin", "java") if home else "java")
+    if found is None:
+        where = f"JAVA_HOME={home} holds none" if home else "none on PATH, and no JAVA_HOME"
+        raise ConfigError(f"Java: {where}; {_REMEDY}")
+    return str(found)
+
+
+def require_java() -> None:
+    """Raise ConfigError where Java is missing, does not start or is too old for Spark. It starts Java, which takes a moment."""
+    java = java_command()
+    done = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', done.stderr)
+    if done.returncode or found is None:
+        said = next(iter(done.stderr.strip().splitlines()), "nothing")
+        raise ConfigError(f"Java: {java} does not run (it said: {said}); {_REMEDY}")
+    if int(found[1]) < OLDEST:
+        raise ConfigError(f"Java: {java} is version {found[1]}, Spark needs {OLDEST} or later; {_REMEDY}")

@@ -1,0 +1,80 @@
+"""The lists of jars, each a TOML file: Maven coordinates, bytes and SHA-256 of every jar."""
+
+import hashlib
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from sessionlake.errors import ConfigError
+
+LISTS = ("spark", "s3", "adls", "gcs", "openlineage")
+"""The lists of this package; `spark` is what every pipeline needs."""
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One jar of a Maven repository."""
+
+    name: str
+    """organisation:name:revision, and :classifier where it has one."""
+    bytes: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """The name it is kept under; that of the organisation is part of it, since two may name a jar alike."""
+        organisation, rest = self.name.split(":", 1)
+        return f"{organisation}_{rest.replace(':', '-')}.jar"
+
+
+@dataclass(frozen=True)
+class JarList:
+    """A list of jars."""
+
+    name: str
+    jars: tuple[Jar, ...]
+    source: Path | None = None
+    """A class in Scala that is compiled into a jar of its own, with the compiler that Spark ships."""
+
+    @property
+    def compiled(self) -> str | None:
+        """The file name of the jar of `source`; it follows the content, so that a changed source is compiled again."""
+        if self.source is None:
+            return None
+        return f"sessionlake_{self.source.stem}-{hashlib.sha256(self.source.read_bytes()).hexdigest()[:8]}.jar"
+
+    @property
+    def files(self) -> list[str]:
+        """The names of all files, sorted."""
+        return sorted([*(jar.file for jar in self.jars), *([self.compiled] if self.compiled else [])])
+
+    @property
+    def folder(self) -> str:
+        """A folder's name that stands for exactly these jars: another version of the list has another one."""
+        content = "\n".join(sorted([*(f"{jar.file} {jar.sha256}" for jar in self.jars), self.compiled or ""]))
+        return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+    def complete(self, folder: Path) -> bool:
+        """Return whether the folder has all files in their full length; hashes are compared when a jar is fetched."""
+        try:
+            sizes = {file.name: file.stat().st_size for file in folder.glob("*.jar")}
+        except OSError:
+            return False
+        return sizes.keys() == set(self.files) and all(sizes[jar.file] == jar.bytes for jar in self.jars)
+
+
+def load_list(name: str) -> JarList:
+    """Return one of the package's lists, or the one in a file of that form; ConfigError where there is none."""
+    file = _HERE / f"{name}.toml" if name in LISTS else Path(name)
+    try:
+        content = tomllib.loads(file.read_text())
+        jars = tuple(Jar(**entry) for entry in content["jars"])
+    except OSError as error:
+        raise ConfigError(
+            f"jars: {name!r} is no list of jars ({error.strerror}); pass one of {', '.join(LISTS)}, or a file"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"jars: {name!r} is no list of jars ({error}); see {_HERE / 'spark.toml'} for one") from error
+    source = content.get("source")
+    return JarList(name if name in LISTS else file.parent.name, jars, file.with_name(source) if source else None)
