@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Context
 
 from sessionlake.cli import main
 from sessionlake.errors import NotNeededError
@@ -177,7 +178,9 @@ def test_command_line_takes_what_a_form_can_say(ran: Ran, dag: str) -> None:
     pipeline = next(Path(word) for word in found["argv"] if "/pipelines/" in word)
     name = re.search(r'main\(\["([a-z-]+)"', pipeline.read_text())
     assert name
-    main.commands[name[1]].make_context(name[1], application(found["argv"]))
+    command = main.get_command(Context(main), name[1])
+    assert command
+    command.make_context(name[1], application(found["argv"]))
 
 
 def test_report_is_xcom_event_and_log(ran: Ran) -> None:

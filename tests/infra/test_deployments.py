@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Context
 
 from sessionlake.cli import main
+from sessionlake.cli.registry import COMMANDS
 from sessionlake.config import load_config
 from tests.infra.infra_files import (
     COMPOSE,
@@ -60,7 +62,7 @@ def parse(words: list[str]) -> None:
     if words[0].endswith(".py"):
         file = ROOT / Path(words[0]).relative_to(HOME)
         words = [re.search(r'main\(\["([a-z-]+)"', file.read_text())[1], *words[1:]]
-    command = main.commands[words[0]]
+    command = main.get_command(Context(main), words[0])
     command.make_context(words[0], list(words[1:]))
 
 
@@ -91,7 +93,11 @@ def test_pipeline_config_loads_and_lies_on_its_object_store(name: str) -> None:
 
 
 def test_jobs_on_pods_of_their_own_leave_corrections_to_the_sessionizer() -> None:
-    takes_apply = {name for name, c in main.commands.items() if any("--no-apply" in p.secondary_opts for p in c.params)}
+    takes_apply = {
+        name
+        for name in COMMANDS
+        if any("--no-apply" in p.secondary_opts for p in main.get_command(Context(main), name).params)
+    }
     jobs = {name: words for name, words in commands() if name.startswith("CronJob/")}
     assert len(jobs) == 5
     for name, words in jobs.items():
