@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.sdk import Asset, Param
 
-from sessionlake_airflow.submit import HOME
+from sessionlake_airflow.configs import config_names, default_config
 
 SESSIONIZE_POOL = "sessionize"
 MAINTENANCE_POOL = "maintenance"
@@ -66,14 +66,14 @@ DAG_DEFAULTS: dict[str, Any] = {
 
 
 def config_param() -> Param:
-    """Return the param that says which pipeline."""
-    default = os.environ.get("SESSIONLAKE_CONFIG") or str(HOME / "demo" / "commits.toml")
+    """Return the param that says which pipeline: one of the configs that are there."""
     return Param(
-        default,
+        default_config(),
         type="string",
         minLength=1,
+        examples=config_names(),
         title="Pipeline",
-        description="Path or URI of the pipeline's TOML config, as the driver sees it.",
+        description="The pipeline's TOML config: the name of a file in SESSIONLAKE_CONFIGS, as the driver sees it.",
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from sessionlake_airflow.configs import confined
 from sessionlake_airflow.submit import (
     driver_environment,
     properties_text,
@@ -107,12 +108,12 @@ class SparkJob(BaseOperator):
         return submit_command(connection, self.pipeline, arguments, context["dag"].dag_id, properties)
 
     def command_arguments(self, context: Mapping[str, Any], private: Path) -> list[str]:
-        """Return the pipeline's arguments: config, options, and what follows them; values of `files` go into `private`."""
+        """Return the pipeline's arguments: config, options, and what follows them; ValueError for a config from elsewhere. Values of `files` go into `private`."""
         params = {**context["params"]}
         if self.interval and context.get("data_interval_start"):
             params["from"] = params.get("from") or context["data_interval_start"].isoformat()
             params["to"] = params.get("to") or context["data_interval_end"].isoformat()
-        words, rest = [params["config"], *self.arguments], []
+        words, rest = [confined(params["config"]), *self.arguments], []
         for name in self.options:
             value, flag = params.get(name), f"--{name.replace('_', '-')}"
             if isinstance(value, list):

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from sessionlake_airflow.configs import HOME
+
 log = logging.getLogger(__name__)
-HOME = Path(__file__).resolve().parents[2]
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://(?!local\b).+")
 _JARS_KEYS = ("spark.jars", "spark.jars.packages")
 _AIRFLOWS_OWN = re.compile(r"_*AIRFLOW_(?!CTX_)|SESSIONLAKE_ALERT_URL$")

@@ -55,7 +55,7 @@ class Config(Section):
     metrics: MetricsSection = MetricsSection()
     lineage: LineageSection = LineageSection()
     directory: str = "."
-    """Directory of the config file; users' classes are looked for there too."""
+    """Directory of the config file."""
 
     @property
     def gap_us(self) -> int:
@@ -166,6 +166,7 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
         update={
             "warehouse": _resolve(config.pipeline.warehouse, directory),
             "store": store if store.startswith("$") else _resolve(store, directory),
+            "code": config.pipeline.code and str((directory / config.pipeline.code).resolve()),
         }
     )
     named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}

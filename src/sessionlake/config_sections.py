@@ -36,6 +36,8 @@ class PipelineSection(Section):
     trigger: Duration = "10 seconds"
     store: str = "store"
     """Local directory of the session stores: a cache, restored from Delta when lost. $VARIABLES are each executor's own."""
+    code: str | None = None
+    """Directory that users' classes of [aggregates] are looked for in, too, after all that is installed."""
     archive: bool = False
     """Keep every event that was not refused in the table `events`, so that a source which forgets can be read again."""
 

@@ -67,6 +67,7 @@ WRONG = {
     "no host": (connection(""), "connection spark_default: '' is no Spark master; set its host to local[*]"),
     "typo": (connection("lokal[*]"), "'lokal[*]' is no Spark master"),
 }
+CLICKS = str(Path("clicks.toml").absolute())
 SPAN = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "apply": False, "dry_run": True}
 SECRET = "wJalr\\XUtn FEMI=K7:MDENG#\n!x"  # noqa: S105
 SECRETS = {
@@ -167,7 +168,7 @@ def application(argv: list[str]) -> list[str]:
 
 
 def test_params_become_options(ran: Ran) -> None:
-    words = ["clicks.toml", "--from", "2026-01-01T00:00:00Z", "--no-apply", "--run-id", "manual__1"]
+    words = [CLICKS, "--from", "2026-01-01T00:00:00Z", "--no-apply", "--run-id", "manual__1"]
     assert application(ran("options")["argv"]) == words
 
 
@@ -193,7 +194,7 @@ def test_report_is_xcom_event_and_log(ran: Ran) -> None:
 
 def test_data_interval_where_nothing_is_given(ran: Ran) -> None:
     days = ["--from", "2026-01-01T00:00:00+00:00", "--to", "2026-01-02T00:00:00+00:00"]
-    assert application(ran("interval")["argv"]) == ["clicks.toml", *days, "--apply", "--run-id", "backfill__2026-01-02"]
+    assert application(ran("interval")["argv"]) == [CLICKS, *days, "--apply", "--run-id", "backfill__2026-01-02"]
     by_hand = application(ran("interval by hand")["argv"])
     assert by_hand[1:5] == ["--from", "2020-01-01", "--to", "2021-01-01"]
 
@@ -240,7 +241,7 @@ def java_properties(text: str) -> dict[str, str]:
 
 
 def test_sessionizer_has_no_run_id(ran: Ran) -> None:
-    assert application(ran("micro")["argv"]) == ["clicks.toml", "--once"]
+    assert application(ran("micro")["argv"]) == [CLICKS, "--once"]
 
 
 def test_users_error_is_one_line_and_tried_again(ran: Ran) -> None:

@@ -16,7 +16,7 @@ def cluster_config(root: Path, store: str = "${SESSIONLAKE_STORE}") -> Config:
     shutil.copy(Path(__file__).with_name("slow_merge.py"), root)
     return make_config(
         root,
-        pipeline={"shards": SHARDS, "store": store},
+        pipeline={"shards": SHARDS, "store": store, "code": "."},
         session={"gap": "10 us", "grace": "60 us", "retention": "200 us"},
         aggregates={"total": "sum(v)", "last": "last(v)", "slow": "slow_merge:Slow"},
     )

@@ -1,4 +1,4 @@
-"""A user's aggregate that makes one key's shard slow where the environment asks for it; found beside the config."""
+"""A user's aggregate that makes one key's shard slow where the environment asks for it; found in pipeline.code."""
 
 import os
 import time

@@ -1,5 +1,8 @@
 """`now()` in a rule is the start of the run, wherever it stands, and nothing else in the SQL is touched."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -30,11 +33,11 @@ def test_frozen_replaces_calls_only(sql: str, expected: str | None) -> None:
     assert frozen(sql, NOW) == (sql if expected is None else expected)
 
 
-def matching(spark: SparkSession, rule: Rule, now_us: int = NOW) -> list[int]:
+def matching(spark: SparkSession, rule: Rule, now_us: int = NOW, tables: Sequence[str] = ()) -> list[int]:
     rows = spark.range(10).selectExpr(
         "cast(id as string) session_key", f"timestamp_micros({NOW} - id * 1000000) session_end", "id event_count"
     )
-    return sorted(int(r.session_key) for r in rule.matching(rows, now_us).collect())
+    return sorted(int(r.session_key) for r in rule.matching(rows, now_us, tables).collect())
 
 
 def test_ttl_is_strict(spark: SparkSession) -> None:
@@ -74,5 +77,58 @@ def test_either_of_ttl_and_where_is_enough(spark: SparkSession) -> None:
 def test_what_differs_from_attempt_to_attempt_is_refused(spark: SparkSession, sql: str) -> None:
     spark.sql("select current_timestamp() at").createOrReplaceTempView("clock")
     with pytest.raises(JobError, match="would differ from attempt to attempt") as caught:
-        matching(spark, Rule(None, sql))
+        matching(spark, Rule(None, sql), tables=["clock"])
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def views(spark: SparkSession, tmp_path: Path) -> Path:
+    """A table that a rule may read, and more that it may not: a view, a global one of the same name, files, a function."""
+    values = spark.createDataFrame([("1",)], "k string")
+    values.createOrReplaceTempView("Flagged")
+    values.createOrReplaceTempView("other")
+    values.createOrReplaceGlobalTempView("flagged")
+    spark.udf.register("of_a_user", lambda: True, "boolean")
+    (tmp_path / "secret").write_text("hunter2\n")
+    return tmp_path / "secret"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "session_key in (select k from flagged)",
+        "exists (with a as (select * from flagged) select 1 from a where k = session.session_key)",
+        "session_key in (select * from values ('1'), ('7'))",
+        "event_count = (select max(e) from (select explode(array(0, 1)) e))",
+    ],
+)
+def test_a_rule_reads_the_row_and_the_tables_that_are_named(spark: SparkSession, views: Path, sql: str) -> None:
+    assert views.exists()
+    assert 1 in matching(spark, Rule(None, sql), tables=["flagged"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("raise_error((select first(value) from text.`{file}`)) is null", "`text`"),
+        ("exists (select 1 from csv.`{file}` where _c0 like 'h%')", "`csv`"),
+        ("exists (select 1 from delta.`{file}`)", "`delta`"),
+        ("exists (select 1 from parquet.`{file}`)", "`parquet`"),
+        ("exists (select 1 from other)", "it reads other; it may read the session's row and the tables of [expire] only (flagged)"),
+        ("exists (with flagged as (select * from other) select 1 from flagged)", "it reads other"),
+        ("exists (select 1 from global_temp.flagged)", "it reads global_temp.flagged"),
+        ("exists (select * from identifier('other'))", "it reads other"),
+        ("event_count > (select max(x) from (select (select count(*) from other) x))", "it reads other"),
+        ("exists (select 1 from range(3))", "it reads Range"),
+        ("of_a_user()", "is code of others"),
+        ("from_xml('<a/>', 'a int', map('rowValidationXSDPath', '{file}')) is null", "from_xml is code of others, or may open"),
+        ("try_reflect('java.lang.System', 'getenv', 'HOME') = 'x'", "would differ from attempt to attempt"),
+    ],
+)  # fmt: skip
+def test_a_rule_reads_nothing_else(spark: SparkSession, views: Path, sql: str, words: str) -> None:
+    with pytest.raises(JobError) as caught:
+        matching(spark, Rule(None, sql.format(file=views)), tables=["flagged"])
+    assert words in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert "hunter2" not in str(caught.value)
+    assert spark.conf.get("spark.sql.runSQLOnFiles") == "true"

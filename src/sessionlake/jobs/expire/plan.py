@@ -51,7 +51,7 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
         lake, snapshot_version=pinned[schemas.SESSIONS], changelog_version=pinned[schemas.CHANGELOG]
     )
     before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), run.job)
-    matched = rule.matching(sessions, run.started_us).select(*IDENTITY, "session_end")
+    matched = rule.matching(sessions, run.started_us, run.pinned["tables"]).select(*IDENTITY, "session_end")
     # Kept, because a sort reads its input twice: the sessions would be read twice.
     marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left").persist()
     ordered = marked.orderBy(F.col("before").isNotNull(), "session_end", "session_key", "session_start").withColumn(

@@ -1,15 +1,16 @@
 """Which sessions expire: a time to live, SQL over the session's row, or both; `now()` is the start of the run."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from sessionlake.errors import JobError, NotNeededError, first_line
+from sessionlake.jobs.expire.reach import check_reach, without_files
+from sessionlake.jobs.expire.trees import Tree, items
 
 _SKIPPED = r"""
     --[^\n]*                                  # comments
@@ -30,7 +31,6 @@ _MOVING = r"""
 _TOKEN = re.compile(rf"{_MOVING}|(?P<skipped>{_SKIPPED})|{_NOW}", re.VERBOSE | re.IGNORECASE | re.DOTALL)
 _CLOCKS = ("CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp", "CurrentBatchTimestamp")
 _MOVING_TEXT = ("now", "today", "tomorrow", "yesterday")
-_CATALYST = "org.apache.spark.sql.catalyst"
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,25 @@ class Rule:
                 "expire: no rule says what expires; write ttl = '90 days' or where = '<SQL>' into [expire], or pass --ttl or --where"
             )
 
-    def matching(self, sessions: DataFrame, now_us: int) -> DataFrame:
-        """Return the sessions that expire at a moment; in the SQL the row is called `session`. JobError in one line."""
+    def matching(self, sessions: DataFrame, now_us: int, tables: Collection[str] = ()) -> DataFrame:
+        """Return the sessions that expire at a moment; in the SQL the row is called `session`. JobError in one line.
+
+        Of the world outside the row, the SQL may read the temporary views named in `tables` only: it may be the text of
+        somebody who may start the job, and is not to read what the job's user can.
+        """
         older = "" if self.ttl_us is None else f"session_end < timestamp_micros({now_us - self.ttl_us}L)"
         if self.where is None:
             return sessions.where(older)
         # A comment at the end of the SQL would hide a bracket that stands on its line.
         where = f"(\n{frozen(self.where, now_us)}\n)"
         try:
-            chosen = sessions.alias("session").where(f"{where} or {older}" if older else where)
+            with without_files(sessions.sparkSession):
+                chosen = sessions.alias("session").where(f"{where} or {older}" if older else where)
         except PySparkException as error:
             raise wrong_sql(error) from error
-        _check_fixed(sessions.sparkSession, chosen)
+        tree = Tree(chosen)
+        check_reach(tree, Tree(sessions), tables)
+        _check_fixed(tree)
         return chosen
 
 
@@ -87,10 +94,9 @@ def wrong_sql(error: PySparkException) -> JobError:
     return JobError(f"where: {first_line(error)}; correct the SQL")
 
 
-def _check_fixed(spark: SparkSession, chosen: DataFrame) -> None:
+def _check_fixed(tree: Tree) -> None:
     """Refuse what would say otherwise in a retry: whatever still reads the clock, or is random."""
-    is_a = _instance_check(spark)
-    for expression in _expressions(chosen._jdf.queryExecution().analyzed(), is_a):  # noqa: SLF001
+    for expression in tree.expressions():
         if _varies(expression):
             raise _differs(str(expression.sql()))
 
@@ -106,33 +112,8 @@ def _varies(expression: Any) -> bool:
     if name in _CLOCKS:
         return True
     if not expression.deterministic():
-        return all(child.deterministic() for child in _items(expression.children()))
+        return all(child.deterministic() for child in items(expression.children()))
     if name != "Cast" or expression.dataType().typeName() not in ("timestamp", "timestamp_ntz", "date"):
         return False
     child = expression.child()
     return bool(child.foldable()) and str(child.toString()).strip().lower() in _MOVING_TEXT
-
-
-def _expressions(plan: Any, is_a: Callable[[Any, str], bool]) -> Iterator[Any]:
-    """Yield all expressions of a plan and of the subqueries in it."""
-    for expression in _items(plan.expressions()):
-        yield from _nested(expression, is_a)
-    for child in _items(plan.children()):
-        yield from _expressions(child, is_a)
-
-
-def _nested(expression: Any, is_a: Callable[[Any, str], bool]) -> Iterator[Any]:
-    yield expression
-    if is_a(expression, f"{_CATALYST}.expressions.PlanExpression"):
-        yield from _expressions(expression.plan(), is_a)
-    for child in _items(expression.children()):
-        yield from _nested(child, is_a)
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def _instance_check(spark: SparkSession) -> Callable[[Any, str], bool]:
-    gateway = spark.sparkContext._gateway  # noqa: SLF001
-    return lambda value, name: bool(is_instance_of(gateway, value, name))

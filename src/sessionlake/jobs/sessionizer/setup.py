@@ -32,7 +32,7 @@ STATS_COLUMNS = "session_start,session_end,batch_id"
 def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | None) -> SessionizerSpec:
     """Return what workers need; column types are pinned by the first commit, or else read off the source."""
     specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
-    classes = [Custom(s.name, s.path, config.directory) for s in specs if s.path is not None]
+    classes = [Custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
     if any(not c.inputs for c in classes):
         names += [name for name in source_columns(spark, config) if name not in names]
@@ -48,7 +48,9 @@ def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | Non
     columns = EventColumns(event.key, event.time, event.time_unit, event.id, inputs, types)
     return SessionizerSpec(
         windows=SessionWindows(config.gap_us, config.grace_us, config.retention_us),
-        aggregates=build_aggregates(config.aggregates, types, with_id=event.id is not None, directory=config.directory),
+        aggregates=build_aggregates(
+            config.aggregates, types, with_id=event.id is not None, directory=config.pipeline.code
+        ),
         columns=columns,
         shards=config.pipeline.shards,
         beyond_retention=config.session.beyond_retention,

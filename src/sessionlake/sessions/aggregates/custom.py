@@ -68,12 +68,13 @@ class Custom(Aggregate):
         """The user's object, one a process."""
         module, _, attribute = self.path.partition(":")
         if self.directory and self.directory not in sys.path:
-            sys.path.insert(0, self.directory)
+            # Last: a file there must not stand before an installed module of its name.
+            sys.path.append(self.directory)
         try:
             user: SessionAggregator = getattr(importlib.import_module(module), attribute)()
         except Exception as error:
             raise ConfigError(
-                f"aggregates.{self.name}: {self.path!r} can't be loaded ({error}); write 'package.module:Class'"
+                f"aggregates.{self.name}: {self.path!r} can't be loaded ({error}); write 'package.module:Class', of an installed package or one in pipeline.code"
             ) from error
         missing = [part for part in ("initializer", "aggregator", "merger") if not callable(getattr(user, part, None))]
         if missing:

@@ -76,7 +76,7 @@ def build_aggregates(
     """Return the aggregates of a config, in its order.
 
     `types` gives the Arrow type of every column; `with_id` says that events carry an id (ties of first, last, collect);
-    a user's class is looked for in `directory` too.
+    a user's class is looked for in `directory` too, last.
     """
     return tuple(
         _build(AggregateSpec.parse(name, text), types, with_id=with_id, directory=directory)

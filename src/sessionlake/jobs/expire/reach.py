@@ -1,0 +1,69 @@
+"""What the SQL of a rule may read: the session's row and the tables that are named for it, nothing else that the job's user can."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sessionlake.errors import JobError
+from sessionlake.jobs.expire.trees import CATALYST, Tree, items
+
+_FILES = "spark.sql.runSQLOnFiles"
+_OF_NO_SOURCE = ("OneRowRelation", "LocalRelation", "CTERelationRef")
+"""Leaves that hold what the SQL itself says."""
+_OUTSIDE = ("UDF", "UDAF", "UDTF", "Udf", "XmlToStructs", "SchemaOfXml", "FromAvro", "FromProtobuf", "SQLFunction")
+"""Signs of functions that are code of others, or open files or addresses that their options name."""
+
+
+@contextmanager
+def without_files(spark: SparkSession) -> Iterator[None]:
+    """Let SQL name no files, as in text.`/path`: Spark would open them as soon as it analyzes the SQL, and quote them in errors."""
+    before = spark.conf.get(_FILES)
+    spark.conf.set(_FILES, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_FILES, before or "true")
+
+
+def check_reach(chosen: Tree, sessions: Tree, tables: Collection[str]) -> None:
+    """Raise a JobError unless all that `chosen` reads is the plan of `sessions` and temporary views named in `tables`."""
+    _check_plan(chosen, chosen.root, sessions.root, {name.lower() for name in tables})
+
+
+def _check_plan(tree: Tree, plan: Any, sessions: Any, tables: Collection[str]) -> None:
+    if plan.fastEquals(sessions) or _is_named_view(plan, tables):
+        return
+    for expression in tree.of_node(plan):
+        _check_function(expression)
+        if tree.is_subquery(expression):
+            _check_plan(tree, expression.plan(), sessions, tables)
+    children = items(plan.children())
+    kind = plan.getClass().getSimpleName()
+    if kind == "View" or (not children and kind not in _OF_NO_SOURCE):
+        readable = ", ".join(sorted(tables)) or "none"
+        raise JobError(
+            f"where: it reads {_shown(plan, kind)}; it may read the session's row and the tables of [expire] only ({readable})"
+        )
+    for child in children:
+        _check_plan(tree, child, sessions, tables)
+
+
+def _is_named_view(plan: Any, tables: Collection[str]) -> bool:
+    if plan.getClass().getSimpleName() != "View" or not plan.isTempView():
+        return False
+    name = plan.desc().identifier()
+    return name.database().isEmpty() and name.table().lower() in tables
+
+
+def _check_function(expression: Any) -> None:
+    kind = expression.getClass()
+    if any(sign in kind.getSimpleName() for sign in _OUTSIDE) or not kind.getName().startswith(CATALYST):
+        raise JobError(
+            f"where: {expression.prettyName()} is code of others, or may open files; use Spark's own functions of values"
+        )
+
+
+def _shown(plan: Any, kind: str) -> str:
+    return str(plan.desc().identifier().unquotedString()) if kind == "View" else str(plan.simpleString(3))
