@@ -65,6 +65,23 @@ LAST_COMMIT = Metric(
 STORE_BYTES = Metric(
     "sessionlake_store_bytes", "gauge", "Size of the session stores on this machine", sources=("stream", "tables")
 )
+DISK_FREE = Metric(
+    "sessionlake_disk_free_bytes",
+    "gauge",
+    "Room that this user has on the disk of a place of the driver's machine: store, warehouse (a local one), temporary",
+    _labels("place"),
+    ("stream", "tables"),
+)
+DISK_SIZE = Metric(
+    "sessionlake_disk_size_bytes",
+    "gauge",
+    "Size of the disk of a place of the driver's machine: store, warehouse (a local one), temporary",
+    _labels("place"),
+    ("stream", "tables"),
+)
+STREAM_START = Metric(
+    "sessionlake_stream_start_timestamp_seconds", "gauge", "When the stream's process started it", sources=("stream",)
+)
 BATCH_SECONDS = Metric(
     "sessionlake_batch_duration_seconds",
     "histogram",

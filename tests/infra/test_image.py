@@ -5,10 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from fnmatch import fnmatch
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 
 import pyspark
 import pytest
@@ -167,6 +170,32 @@ def test_submit_adds_the_jars(tmp_path: Path) -> None:
 def test_cluster_processes(tmp_path: Path, kind: str) -> None:
     name = f"org.apache.spark.deploy.{kind}.{kind.capitalize()}"
     assert entrypoint(tmp_path, kind, "--port", "1") == ["spark-class", name, "--port", "1"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "code"),
+    [
+        ('sessionlake_last_trigger_timestamp_seconds{{pipeline="p"}} {now}', 0),
+        ('sessionlake_last_trigger_timestamp_seconds{{pipeline="p"}} {old!r}', 1),
+        ('sessionlake_batches_total{{pipeline="p"}} 0.0', 0),
+        (None, 1),
+    ],
+    ids=["beats", "hangs", "has not begun", "does not answer"],
+)
+def test_a_stream_that_hangs_is_not_alive(metrics: str | None, code: int) -> None:
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f"# HELP x\n{metrics}\n".format(now=time.time(), old=time.time() - 200).encode())
+
+    with HTTPServer(("127.0.0.1", 0), Metrics) as server:
+        url = f"http://127.0.0.1:{server.server_port if metrics else 9}/metrics"
+        if metrics:
+            Thread(target=server.handle_request, daemon=True).start()
+        done = subprocess.run([INFRA / "image" / "alive", url, "100"], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("heartbeat is 200 s old" in done.stderr) == (metrics is not None and "old" in metrics)
 
 
 def test_anything_else_is_run_as_it_is(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sessionlake.jobs.observe.lineage import Lineage
 
 Counts = Callable[[Mapping[str, int]], None]
-SESSIONIZE = "sessionize"
+SESSIONIZE, PUBLISH = "sessionize", "publish"
 
 
 @contextmanager
@@ -86,12 +86,41 @@ def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator["Lineage
 
 
 @contextmanager
+def observed_publisher(config: Config) -> Iterator[Callable[[], None]]:
+    """Record a publisher in the job's file: yields what is called after each batch, whose time is then the job's last success.
+
+    A publisher that is stopped has not failed.
+    """
+    write = _writer(config, PUBLISH, {})
+    try:
+        yield lambda: write(True)
+    except Exception:
+        write(False)
+        raise
+
+
+@contextmanager
 def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
     """Write the job's file at the end of a run; where it can't be written a warning says so, since the run is done."""
     counts: dict[str, int] = {}
+    write = _writer(config, job, counts)
+    try:
+        yield counts
+    except SystemExit as exit_:
+        write(not exit_.code)
+        raise
+    except BaseException as error:
+        if not isinstance(error, NotNeededError):
+            write(False)
+        raise
+    write(True)
+
+
+def _writer(config: Config, job: str, counts: Mapping[str, int]) -> Callable[[bool], None]:
+    """Return what writes the file of a run that starts now, with its success and the counts as they are then."""
     started, clock = time.time(), time.monotonic()
 
-    def write(*, success: bool) -> None:
+    def write(success: bool) -> None:  # noqa: FBT001 (a callback)
         from sessionlake.jobs.observe.runs import Ended, write_run
 
         try:
@@ -99,13 +128,4 @@ def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
         except MetricsError as error:
             show_warnings([str(error)])
 
-    try:
-        yield counts
-    except SystemExit as exit_:
-        write(success=not exit_.code)
-        raise
-    except BaseException as error:
-        if not isinstance(error, NotNeededError):
-            write(success=False)
-        raise
-    write(success=True)
+    return write

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake import metrics
 from sessionlake.config import Config
+from sessionlake.jobs.observe.disks import set_disks
 from sessionlake.jobs.observe.tables import TablesState, read_state, readings_of
 from sessionlake.jobs.observe.watch import PASSING, Watch
 from sessionlake.readings import Readings
@@ -30,6 +31,7 @@ class Exporter:
         except PASSING as error:
             self.readings.set(metrics.REFRESH_SUCCESS, 0)
             return error
+        set_disks(found, self._config)
         found.set(metrics.REFRESH, time.time())
         found.set(metrics.REFRESH_SUCCESS, 1)
         found.set(metrics.REFRESH_SECONDS, time.monotonic() - started)

@@ -1,5 +1,6 @@
 """Metrics of a stream while it runs: from the commits' metadata and Spark's progress reports, without a Spark job."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 from sessionlake import metrics
 from sessionlake.config import Config
 from sessionlake.jobs.observe.counts import count_values
+from sessionlake.jobs.observe.disks import set_disks
 from sessionlake.jobs.status import store_bytes
 from sessionlake.readings import Readings
 
@@ -26,18 +28,20 @@ _BEHIND = "maxOffsetsBehindLatest"
 
 
 class StreamReadings(Readings):
-    """Readings of a stream; the store is measured when somebody asks, not in the batch."""
+    """Readings of a stream; the store and its disk are measured when somebody asks, not in the batch."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.pipeline.name)
         self._config = config
+        self.set(metrics.STREAM_START, time.time())
         self.add(metrics.BATCHES, 0)
         for metric, _, labels in count_values({}):
             self.add(metric, 0, *labels)
 
     def collect(self) -> Iterator[Family]:
-        """Yield all values, the store's size as of now."""
+        """Yield all values, the store's size and the disks' as of now."""
         self.set(metrics.STORE_BYTES, store_bytes(self._config))
+        set_disks(self, self._config)
         yield from super().collect()
 
     def committed(self, metadata: Mapping[str, Any]) -> None:
