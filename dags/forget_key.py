@@ -1,13 +1,15 @@
 """
 ### The right to erasure: removes all that is kept of some keys, and proves it
 
-Sessions, late events, dead letters, data files, logs, stores; then all of it is searched again. Only by hand. Stop whatever
-sends events of the keys first.
+Sessions, late events, dead letters, data files, logs, stores, validation results; then all of it is searched again. Only by
+hand. Stop whatever sends events of the keys first.
 
-**If it is red with "exit code 1":** the proof found a key still; the log says where. Where a stream runs, its store is
-cleared a little later: trigger again with the same keys. A killed run is repeated the same way.
+Put the keys into a file on the driver's machine, readable by its user only, and name it here. Keys that are typed into
+this form reach the driver by such a file too, but Airflow's database keeps them with this run (and its audit log with the
+request): delete the run when its proof is filed. The task's log has neither: it names a key by its line and its hash.
 
-The keys stand in this run's configuration in Airflow: delete the run when its proof is filed.
+**If it is red with "exit code 1":** a key is found still, or a place can't be searched; the log says which. A repeated or
+killed run goes on where it was: clear the task, or trigger again with the same keys.
 """
 
 from airflow.sdk import DAG, Param
@@ -23,12 +25,18 @@ with DAG(
     tags=["sessionlake", "privacy"],
     params={
         "config": config_param(),
+        "keys_file": Param(
+            None,
+            type=["null", "string"],
+            title="File with the keys",
+            description="Path on the driver's machine, a key a line, readable by its user only (mode 0600).",
+        ),
         "keys": Param(
+            [],
             type="array",
             items={"type": "string", "minLength": 1},
-            minItems=1,
             title="Keys",
-            description="Session keys, one a line.",
+            description="Where there is no file: session keys, one a line. Airflow keeps them with this run until that is deleted.",
         ),
         "wait": Param(
             "10 minutes", type="string", title="Wait", description="How long to wait for a stream that runs."
@@ -38,4 +46,10 @@ with DAG(
     },
     **DAG_DEFAULTS,
 ):
-    SparkJob(task_id="forget_key", pipeline="forget", options=["wait", "apply", "dry_run", "keys"], outlets=[SESSIONS])
+    SparkJob(
+        task_id="forget_key",
+        pipeline="forget",
+        options=["keys_file", "wait", "apply", "dry_run"],
+        files=["keys"],
+        outlets=[SESSIONS],
+    )

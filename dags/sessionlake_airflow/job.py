@@ -23,6 +23,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from sessionlake_airflow.configs import confined
 from sessionlake_airflow.submit import (
     driver_environment,
+    drives_here,
     properties_text,
     python_of,
     spark_settings,
@@ -39,9 +40,9 @@ _PR_SET_PDEATHSIG = 1
 class SparkJob(BaseOperator):
     """Run pipelines/<pipeline>.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
 
-    - `options` names params that become options of the same name. Empty ones are left out; a list comes last, as it is.
+    - `options` names params that become options of the same name. Empty ones are left out.
     - `files` names params with a list that no log and no process list may show: it goes, one value a line, into a file of this
-      user alone, and the option is its path, --<name>-file.
+      user alone, and the option is its path, --<name>-file. An empty one is left out.
     - `interval`: --from and --to are the run's data interval where the params are empty.
     - `names_run`: the DAG run's id becomes --run-id. It is the same for all tries: a retry goes on where the last one stopped.
     - `minutes` names the param after which the driver is stopped; that is success.
@@ -105,29 +106,34 @@ class SparkJob(BaseOperator):
         properties = write_private(private / "spark.properties", properties_text(settings))
         self.log.info("Spark's settings, by name: %s", ", ".join(sorted(settings)))
         arguments = self.command_arguments(context, private)
+        listed = [name for name in self.files if context["params"].get(name)]
+        if listed and not drives_here(connection):
+            raise ValueError(
+                f"params: {listed[0]} can't be handed to a driver in deploy mode cluster; put them into a file there and give {listed[0]}_file"
+            )
         return submit_command(connection, self.pipeline, arguments, context["dag"].dag_id, properties)
 
     def command_arguments(self, context: Mapping[str, Any], private: Path) -> list[str]:
-        """Return the pipeline's arguments: config, options, and what follows them; ValueError for a config from elsewhere. Values of `files` go into `private`."""
+        """Return the pipeline's arguments: config and options; values of `files` go into `private`.
+
+        ValueError for a config from elsewhere, or a list that no file can take.
+        """
         params = {**context["params"]}
         if self.interval and context.get("data_interval_start"):
             params["from"] = params.get("from") or context["data_interval_start"].isoformat()
             params["to"] = params.get("to") or context["data_interval_end"].isoformat()
-        words, rest = [confined(params["config"]), *self.arguments], []
+        words = [confined(params["config"]), *self.arguments]
         for name in self.options:
             value, flag = params.get(name), f"--{name.replace('_', '-')}"
-            if isinstance(value, list):
-                rest += map(str, value)
-            elif value is True or (value is False and name == "apply"):
+            if value is True or (value is False and name == "apply"):
                 words.append(flag if value else "--no-apply")
             elif value not in (None, "", False):
                 words += [flag, str(value)]
-        for name in self.files:
-            lines = "".join(f"{value}\n" for value in params.get(name) or ())
+        for name in (name for name in self.files if params.get(name)):
+            _check_list(name, params)
+            lines = "".join(f"{value}\n" for value in params[name])
             words += [f"--{name.replace('_', '-')}-file", str(write_private(private / name, lines))]
-        if self.names_run:
-            words += ["--run-id", context["run_id"]]
-        return [*words, "--", *rest] if rest else words
+        return [*words, "--run-id", context["run_id"]] if self.names_run else words
 
     def on_kill(self) -> None:
         """End spark-submit, and with it the driver: asked first, then forced."""
@@ -203,6 +209,14 @@ def _lineage_parent(context: Mapping[str, Any]) -> dict[str, str]:
     except ImportError:
         return {}
     return {} if is_disabled() else {"OPENLINEAGE_PARENT_ID": lineage_parent_id(context["ti"])}
+
+
+def _check_list(name: str, params: Mapping[str, Any]) -> None:
+    """Raise ValueError where a list can't be handed over by a file, an item a line."""
+    if params.get(f"{name}_file"):
+        raise ValueError(f"params: {name} and {name}_file are both given; give one of them")
+    if any("\n" in item for item in params[name]):
+        raise ValueError(f"params: {name} has an item with a line break; write one a line")
 
 
 def _metrics(line: str) -> Metrics | None:

@@ -126,6 +126,11 @@ def _jars(python: str) -> str:
     return ",".join(sorted(map(str, Path(done.stdout.strip()).glob("*.jar"))))
 
 
+def drives_here(connection: SparkConnection) -> bool:
+    """Say whether the driver runs on this machine, and so can read its files."""
+    return _mode(connection) == "client"
+
+
 def _home(connection: SparkConnection) -> str:
     return str(connection.extra_dejson.get("home") or HOME).rstrip("/")
 

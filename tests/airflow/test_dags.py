@@ -21,8 +21,7 @@ FORMS = [
     ("quality_checks", {"fail_on": "info"}, "'info' is not one of"),
     ("sessionize_stream", {"minutes": 0}, "0 is less than or equal to the minimum of 0"),
     ("sessionize_stream", {"minutes": 1441}, "1441 is greater than the maximum"),
-    ("forget_key", {}, "No value passed"),
-    ("forget_key", {"keys": []}, "[] should be non-empty"),
+    ("forget_key", {"keys_file": 7}, "7 is not of type"),
     ("forget_key", {"keys": ["a", ""]}, "'' should be non-empty"),
     ("forget_key", {"keys": ["a", "-b"]}, ""),
 ]

@@ -22,6 +22,7 @@ REPORT = '{"job": "x", "run_id": "r", "dry_run": false, "corrections": 3}'
 DRY = REPORT.replace("false", "true")
 SAYS = f"echo 'for people'; echo '{REPORT}'; "
 SAYS_PARENT = """echo '{"job": "x", "parent": "'$OPENLINEAGE_PARENT_ID'"}'"""
+KEYS = ["a b", "--proof", "\u00e9\u2028 "]
 NO_BATCHES = "sessionlake: pipeline.warehouse: '/w' has no batches yet; run `sessionlake run` first"
 BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
 
@@ -85,7 +86,7 @@ FILLED: dict[str, dict[str, Any]] = {
     "reprocess_late": SPAN,
     "backfill_sessions": SPAN,
     "expire_sessions": {"ttl": "9 days", "where": "a > 1", "max_per_run": 10, "apply": False, "dry_run": True},
-    "forget_key": {"keys": ["a b", "--proof"], "wait": "1 minute", "apply": False, "dry_run": True},
+    "forget_key": {"keys_file": "/k", "keys": [], "wait": "1 minute", "apply": False, "dry_run": True},
     "compact_tables": {"method": "merge", "dry_run": True},
     "quality_checks": {"fail_on": "warn", "dry_run": True},
 }
@@ -109,7 +110,14 @@ CASES: dict[str, dict[str, Any]] = {
         "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
         "env": {"STUB": SAYS},
     },
-    "keys": {"dag": "forget_key", "conf": {"keys": ["a b", "--proof"]}, "env": {"STUB": SAYS}},
+    "keys": {"dag": "forget_key", "conf": {"keys": KEYS}, "env": {"STUB": SAYS}},
+    "keys twice": {"dag": "forget_key", "conf": {"keys": KEYS, "keys_file": "/k"}, "env": {"STUB": SAYS}},
+    "two keys in one": {"dag": "forget_key", "conf": {"keys": ["a\nb"]}, "env": {"STUB": SAYS}},
+    "keys far away": {
+        "dag": "forget_key",
+        "conf": {"keys": KEYS},
+        "env": {"STUB": SAYS, **connection("yarn", **{"deploy-mode": "cluster"})},
+    },
     "micro": {"dag": "sessionize_micro", "env": {"STUB": "true"}},
     "idle micro": {"dag": "sessionize_micro", "env": {"STUB": """echo '{"job": "sessionize", "batches": 0}'"""}},
     "user's error": {
@@ -199,9 +207,23 @@ def test_data_interval_where_nothing_is_given(ran: Ran) -> None:
     assert by_hand[1:5] == ["--from", "2020-01-01", "--to", "2021-01-01"]
 
 
-def test_keys_are_no_options(ran: Ran) -> None:
-    words = application(ran("keys")["argv"])
-    assert words[-3:] == ["--", "a b", "--proof"]
+def test_keys_reach_the_driver_by_a_file_that_is_gone_afterwards(ran: Ran) -> None:
+    found = ran("keys")
+    assert found["files"]["keys-file"] == "".join(f"{key}\n" for key in KEYS)
+    assert found["modes"] == ["600", "700"]
+    words = application(found["argv"])
+    assert not Path(words[words.index("--keys-file") + 1]).exists()
+    assert not [line for line in (*words, *found["log"]) for key in KEYS[::2] if key in line]
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [("keys twice", "are both given"), ("two keys in one", "a line break"), ("keys far away", "give keys_file")],
+)
+def test_keys_that_no_file_can_take_fail_at_once(ran: Ran, case: str, why: str) -> None:
+    found = ran(case)
+    assert (found["state"], found["argv"]) == ("AirflowFailException", [])
+    assert why in found["message"]
 
 
 def test_settings_of_the_connection_are_in_a_file_of_this_user_alone(ran: Ran) -> None:

@@ -67,7 +67,10 @@ def life(root: Path) -> dict[str, object]:
     events(root, "3.json", [("bob", 410, 8)])
     cli("run", "--once")
     cli("status")
-    cli("forget", "eve", "--run-id", "forget")
+    keys = Path(config).with_name("keys.txt")
+    keys.touch(0o600)
+    keys.write_text("eve\n")
+    cli("forget", "--keys-file", str(keys), "--run-id", "forget")
     loaded = load_config(config)
     minutes = [f"unix_seconds({column}) div {MINUTE}" for column in ("session_start", "session_end")]
     rows = read_sessions(build_session("s3"), loaded).selectExpr("session_key", *minutes, "total").collect()

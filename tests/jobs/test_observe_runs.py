@@ -265,7 +265,7 @@ def test_no_key_in_the_environment(tmp_path: Path) -> None:
 COMMANDS: dict[str, list[str]] = {
     "compact": [],
     "expire": ["--ttl", "1 day"],
-    "forget": ["a"],
+    "forget": ["--keys-file", "-"],
     "reprocess_late": [],
     "backfill": ["--from", "2026-01-01", "--to", "2026-01-02"],
     "quality": [],
@@ -276,7 +276,7 @@ COMMANDS: dict[str, list[str]] = {
 def test_each_command_is_observed(spark: SparkSession, tmp_path: Path, job: str) -> None:
     del spark  # the commands find it active
     file = write_config(tmp_path, **OBSERVED)
-    result = CliRunner().invoke(main, [job.replace("_", "-"), str(file), *COMMANDS[job]])
+    result = CliRunner().invoke(main, [job.replace("_", "-"), str(file), *COMMANDS[job]], input="a")
     assert (result.exit_code, "has no batches yet" in result.stderr) == (2, True), result.stderr
     assert textfile(load_config(file), job)["run_success"] == 0
     assert [(event["eventType"], event["job"]["name"]) for event in events(tmp_path)] == [

@@ -1,15 +1,14 @@
 """The command `forget`."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from sessionlake.cli.jobs import apply_option, run_job, run_options
+from sessionlake.cli.keys_file import read_keys, refuse_arguments
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config import load_config
-from sessionlake.errors import JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
 
 @click.command("forget")
 @click.argument("config_path", metavar="CONFIG")
-@click.argument("keys", metavar="KEY...", nargs=-1)
-@click.option("--keys-file", help="A file with more keys, one a line.")
+@click.argument("words", metavar="", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--keys-file", help="The keys, one a line: a file that only you can read (mode 0600), or - for standard input."
+)
 @click.option(
     "--proof", is_flag=True, help="Only look where the keys are; remove nothing. Exit code 1 where one is found."
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @one_line_errors
 def forget_command(
     config_path: str,
-    keys: tuple[str, ...],
+    words: tuple[str, ...],
     keys_file: str | None,
     proof: bool,  # noqa: FBT001 (click passes flags by name)
     wait: str,
@@ -40,7 +41,8 @@ def forget_command(
     apply: bool,  # noqa: FBT001
 ) -> None:
     """Remove all that is kept of some keys, and prove it: sessions, late events, dead letters, files, logs, stores."""
-    chosen = [*keys, *_read_keys(keys_file)]
+    refuse_arguments(words)
+    chosen = read_keys(keys_file)
     if proof:
         _prove(config_path, chosen)
 
@@ -68,12 +70,3 @@ def _prove(config_path: str, keys: list[str]) -> NoReturn:
     for line in found.lines():
         console.print(line)
     sys.exit(1 if found.found else 0)
-
-
-def _read_keys(path: str | None) -> list[str]:
-    if path is None:
-        return []
-    try:
-        return Path(path).read_text(encoding="utf-8").split("\n")  # splitlines() would cut keys at rare characters
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"--keys-file: {path!r} can't be read ({error}); pass a text file with a key a line") from error

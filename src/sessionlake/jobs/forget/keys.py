@@ -31,7 +31,7 @@ class Keys:
         """Return keys as they are, less those that are empty; JobError where none is left."""
         values = tuple(sorted({key for key in keys if key}))
         if not values:
-            raise JobError("keys: none is given; name them after the config, or pass --keys-file")
+            raise JobError("keys: none is given; pass --keys-file with a file of a key a line, or - for standard input")
         return cls(values)
 
     @property
