@@ -25,7 +25,7 @@ _OURS = {
 }
 _SECRETS = (("source", "bootstrap_servers"), ("sink", "kafka", "bootstrap_servers"))
 _SECRETS_IN = (("source", "options"), ("sink", "kafka", "options"))
-_KAFKA_ONLY = ("bootstrap_servers", "topic", "avro_schema", "confluent_header", "options")
+_KAFKA_ONLY = ("bootstrap_servers", "topic", "avro_schema", "confluent_header", "tombstones", "options")
 
 
 class SourceSection(Section):
@@ -44,6 +44,8 @@ class SourceSection(Section):
     confluent_header: bool = False
     """Whether Avro values begin with the five bytes of Confluent's wire format, which are then left out."""
     max_offsets_per_batch: int = Field(default=1_000_000, ge=1)
+    tombstones: bool = False
+    """Whether records without a value, with the headers that name a session, remove it: then whoever may write to the topic may."""
     options: dict[str, str | int | bool] = Field(default={})
     """Passed on to Spark's Kafka connector. `${env:NAME}` and `${file:PATH}` in a text stand for a secret's value."""
 

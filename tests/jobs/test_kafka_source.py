@@ -109,7 +109,7 @@ def tombstone(key: str, start_us: int, revision: int, **more: str) -> Row:
 def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic, rows = Topic.create(broker), some_events(2, count=60)
     topic.send(as_record(row) for row in rows)
-    config = archiving(config_of(tmp_path, topic))
+    config = archiving(config_of(tmp_path, topic, source="tombstones = true"))
     run(spark, config, once=True)
     live = read_sessions(spark, config).orderBy("session_key", "session_start")
     first, second, third, *_ = live.select("session_key", F.unix_micros("session_start"), "revision").collect()

@@ -33,7 +33,7 @@ def apply_option(command: Callable[..., None]) -> Callable[..., None]:
         "--apply/--no-apply",
         default=True,
         show_default=True,
-        help="Run one pass of the sessionizer afterwards, unless a stream runs here, which takes the corrections itself.",
+        help="Run one pass of the sessionizer afterwards, unless a stream runs, which takes the corrections itself.",
     )(command)
 
 
@@ -51,7 +51,7 @@ def run_job(
     Where the report's count `apply_where` is not 0, a pass of the sessionizer follows.
     """
     config = load_config(config_path)
-    from sessionlake.jobs.apply import apply_corrections
+    from sessionlake.jobs.apply import apply_corrections, stream_elsewhere
 
     with observed(config, name, dry_run=dry_run) as counted:
         spark = open_session(config)
@@ -59,7 +59,9 @@ def run_job(
             report = job(spark, config, lambda step: status.update(f"{name}: {step}"))
         changed = apply_where and report.counts[apply_where] and not dry_run
         if changed and not apply_corrections(spark, config, print_batch):
-            report.notes.append("a stream runs here; it takes the corrections with its next batch")
+            host = stream_elsewhere(spark, config)
+            where = "here" if host is None else f"on {host}, which has just committed"
+            report.notes.append(f"a stream runs {where}; it takes the corrections with its next batch")
         print_report(report)
         counted(report.counts)
         if failed(report):

@@ -1,5 +1,6 @@
 """The driver's part of a batch: run the shards, commit the files they wrote, the changelog's last: that is the commit."""
 
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from sessionlake.engine.outputs import Output
 from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards, place, watched
 from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import ShardTask
-from sessionlake.errors import PipelineStateError
+from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.history import stamp
 from sessionlake.tables import Commit, Tables, spark_schema
 
@@ -82,9 +83,11 @@ class Coordinator:
         """Run and commit a batch; one that is committed already is left alone.
 
         `rows` has a column `clock`, the batch's time as logged, beside what the operator reads.
-        Raises FencedError where another driver committed this batch_id.
+        Raises FencedError where another driver committed this batch_id, or plans it too: not every file system keeps the
+        second of two from writing the batch's offsets, and its are then what the next start would go on from.
         """
-        if self._is_committed(batch_id):
+        planned = self._pipeline.input_of(batch_id)
+        if self._is_committed(batch_id, planned):
             return
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
@@ -94,7 +97,7 @@ class Coordinator:
         operator = self._pipeline.operator if same else self._pipeline.operator_with(settings)
         outcome = self._compute(operator, rows, context)
         failpoints.hit("computed")
-        metadata = {**self._metadata(operator, context, outcome, started), "settings": dict(settings)}
+        metadata = {**self._metadata(operator, context, outcome, started), "input": planned, "settings": dict(settings)}
         *sides, changelog = self._pipeline.outputs
         for side in sides:
             if any(file.table == side.table for file in outcome.files):
@@ -109,12 +112,12 @@ class Coordinator:
             self.totals[name] = self.totals.get(name, 0) + value
         self.on_commit(metadata)
 
-    def _is_committed(self, batch_id: int) -> bool:
+    def _is_committed(self, batch_id: int, planned: str | None) -> bool:
         """Say whether the batch is the last committed one; PipelineStateError where it is neither that nor the next."""
         last = -1 if self.last is None else self.last["batch_id"]
         other_input = False
         if batch_id == last and self.last is not None:
-            other_input = self.last["input"] not in (None, self._pipeline.input_of(batch_id))
+            other_input = self.last["input"] not in (None, planned)
         if batch_id not in (last, last + 1) or other_input:
             older, newer = ("checkpoint", "changelog") if batch_id <= last else ("changelog", "checkpoint")
             raise PipelineStateError(
@@ -235,7 +238,7 @@ class Coordinator:
             "shards": shards,
             "places": places_of(outcome, p.shards),
             "layout": self._layout(operator),
-            "input": p.input_of(context.batch_id),
+            "driver": socket.gethostname(),
             "started_us": started_us,
             "committed_us": time.time_ns() // 1000,
         }
@@ -245,6 +248,11 @@ class Coordinator:
         seen, batch_id = self._seen[output.table], metadata["batch_id"]
         if seen.batch_id >= batch_id:
             return
+        if self._pipeline.input_of(batch_id) != metadata["input"]:
+            raise FencedError(
+                f"checkpoint: another driver has planned batch {batch_id} of {self._pipeline.name!r} while this one computed it; "
+                "this one stops, keep only one running on this warehouse"
+            )
         files = [file for file in outcome.files if file.table == output.table]
         seen.version = self._tables.commit_files(
             output.table,

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -28,6 +28,7 @@ SHORT_LIVED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """For runs of a few minutes on little data: such a JVM would spend most of its time on compiling for throughput."""
+SPARK_VERSION, DELTA_VERSION = "4.1", "4.3"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 DEFAULTS: Mapping[str, str] = {
@@ -98,7 +99,23 @@ def build_session(
         _require_delta()
     else:
         _start_java(conf, driver_memory)
+    jvm: Any = SparkContext._jvm  # noqa: SLF001
+    spark_package = getattr(jvm.org.apache.spark, "package$")
+    delta_package = getattr(jvm.io.delta, "package$")
+    check_versions(
+        str(spark_package.__getattr__("MODULE$").SPARK_VERSION()), str(delta_package.__getattr__("MODULE$").VERSION())
+    )
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def check_versions(spark: str, delta: str) -> None:
+    """Raise ConfigError unless Spark and Delta are of the versions whose inner workings this package builds upon."""
+    for name, found, built_for in (("Spark", spark, SPARK_VERSION), ("Delta", delta, DELTA_VERSION)):
+        if found.split(".")[:2] != built_for.split("."):
+            raise ConfigError(
+                f"{name}: this is version {found}, and sessionlake works with {built_for} only; "
+                f"run it on {name} {built_for}, or install the sessionlake that is made for {found}"
+            )
 
 
 def _on_this_machine() -> dict[str, str]:

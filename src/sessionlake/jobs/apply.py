@@ -1,19 +1,42 @@
 """The pass of the sessionizer that a job ends with, so that its corrections take effect where no stream runs."""
 
+import socket
+import time
+
 from pyspark.sql import SparkSession
 
 from sessionlake.config import Config
+from sessionlake.durations import parse_duration
 from sessionlake.errors import LockedError
+from sessionlake.jobs.runs import find_last_batch
 from sessionlake.jobs.sessionizer.run import OnCommit, run
+from sessionlake.tables import Tables
+
+_TRIGGERS = 3
+_AT_LEAST_US = 30_000_000
 
 
 def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit | None = None) -> bool:
-    """Run one pass over all available input; False where a stream on this machine runs and will do it.
+    """Run one pass over all available input; False where a stream runs here or elsewhere, and will do it.
 
-    A stream on another machine is not seen: there, start jobs with --no-apply.
+    A stream on another machine is known by its commits: while the last one is younger than three triggers (half a minute
+    at least) and names another host. One that has been idle for longer is not seen: there, start jobs with --no-apply.
     """
+    if stream_elsewhere(spark, config) is not None:
+        return False
     try:
         run(spark, config, once=True, on_commit=on_commit)
     except LockedError:
         return False
     return True
+
+
+def stream_elsewhere(spark: SparkSession, config: Config, now_us: int | None = None) -> str | None:
+    """Return the other host whose driver has just committed a batch; None where there is none."""
+    last = find_last_batch(Tables(spark, config.pipeline.warehouse))
+    if last is None:
+        return None
+    age_us = (time.time_ns() // 1000 if now_us is None else now_us) - int(last.metadata["committed_us"])
+    recent = age_us < max(_TRIGGERS * parse_duration(config.pipeline.trigger), _AT_LEAST_US)
+    host = last.metadata.get("driver")
+    return str(host) if recent and host not in (None, socket.gethostname()) else None

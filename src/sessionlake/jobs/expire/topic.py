@@ -11,10 +11,14 @@ from sessionlake.sources.kafka_records import HEADERS
 
 
 def require_topic(spark: SparkSession, config: Config) -> None:
-    """Raise ConfigError unless the events come from a topic, SourceError where that can't be reached or is missing."""
+    """Raise ConfigError unless the events come from a topic whose tombstones are read, SourceError where that can't be reached or is missing."""
     if config.source.kind != "kafka":
         raise ConfigError(
             f"--to-topic: source.kind is {config.source.kind!r}, there is no topic to send tombstones to; leave the option out"
+        )
+    if not config.source.tombstones:
+        raise ConfigError(
+            "--to-topic: source.tombstones is false, so that the stream would refuse them; write `tombstones = true` in [source], or leave the option out"
         )
     _cluster(config).describe(spark, config.source.topic or "")
 

@@ -1,6 +1,5 @@
 """The sessionizer as the coordinator sees it: its operator, its tables, and how its state is read back from them."""
 
-import hashlib
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -16,6 +15,7 @@ from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.jobs.sessionizer.mapper import ARCHIVED, TOMBSTONES
 from sessionlake.jobs.sessionizer.operator import Sessionizer, next_state, watermark_of
+from sessionlake.jobs.sessionizer.planned import fingerprint
 from sessionlake.jobs.sessionizer.setup import rebuild_settings, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import combined
@@ -52,7 +52,7 @@ def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpo
         next_state=next_state,
         stored_state=lambda operator, state: engine_rows(sessions_meeting(tables, _horizon_us(operator, state))),
         asked_for=partial(_asked_for, tables),
-        input_of=lambda batch_id: _fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
+        input_of=lambda batch_id: fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         # Retention decides how sessions are cut into segments and which of them are kept.
         store_layout=lambda operator: str(_windows(operator).kept_us),
     )
@@ -70,10 +70,6 @@ def _asked_for(tables: Tables, operator: Operator, state: dict[str, Any], needs:
     n = needs.alias("n")
     near = (F.unix_micros("session_end") >= F.col("n.from_us")) & (F.unix_micros("session_start") <= F.col("n.to_us"))
     return engine_rows(cold.join(n, (F.col("session_key") == F.col("n.key")) & near, "left_semi"))
-
-
-def _fingerprint(offsets: str | None) -> str | None:
-    return None if offsets is None else hashlib.sha256(offsets.encode()).hexdigest()[:16]
 
 
 def _windows(operator: Operator) -> SessionWindows:

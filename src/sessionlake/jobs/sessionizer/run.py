@@ -19,6 +19,7 @@ from sessionlake.jobs.sessionizer.inputs import InputLog
 from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
 from sessionlake.jobs.sessionizer.pipeline import make_pipeline
+from sessionlake.jobs.sessionizer.planned import check_planned
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
 from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_store
 from sessionlake.jobs.sessionizer.stream import read_inputs
@@ -97,6 +98,8 @@ class _Session:
 
         def run_batch(rows: DataFrame, batch_id: int) -> None:
             try:
+                offsets = self.tables.read_text(f"{self.config.checkpoint}/offsets/{batch_id}")
+                check_planned(self.spark, self.config.pipeline.name, batch_id, offsets)
                 self.coordinator.run_batch(rows, batch_id)
             except BaseException as error:
                 failures.append(error)
