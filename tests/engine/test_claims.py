@@ -23,6 +23,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     return found
 
 
+@pytest.mark.slow
 def test_known_txn_version_is_skipped_silently(spark: SparkSession, tables: Tables) -> None:
     tables.append("t", spark.range(3), "app", 5, {"commit_id": "a"})
     version = tables.latest_version("t")
@@ -33,6 +34,7 @@ def test_known_txn_version_is_skipped_silently(spark: SparkSession, tables: Tabl
     assert tables.read("t").count() == 10
 
 
+@pytest.mark.slow
 def test_append_without_rows_is_a_commit_with_metadata(spark: SparkSession, tables: Tables) -> None:
     tables.append("t", spark.range(0), "app", 0, {"commit_id": "empty"})
     assert [c.metadata for c in tables.commits("t")] == [{"commit_id": "empty"}]
@@ -40,6 +42,7 @@ def test_append_without_rows_is_a_commit_with_metadata(spark: SparkSession, tabl
     assert tables.read("t").count() == 0
 
 
+@pytest.mark.slow
 def test_batch_is_rerun_with_its_rows_and_its_clock(spark: SparkSession, tmp_path: Path) -> None:
     """A batch that failed comes again under the same id, with the same rows though more have come, at the same time."""
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
@@ -74,6 +77,7 @@ def test_batch_is_rerun_with_its_rows_and_its_clock(spark: SparkSession, tmp_pat
     assert max(first[2]) < min(failed[2])
 
 
+@pytest.mark.slow
 def test_a_stream_without_new_input_makes_no_batch(spark: SparkSession, tmp_path: Path) -> None:
     """Batch ids are consecutive, and each comes to foreachBatch: the engine refuses a gap."""
     source, seen = tmp_path / "source", []
@@ -88,6 +92,7 @@ def test_a_stream_without_new_input_makes_no_batch(spark: SparkSession, tmp_path
     assert seen == [0, 1]
 
 
+@pytest.mark.slow
 def test_maintenance_commits_carry_no_metadata_of_ours(spark: SparkSession, tables: Tables) -> None:
     for number in range(2):
         tables.append("t", spark.range(number, number + 1).coalesce(1), "app", number, {"batch_id": number})

@@ -123,6 +123,7 @@ def test_executor_lost_between_its_work_and_the_commit(
     assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_settings_changed_between_late_rows_and_their_commit(
     spark: SparkSession, half: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ def test_settings_changed_between_late_rows_and_their_commit(
     assert_same(crashed, control)
 
 
+@pytest.mark.slow
 def test_batch_table_has_each_batch_once_after_crashes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_second_driver_with_another_store(
     assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_appends_of_one_batch_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path))
     tables.create("t", pa.schema([("id", pa.int64())]), "")
@@ -129,6 +130,7 @@ def test_lost_changelog_is_refused(spark: SparkSession, half: Lake, tmp_path: Pa
         run_once(spark, lake)
 
 
+@pytest.mark.slow
 def test_older_checkpoint_is_refused(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     """Its next batches would have numbers that are committed, and be skipped with all that is in them."""
     lake = expected.copy(tmp_path / "lake")

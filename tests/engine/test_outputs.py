@@ -49,6 +49,7 @@ def rows(micros: list[int | None]) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 def test_each_row_is_found_by_its_time_though_files_are_skipped_by_bounds(tables: Tables) -> None:
     marks = {"batch_id": 3, "commit_id": "c"}
     files = [write_output(output(tables), rows([micros]), marks, 0) for micros in MICROS]

@@ -114,6 +114,7 @@ def test_damaged_store(
     assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_store_deleted_during_a_run(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     lake = half.copy(tmp_path / "lake")
     run_once(spark, lake, lambda _: shutil.rmtree(lake.stores))
@@ -158,6 +159,7 @@ def test_retention_changed_keeps_the_stores_right(
     assert_same(kept, restored)
 
 
+@pytest.mark.slow
 def test_grace_changed_keeps_the_stores_right(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     kept, restored = half.copy(tmp_path / "kept"), half.copy(tmp_path / "restored")
     for lake in (kept, restored):
@@ -182,6 +184,7 @@ def test_one_store_stale_where_others_need_cold_sessions(
         assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_store_of_another_warehouse_is_not_taken(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
     lakes = [Lake(tmp_path / name, tmp_path / "events") for name in ("fresh", "used")]
     lakes[0].write_files(FIRST)

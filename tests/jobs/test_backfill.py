@@ -79,6 +79,7 @@ def right(late: list[Row]) -> dict[tuple[str, int], tuple[int, int, float]]:
     return {**found, ("restated", 40): (52, 4, 0.2)}
 
 
+@pytest.mark.slow
 def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSession, root: Path) -> None:
     config = config_of(root)
     tables = Tables(spark, config.pipeline.warehouse)
@@ -142,6 +143,7 @@ def test_late_events_of_reprocess_late_count_once_in_flight_and_after(spark: Spa
     assert (after.counts["corrections"], after.counts["sessions"]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_source_file_that_is_gone_is_named(spark: SparkSession, restored: Path) -> None:
     (restored / "events" / "1.json").unlink()
     with pytest.raises(SourceError, match=r"1\.json.*must still be there") as raised:

@@ -122,6 +122,7 @@ def test_a_fold_by_another_run_between_reading_and_commit(
     assert live(tables) == expected
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_fold_each_batch_once(spark: SparkSession, config: Config) -> None:
     tables = Tables(spark, config.pipeline.warehouse)
     expected = folded(history(tables))

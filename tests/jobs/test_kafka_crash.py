@@ -76,6 +76,7 @@ def _command(path: Path, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.slow
 def test_broker_is_killed_and_partitions_are_added_in_mid_stream(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -180,6 +180,7 @@ def avro(v: int, page: str) -> bytes:
     return zigzag(v) + zigzag(len(page.encode())) + page.encode()
 
 
+@pytest.mark.slow
 def test_avro_values_with_the_records_own_key_and_time(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic, rows = Topic.create(broker), some_events(3, count=40)
     schema_id = b"\x00\x00\x00\x00\x07"
@@ -234,6 +235,7 @@ def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker,
         run(spark, silent, once=True)
 
 
+@pytest.mark.slow
 def test_lost_offsets_are_told_in_one_line(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic, rows = Topic.create(broker, partitions=1), some_events(4, count=20)
     topic.send(as_record(row) for row in rows[:10])

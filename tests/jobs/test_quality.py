@@ -220,6 +220,7 @@ def test_each_check_of_late_events_fails_on_its_defect(spark: SparkSession, lake
     assert report.counts["failed_warning"] == 1
 
 
+@pytest.mark.slow
 def test_each_check_of_events_fails_on_its_defect(spark: SparkSession, lake: Path) -> None:
     zero = dict.fromkeys(schemas.COUNTS, 0)
     committed = {"started_at": 0, "committed_at": 0, "commit_id": "x", "changelog_version": 0, "watermark": 1}
@@ -242,6 +243,7 @@ def test_each_check_of_events_fails_on_its_defect(spark: SparkSession, lake: Pat
     }
 
 
+@pytest.mark.slow
 def test_missing_batch_rates_and_bounds_fail(spark: SparkSession, lake: Path) -> None:
     spark.sql(f"delete from delta.`{tables_of(spark, lake).path('batches')}` where batch_id = 1")
     bounds = {"range": [3, 4], "mean": [10, 20], "quantiles": {"0.5": [0, 1]}, "severity": "critical"}
@@ -261,11 +263,13 @@ def test_missing_batch_rates_and_bounds_fail(spark: SparkSession, lake: Path) ->
     assert seen["events_add_up"] == 10
 
 
+@pytest.mark.slow
 def test_late_rate_fails(spark: SparkSession, lake: Path) -> None:
     report = check(spark, lake, "events", config=configure(lake, max_late_rate=0.05), dry_run=True)
     assert breaking(report) == {"late_rate": pytest.approx(1 / 13)}
 
 
+@pytest.mark.slow
 def test_lost_sessions_fail_and_events_of_corrections_are_allowed_for(spark: SparkSession, lake: Path) -> None:
     tables = tables_of(spark, lake)
     spark.sql(f"delete from delta.`{tables.path('session_changelog')}` where session_key = 'c'")
@@ -275,6 +279,7 @@ def test_lost_sessions_fail_and_events_of_corrections_are_allowed_for(spark: Spa
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {}
 
 
+@pytest.mark.slow
 def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, lake: Path) -> None:
     tables = tables_of(spark, lake)
     spark.sql(f"delete from delta.`{tables.path('late_events')}`")
@@ -290,9 +295,9 @@ def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, l
     [
         ("sessions", "total", "sessions"),
         pytest.param("session_changelog", "event_count", "session_changelog", marks=pytest.mark.slow),
-        ("session_changelog", "event_count", "sessions"),
+        pytest.param("session_changelog", "event_count", "sessions", marks=pytest.mark.slow),
         pytest.param("late_events", "raw", "late_events", marks=pytest.mark.slow),
-        ("batches", "dead", "events"),
+        pytest.param("batches", "dead", "events", marks=pytest.mark.slow),
     ],
 )
 def test_missing_column_fails_the_schema(spark: SparkSession, lake: Path, table: str, column: str, suite: str) -> None:
@@ -365,6 +370,7 @@ def with_suite(root: Path, change: Callable[[list[Any]], list[Any]]) -> Config:
     return configure(root, expectations="mine")
 
 
+@pytest.mark.slow
 def test_standard_expectations_of_a_users_file_run_too(spark: SparkSession, lake: Path) -> None:
     mine = [
         {"type": "expect_column_max_to_be_between", "kwargs": {"column": "total", "max_value": 5}, "severity": "info"},
@@ -407,7 +413,9 @@ def test_wrong_table_bounds_and_directory_are_refused(spark: SparkSession, lake:
         check(spark, lake, "sessions", config=configure(lake, expectations="nowhere"), dry_run=True)
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(
+    "table", ["sessions", *(pytest.param(t, marks=pytest.mark.slow) for t in TABLES if t != "sessions")]
+)
 def test_a_shipped_suite_is_answered_by_one_query(
     spark: SparkSession, lake: Path, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_nothing_is_counted_twice_with_one_run_id_or_two(reprocessed: Late, tmp_
     assert late.status().waiting == 0
 
 
+@pytest.mark.slow
 def test_a_dry_run_writes_nothing_and_says_what_a_run_would_do(late: Late) -> None:
     versions = late.versions()
     told = late.reprocess(dry_run=True)
@@ -132,7 +133,7 @@ def test_another_range_under_the_same_run_id_is_refused(reprocessed: Late) -> No
         reprocessed.reprocess(run_id="one", to_us=5)
 
 
-@pytest.mark.parametrize("point", [*map(slow, POINTS[:2]), POINTS[2], slow(POINTS[3]), POINTS[4]])
+@pytest.mark.parametrize("point", [*map(slow, POINTS[:4]), POINTS[4]])
 def test_killed_and_retried_is_once(late: Late, outcome: Outcome, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     with crash_at(monkeypatch, point), pytest.raises(CrashError):
         late.reprocess(run_id="one")
@@ -173,6 +174,7 @@ def test_a_run_that_another_one_passes_ends(
     assert late.late_status() == outcome.status
 
 
+@pytest.mark.slow
 def test_an_erasure_keeps_out_what_was_read_before_it(
     late: Late, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +187,7 @@ def test_an_erasure_keeps_out_what_was_read_before_it(
     assert late.written() == outcome.written
 
 
+@pytest.mark.slow
 def test_of_two_runs_that_see_each_other_the_earlier_gives_way(
     late: Late, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +204,7 @@ def test_of_two_runs_that_see_each_other_the_earlier_gives_way(
     assert late.written() == outcome.written
 
 
+@pytest.mark.slow
 def test_what_the_sessionizer_finds_expired_takes_no_younger_event_along(
     late: Late, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_backfill_that_has_not_appended_is_fenced(late: Late) -> None:
     assert len(dead_numbers(late, of_jobs=True)) == late.late_status().expired
 
 
+@pytest.mark.slow
 def test_commit_events_equal_sql_over_those_accepted_or_restated(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     frames = []

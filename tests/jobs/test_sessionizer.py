@@ -115,6 +115,7 @@ def test_real_events_in_24_batches_equal_sql_over_the_accepted_ones(spark: Spark
     assert again.batches == 0
 
 
+@pytest.mark.slow
 def test_bootstrap_of_unordered_history_accepts_every_event_and_hands_over(spark: SparkSession, tmp_path: Path) -> None:
     config = commit_config(tmp_path)
     for i, file in enumerate(sorted((tmp_path / "events").iterdir(), reverse=True)):
