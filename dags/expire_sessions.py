@@ -37,6 +37,14 @@ with DAG(
         "max_per_run": Param(
             None, type=["null", "integer"], minimum=1, title="At most", description="Sessions to remove in this run."
         ),
+        "max_share": Param(
+            None,
+            type=["null", "number"],
+            exclusiveMinimum=0,
+            maximum=1,
+            title="Largest share",
+            description="A run that would remove more of all sessions fails. Empty: the config's, or 0.2.",
+        ),
         "apply": apply_param(),
         "dry_run": dry_run_param(),
     },
@@ -45,7 +53,7 @@ with DAG(
     SparkJob(
         task_id="expire_sessions",
         pipeline="expire",
-        options=["ttl", "where", "max_per_run", "apply", "dry_run"],
+        options=["ttl", "where", "max_per_run", "max_share", "apply", "dry_run"],
         skip_where=["expire: no rule says what expires"],
         outlets=[SESSIONS],
     )

@@ -116,6 +116,8 @@ class ExpireSection(Section):
     """Delta tables that `where` may name."""
     max_tombstones_per_second: int = Field(default=10_000, ge=1)
     max_per_run: int | None = Field(default=None, ge=1)
+    max_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """A run that would remove more than this share of all sessions is refused."""
 
 
 class MetricsSection(Section):

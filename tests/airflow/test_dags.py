@@ -16,6 +16,7 @@ FORMS = [
     ("reprocess_late", {"from": 20260131}, "20260131 is not of type 'null', 'string'"),
     ("reprocess_late", {"config": ""}, "'' should be non-empty"),
     ("expire_sessions", {"ttl": "90 days", "where": "event_count > 3", "max_per_run": 10}, ""),
+    ("expire_sessions", {"max_share": 1.5}, "1.5 is greater than the maximum of 1"),
     ("expire_sessions", {"max_per_run": 0}, "0 is less than the minimum of 1"),
     ("compact_tables", {"method": "quick"}, "'quick' is not one of"),
     ("quality_checks", {"fail_on": "info"}, "'info' is not one of"),

@@ -36,6 +36,7 @@ def _raw(sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
         "session": {"gap": "10 us", "grace": "20 us", "retention": "60 us"},
         "aggregates": {"total": "sum(v)"},
+        "expire": {"max_share": 1.0},
     }
     for name, section in sections.items():
         raw[name] = section if name == "aggregates" else {**raw.get(name, {}), **section}

@@ -130,6 +130,21 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
         expire(spark, config, where=PER_KEY, tables=lives, run_id="two")
 
 
+def test_too_large_a_share_is_refused_before_the_first_tombstone(spark: SparkSession, config: Config) -> None:
+    braked = config.model_copy(update={"expire": config.expire.model_copy(update={"max_share": 0.2})})
+    every = len(live(spark, config))
+    dry = expire(spark, braked, where="event_count > 0", dry_run=True)
+    message = rf"expire.max_share: the run would remove {every} of {every} sessions \(100%\), more than 20%"
+    assert dry.counts["matched"] == every
+    assert len(dry.notes) == 1
+    with pytest.raises(JobError, match=message):
+        expire(spark, braked, where="event_count > 0", run_id="r")
+    assert sent(spark, config) == []
+    assert expire(spark, braked, where="event_count > 0", max_share=1, run_id="r").counts["expired"] == every
+    within = expire(spark, braked, where="session_key = 'k0' and event_count > 2", dry_run=True)
+    assert within.notes == []
+
+
 @pytest.mark.slow
 def test_throttle_and_limit_take_the_oldest_first(spark: SparkSession, config: Config) -> None:
     before = sorted((s[2], s[0], s[1]) for s in live(spark, config))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--table", "named", multiple=True, metavar="NAME=PATH", help="A Delta table that --where may name.")
 @click.option("--max-per-run", type=click.IntRange(min=1), help="Tombstones of this run at the most.")
 @click.option("--max-per-second", type=click.IntRange(min=1), help="Tombstones a second at the most.")
+@click.option("--max-share", type=click.FloatRange(0, 1), help="Refuse to remove more than this share of all sessions.")
 @click.option("--to-topic", is_flag=True, help="Send the tombstones to the Kafka topic that the events come from.")
 @run_options
 @apply_option
@@ -32,6 +33,7 @@ def expire_command(
     named: tuple[str, ...],
     max_per_run: int | None,
     max_per_second: int | None,
+    max_share: float | None,
     to_topic: bool,  # noqa: FBT001 (click passes flags by name)
     run_id: str | None,
     dry_run: bool,  # noqa: FBT001
@@ -56,6 +58,7 @@ def expire_command(
             tables=tables,
             max_per_run=max_per_run,
             max_per_second=max_per_second,
+            max_share=max_share,
             run_id=run_id,
             dry_run=dry_run,
             to_topic=to_topic,

@@ -14,7 +14,7 @@ from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine import failpoints
-from sessionlake.errors import ConfigError, FencedError, first_line
+from sessionlake.errors import ConfigError, FencedError, JobError, first_line
 from sessionlake.jobs.expire.plan import Plan, make_plan
 from sessionlake.jobs.expire.rule import Rule
 from sessionlake.jobs.expire.topic import require_topic, send_tombstones
@@ -52,6 +52,7 @@ def expire(
     tables: Mapping[str, str] | None = None,
     max_per_run: int | None = None,
     max_per_second: int | None = None,
+    max_share: float | None = None,
     run_id: str | None = None,
     dry_run: bool = False,
     pace: Pace | None = None,
@@ -62,7 +63,8 @@ def expire(
 
     No session gets two tombstones at one revision, whatever runs beside or after each other: appends of all runs are
     one sequence (Delta's txnVersion), and a run that finds another's append after what it had pinned stops there.
-    With `to_topic` tombstones go to the source's topic instead, where none of this holds: a repeated one is stale.
+    A run that would remove more than `max_share` of all sessions is refused with JobError before the first tombstone; a
+    dry run says so in its notes. With `to_topic` tombstones go to the source's topic instead, where none of this holds: a repeated one is stale.
     """
     if to_topic:
         require_topic(spark, config)
@@ -91,6 +93,8 @@ def expire(
         pace = pace or Pace()
         plan = make_plan(run, rule, limit, max(1, int(rate * pace.interval_s)))
         try:
+            # No part of the run's arguments: what was refused may be taken up again with another limit.
+            notes = _within(plan, config.expire.max_share if max_share is None else max_share, dry_run=dry_run)
             done, alone = _send(config, run, plan, pace, on_step) if to_topic else _emit(run, plan, pace, on_step)
         finally:
             plan.ranked.unpersist()
@@ -99,7 +103,19 @@ def expire(
         "expired": done,
         "left_for_next_run": plan.counts["matched"] - plan.counts["emitted_before"] - done,
     }
-    return run.finish(counts, [] if alone else ["another run of expire emitted tombstones meanwhile; this one stopped"])
+    if not alone:
+        notes.append("another run of expire emitted tombstones meanwhile; this one stopped")
+    return run.finish(counts, notes)
+
+
+def _within(plan: Plan, max_share: float, *, dry_run: bool) -> list[str]:
+    try:
+        plan.check_share(max_share)
+    except JobError as error:
+        if not dry_run:
+            raise
+        return [f"a run would be refused: {error}"]
+    return []
 
 
 def _rule(config: Config, where: str | None, ttl: str | None) -> tuple[int | None, str | None]:

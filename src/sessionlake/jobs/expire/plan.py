@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.errors import JobError
 from sessionlake.jobs.expire.rule import Rule, wrong_sql
 from sessionlake.jobs.runs import JobRun
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones
@@ -21,6 +22,21 @@ class Plan:
     counts: dict[str, int]
     total: int
     chunk: int
+    sessions: DataFrame
+    """All sessions of the pinned versions."""
+    at_least: int
+    """How many there are at the least, by the tables' own statistics."""
+
+    def check_share(self, max_share: float) -> None:
+        """Raise JobError where the run would remove more than this share of all sessions."""
+        if self.total <= max_share * self.at_least:
+            return
+        every = self.sessions.count()
+        if self.total > max_share * every:
+            raise JobError(
+                f"expire.max_share: the run would remove {self.total:,} of {every:,} sessions ({self.total / every:.0%}), more than {max_share:.0%}; "
+                "correct the rule, set --max-per-run, or allow it with --max-share"
+            )
 
     @property
     def steps(self) -> int:
@@ -68,14 +84,15 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     finally:
         marked.unpersist()
     emitted_before = sum(old for _, _, old in parts)
+    folded, logged = (lake.rows(name, pinned[name]) for name in (schemas.SESSIONS, schemas.CHANGELOG))
     counts = {
-        "rows_read": sum(lake.rows(name, pinned[name]) for name in (schemas.SESSIONS, schemas.CHANGELOG)),
+        "rows_read": folded + logged,
         "matched": sum(rows for _, rows, _ in parts),
         "emitted_before": emitted_before,
     }
     new = counts["matched"] - emitted_before
     total = new if max_per_run is None else min(new, max_per_run)
-    return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk)
+    return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk, sessions, folded - logged)
 
 
 def _parts(ordered: DataFrame) -> list[tuple[int, int, int]]:
