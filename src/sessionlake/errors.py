@@ -23,6 +23,18 @@ class MissingExtraError(SessionlakeError):
     """A command or a setting needs a package that is installed with one of sessionlake's extras."""
 
 
+class StoreHeldError(StoreError):
+    """A process has the store open; it may be free in a moment."""
+
+
+class CorruptionError(StoreError):
+    """A store's bytes are not what was written: the store is removed, and restored from the tables."""
+
+
+class LayoutError(CorruptionError):
+    """A store's bytes are of another release's format: as good as damaged for this one."""
+
+
 class NotNeededError(SessionlakeError):
     """A run had nothing to do; it says so, and has not failed."""
 

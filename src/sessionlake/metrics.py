@@ -82,6 +82,13 @@ DISK_SIZE = Metric(
 STREAM_START = Metric(
     "sessionlake_stream_start_timestamp_seconds", "gauge", "When the stream's process started it", sources=("stream",)
 )
+STORES_RESTORED = Metric(
+    "sessionlake_stores_restored_total",
+    "counter",
+    "Shards' stores restored from the tables by cause: missing, corrupt, stale, forgotten, layout",
+    _labels("cause"),
+    ("stream",),
+)
 BATCH_SECONDS = Metric(
     "sessionlake_batch_duration_seconds",
     "histogram",

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 from sessionlake.errors import ConfigError, StoreError
@@ -39,10 +38,8 @@ def expanded(path: str) -> str:
     return found
 
 
-def remove_store(path: Path) -> None:
-    """Remove a directory of a store, if it is there; StoreError where any of it stays."""
-    try:
-        if path.exists():
-            shutil.rmtree(path)
-    except OSError as error:
-        raise StoreError(f"store: {str(path)!r} can't be removed ({error}); remove it and start again") from error
+def make_private(path: Path) -> None:
+    """Make a directory, and those above it that are missing, for this user alone; one that is there stays as it is."""
+    for parent in [*reversed(path.parents), path]:
+        if not parent.exists():
+            parent.mkdir(mode=0o700, exist_ok=True)

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from sessionlake import schemas
 from sessionlake.engine.exchange import wire_rows
 from sessionlake.engine.operator import BatchContext, Operator
-from sessionlake.engine.shard import Pending, ShardTask
+from sessionlake.engine.pending import Pending
+from sessionlake.engine.shard import ShardTask
 from sessionlake.errors import StoreError
 from tests.engine.crash_support import FIRST, SECOND, Lake, assert_same, crashes, half_done, run_once
 
@@ -72,6 +73,13 @@ def delete_tables_of_a_store(stores: Path) -> None:
         file.unlink()
 
 
+def flip_bytes_of_tables(stores: Path) -> None:
+    for file in stores.glob("*/*.sst"):
+        content = bytearray(file.read_bytes())
+        content[10] ^= 1
+        file.write_bytes(content)
+
+
 def mark_to_forget(stores: Path) -> None:
     """Ask each shard, as the job `forget` does, to remove its store and be restored."""
     for number in range(3):
@@ -99,18 +107,29 @@ def test_request_to_forget_stays_where_the_store_cannot_be_removed(tmp_path: Pat
     assert (tmp_path / "0.forget").exists()
 
 
-QUICK = (delete_stores_but_pending, delete_manifest, truncate_pending, mark_to_forget)
-SLOW = (delete_all, delete_pending, empty_pending, delete_current, delete_tables_of_a_store)
+QUICK = {flip_bytes_of_tables: "corrupt", delete_stores_but_pending: "missing", mark_to_forget: "forgotten"}
+SLOW = {
+    delete_all: "missing",
+    delete_pending: "stale",
+    empty_pending: "corrupt",
+    truncate_pending: "corrupt",
+    delete_manifest: "corrupt",
+    delete_current: "corrupt",
+    delete_tables_of_a_store: "corrupt",
+}
 
 
-@pytest.mark.parametrize("damage", [*QUICK, *(pytest.param(d, marks=pytest.mark.slow) for d in SLOW)])
+@pytest.mark.parametrize(
+    ("damage", "cause"), [*QUICK.items(), *(pytest.param(*d, marks=pytest.mark.slow) for d in SLOW.items())]
+)
 def test_damaged_store(
-    spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, damage: Callable[[Path], None]
+    spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, damage: Callable[[Path], None], cause: str
 ) -> None:
     lake = half.copy(tmp_path / "lake")
     damage(lake.stores)
     run_once(spark, lake)
-    assert lake.commits()[len(FIRST)]["places"]["restored"] == [0, 1, 2]
+    places = lake.commits()[len(FIRST)]["places"]
+    assert (places["restored"], places["causes"]) == ([0, 1, 2], {cause: 3})
     assert_same(lake, expected)
 
 

@@ -53,6 +53,8 @@ class Pipeline:
 
     def __init__(self, root: Path) -> None:
         self.root, self.totals, self.commit, self.attempts = root, Counter[str](), "", 0
+        self.causes: list[str] = []
+        """Of the restores, in order."""
 
     def batch(self, disk: str, keys: list[str], *, committed: bool = True) -> tuple[str, dict[str, int]]:
         """Run a batch of shard 0 where it now belongs; return what became of its store, and the batch's totals."""
@@ -61,6 +63,7 @@ class Pipeline:
         events = {"event": pa.table({"key": pa.array(keys, pa.string())})}
         kind, payload = self._run(disk, commit_id, events, restoring=False)
         if kind == exchange.STALE:
+            self.causes.append(json.loads(payload)["cause"])
             totals = pa.table({"key": self.totals.keys(), "total": self.totals.values()}, schema=TOTALS)
             kind, payload = self._run(disk, commit_id, {**events, "restore": totals}, restoring=True)
         assert kind == exchange.DONE
@@ -92,6 +95,7 @@ def test_shard_that_comes_back_is_restored_not_taken_up_where_it_was_left(tmp_pa
     assert pipeline.batch("b", ["x", "y"]) == (RESTORED, {"x": 3, "y": 1})
     assert pipeline.batch("a", ["x", "y"]) == (RESTORED, {"x": 4, "y": 2})
     assert pipeline.batch("a", ["y"]) == (KEPT, {"y": 3})
+    assert pipeline.causes == ["missing", "stale"]
 
 
 def test_shard_that_comes_back_before_the_other_disk_committed_is_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sessionlake.config import Config
 from sessionlake.engine.operator import shard_of
-from sessionlake.engine.shard import Pending
+from sessionlake.engine.pending import Pending
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.stores import erase_stores, find_in_stores, store_if_free
 from sessionlake.jobs.sessionizer.single_driver import locked_store

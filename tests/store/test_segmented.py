@@ -168,7 +168,7 @@ def test_open_store_keeps_others_out_and_close_lets_them_in(tmp_path: Path) -> N
     opened = SegmentedSessionStore(tmp_path / "db", 100)
     opened.apply(writes_of(opened, [50, 250]), {}, 0)
     list(opened.fetch("k"))
-    with pytest.raises(StoreError, match="can't be opened"):
+    with pytest.raises(StoreError, match=r"can't be used.*LOCK"):
         SegmentedSessionStore(tmp_path / "db", 100)
     opened.close()
     done = subprocess.run(
@@ -179,7 +179,7 @@ def test_open_store_keeps_others_out_and_close_lets_them_in(tmp_path: Path) -> N
 
 def test_directory_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "db").write_text("no directory")
-    with pytest.raises(StoreError, match="can't be opened"):
+    with pytest.raises(StoreError, match="can't be used"):
         SegmentedSessionStore(tmp_path / "db", 100)
 
 

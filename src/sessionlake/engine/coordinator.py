@@ -18,7 +18,7 @@ from sessionlake.engine.operator import BatchContext, Operator, by_shard, shard_
 from sessionlake.engine.outputs import Output
 from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards, place, watched
 from sessionlake.engine.reports import Outcome, places_of, read_reports
-from sessionlake.engine.shard import ShardTask
+from sessionlake.engine.shard import LAYOUT, ShardTask
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.history import stamp
 from sessionlake.tables import Commit, Tables, spark_schema
@@ -151,12 +151,14 @@ class Coordinator:
         task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(operator))
         wire = self._split(operator, rows, context)
         handed: dict[str, DataFrame] = {}
+        causes: dict[int, str] = {}
         for _ in range(_ATTEMPTS):
             outcome = self._round(reduce(DataFrame.unionAll, handed.values(), wire), task)
+            causes = {**outcome.stale, **causes}
             if not outcome.stale and not outcome.needs:
-                return outcome
+                return replace(outcome, causes=dict.fromkeys(causes, LAYOUT) if self._is_relaid(operator) else causes)
             if outcome.stale:
-                restoring = task.restoring | outcome.stale
+                restoring = task.restoring | outcome.stale.keys()
                 stored = p.stored_state(operator, dict(context.state))
                 task = replace(task, restoring=restoring, restore_schema=to_arrow_schema(stored.schema))
                 handed["restore"] = self._wired(stored, "restore", restoring)
@@ -190,13 +192,15 @@ class Coordinator:
     def _layout(self, operator: Operator) -> str:
         return f"{self._pipeline.shards}/{self._pipeline.store_layout(operator)}"
 
+    def _is_relaid(self, operator: Operator) -> bool:
+        return self.last is not None and self.last["layout"] != self._layout(operator)
+
     def _expected(self, operator: Operator) -> tuple[str | None, ...]:
         if self.last is None:
             return (None,) * self._pipeline.shards
-        layout = self._layout(operator)
-        if self.last["layout"] != layout:
+        if self._is_relaid(operator):
             # No store can be at this id, so that each is restored: with the keys that now belong to it, laid out as now.
-            return (f"{self.last['commit_id']}/{layout}",) * self._pipeline.shards
+            return (f"{self.last['commit_id']}/{self._layout(operator)}",) * self._pipeline.shards
         return tuple(self.last["shards"])
 
     def _split(self, operator: Operator, rows: DataFrame, context: BatchContext) -> DataFrame:

@@ -1,5 +1,6 @@
 """The columnar exchange: Arrow tables travel through Spark's shuffle as a few binary rows."""
 
+import json
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -43,6 +44,11 @@ def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table
         ):
             parts.setdefault(shard, {}).setdefault(kind, []).append(from_payload(payload))
     return {shard: {kind: pa.concat_tables(tables) for kind, tables in kinds.items()} for shard, kinds in parts.items()}
+
+
+def stale_report(shard: int, cause: str) -> pa.RecordBatch:
+    """Return that a shard's state must be handed in, and why."""
+    return report_batch(STALE, json.dumps({"shard": shard, "cause": cause}).encode())
 
 
 def report_batch(kind: str, payload: bytes) -> pa.RecordBatch:

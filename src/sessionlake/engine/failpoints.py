@@ -9,6 +9,16 @@ _ONCE = "SESSIONLAKE_KILL_ONCE"
 _EXECUTOR = "SESSIONLAKE_KILL_EXECUTOR"
 
 
+def warning() -> str | None:
+    """Return what a driver is to say at its start where the environment names a point; None where it names none."""
+    wanted = os.environ.get(_VARIABLE)
+    return (
+        f"warning: {_VARIABLE}={wanted} is set: this process kills itself there; unset it outside of tests"
+        if wanted
+        else None
+    )
+
+
 def hit(name: str) -> None:
     """Kill this process with SIGKILL if the environment names this point.
 

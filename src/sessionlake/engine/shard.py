@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -15,16 +14,24 @@ import pyarrow as pa
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
 from sessionlake.engine.outputs import CHANGES, Output, write_output
-from sessionlake.errors import StoreError
-from sessionlake.store_path import expanded, remove_store
+from sessionlake.engine.pending import PENDING, Pending
+from sessionlake.errors import CorruptionError, LayoutError, StoreHeldError
+from sessionlake.store.directory import remove_store
+from sessionlake.store_path import expanded
 
 COMMIT = "commit_id"
 NEW, KEPT, RESTORED = "new", "kept", "restored"
 """What a shard task found: a shard that no batch has touched, its store as it left it, none (so that it was restored)."""
-PENDING, FORGET = ".pending", ".forget"
-"""Suffixes beside a store: of the directory of `Pending`, and of a job's request that store and pending writes go."""
-_BASE = b"base"
+MISSING, CORRUPT, STALE, FORGOTTEN, LAYOUT = CAUSES = ("missing", "corrupt", "stale", "forgotten", "layout")
+"""Why a store had to be restored: there was none, its bytes were damaged, it was not at the expected commit, a job had
+asked for its removal, or what it holds is laid out otherwise."""
+FORGET = ".forget"
+"""Suffix, beside a store, of a job's request that store and pending writes go."""
 _LOCK_SECONDS = 20
+
+
+class _StaleError(Exception):
+    """A store is not at the expected commit; the message is the cause."""
 
 
 @dataclass(frozen=True)
@@ -50,40 +57,57 @@ class ShardTask:
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
         path = Path(expanded(self.store_dir)) / str(shard)
         pending = Pending(path.with_suffix(PENDING))
-        _forget(path, pending)
-        store = self._open(path)
+        forgotten = _forget(path, pending)
+        try:
+            result, state = self._computed(shard, inputs, path, pending)
+        except CorruptionError as error:
+            pending.clear()
+            remove_store(path)
+            cause = LAYOUT if isinstance(error, LayoutError) else CORRUPT
+            yield exchange.stale_report(shard, cause)
+        except _StaleError as stale:
+            yield exchange.stale_report(shard, FORGOTTEN if forgotten else str(stale))
+        else:
+            failpoints.hit("worker_computed")
+            if result.needs is not None:
+                yield exchange.report_batch(exchange.NEEDS, exchange.to_payload(result.needs))
+            else:
+                yield exchange.report_batch(exchange.DONE, self._written(shard, result, state))
+
+    def _computed(self, shard: int, inputs: Inputs, path: Path, pending: Pending) -> tuple[ShardResult, str]:
+        """Return what the operator makes of the shard, and what became of its store.
+
+        Raises _StaleError and, wherever damage is met, CorruptionError: then the state must be handed in.
+        """
+        store = self._open(shard, path)
         try:
             state = self._prepare(shard, inputs, store, pending)
-            if state is None:
-                yield exchange.report_batch(exchange.STALE, str(shard).encode())
-                return
             result = self.operator.apply(inputs, store, self.context)
             if result.needs is None and result.writes is not None:
                 pending.write(self.context.commit_id, _commit_of(store), result.writes)
         finally:
             store.close()
-        failpoints.hit("worker_computed")
-        if result.needs is not None:
-            yield exchange.report_batch(exchange.NEEDS, exchange.to_payload(result.needs))
-        else:
-            yield exchange.report_batch(exchange.DONE, self._written(shard, result, state))
+        return result, state
 
-    def _open(self, path: Path) -> Any:
-        """Open a shard's store; one that is damaged is removed, and so will be found stale and restored.
+    def _open(self, shard: int, path: Path) -> Any:
+        """Open a shard's store; one that is damaged is removed first where its state is handed in.
 
         On a host with several executors a task that Spark has given up may hold the store for a moment still.
         """
         until = time.monotonic() + _LOCK_SECONDS
+        may_remove = shard in self.restoring
         while True:
             try:
                 return self.operator.open_store(path)
-            except StoreError as error:
-                if "/LOCK: " not in str(error):
-                    shutil.rmtree(path, ignore_errors=True)
-                    return self.operator.open_store(path)
+            except CorruptionError:
+                if not may_remove:
+                    raise
+                remove_store(path)
+                may_remove = False
+            except StoreHeldError:
                 if time.monotonic() > until:
                     raise
-            time.sleep(0.05)
+                time.sleep(0.05)
 
     def _written(self, shard: int, result: ShardResult, state: str) -> bytes:
         """Write what the shard puts out; return its report."""
@@ -104,8 +128,8 @@ class ShardTask:
         }
         return json.dumps(report).encode()
 
-    def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: "Pending") -> str | None:
-        """Bring the store to the expected commit and say how; None where it can't be: then its state must be handed in."""
+    def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: Pending) -> str:
+        """Bring the store to the expected commit and say how; _StaleError where it can't be."""
         expected = self.expected[shard]
         if shard in self.restoring:
             store.clear()
@@ -123,7 +147,7 @@ class ShardTask:
             return NEW if expected is None else KEPT
         writes = pending.read(expected, current) if expected else None
         if expected is None or writes is None:
-            return None
+            raise _StaleError(MISSING if current is None else STALE)
         self.operator.commit(store, writes, {COMMIT: expected.encode()}, self.context)
         failpoints.hit("worker_applied")
         pending.clear()
@@ -135,53 +159,20 @@ def _executor_of_this() -> str:
     return f"{socket.gethostname()}/{os.getppid()}"
 
 
-def _forget(path: Path, pending: "Pending") -> None:
+def _forget(path: Path, pending: Pending) -> bool:
     """Remove a store beside which a job has left a marker: it holds bytes of what must be erased, and is restored.
 
-    The marker goes last: StoreError where anything stays.
+    The marker goes last: StoreError where anything stays. Say whether there was one.
     """
     marker = path.with_suffix(FORGET)
-    if marker.exists():
-        remove_store(path)
-        pending.clear()
-        marker.unlink(missing_ok=True)
+    if not marker.exists():
+        return False
+    remove_store(path)
+    pending.clear()
+    marker.unlink(missing_ok=True)
+    return True
 
 
 def _commit_of(store: Any) -> str | None:
     commit = store.meta(COMMIT)
     return commit.decode() if commit else None
-
-
-class Pending:
-    """Writes of batches that may or may not be committed, one file a commit_id, beside the store."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def write(self, commit_id: str, base: str | None, writes: pa.Table) -> None:
-        """Write the file durably: it is whole or absent. `base` is the store's commit that the writes build on."""
-        schema = writes.schema.with_metadata({_BASE: (base or "").encode()})
-        self._directory.mkdir(parents=True, exist_ok=True)
-        temporary = self._directory / f"{commit_id}.{os.getpid()}.tmp"
-        with temporary.open("wb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
-                writer.write_table(writes.cast(schema))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path(commit_id))
-
-    def read(self, commit_id: str, base: str | None) -> pa.Table | None:
-        """Return the writes of a commit for a store at `base`; None where there are none that can be read whole."""
-        try:
-            with pa.memory_map(str(self._path(commit_id))) as source:
-                writes = pa.ipc.open_file(source).read_all()
-        except (OSError, pa.ArrowInvalid):
-            return None
-        return writes if (writes.schema.metadata or {}).get(_BASE) == (base or "").encode() else None
-
-    def clear(self) -> None:
-        """Remove all files."""
-        remove_store(self._directory)
-
-    def _path(self, commit_id: str) -> Path:
-        return self._directory / f"{commit_id}.arrow"

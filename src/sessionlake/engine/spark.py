@@ -1,13 +1,10 @@
 """The one place where a Spark session is made: jars, settings, quiet logs, the Python that the workers run."""
 
-import atexit
 import logging
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +15,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from sessionlake.engine import failpoints
+from sessionlake.engine.sockets import socket_folder
 from sessionlake.errors import ConfigError
 from sessionlake.jars import find_jars
 from sessionlake.jars.java import java_command, require_java
@@ -77,6 +76,8 @@ def build_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if warning := failpoints.warning():
+        sys.stderr.write(f"{warning}\n")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
         SparkContext._ensure_initialized()  # noqa: SLF001  (only then does SparkConf hold what spark-submit was given)
@@ -120,12 +121,10 @@ def check_versions(spark: str, delta: str) -> None:
 
 def _on_this_machine() -> dict[str, str]:
     """Keep Spark on the loopback address, and its sockets, which it leaves behind, in a folder that goes at exit."""
-    sockets = tempfile.mkdtemp(prefix="sessionlake-")
-    atexit.register(shutil.rmtree, sockets, ignore_errors=True)
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.python.unix.domain.socket.dir": sockets,
+        "spark.python.unix.domain.socket.dir": socket_folder(),
     }
 
 

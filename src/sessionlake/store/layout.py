@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 from sessionlake.errors import StoreError
 from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, offsets_of
 
+FORMAT = 1
+"""Version of this layout and of the segments' and metadata's names; another one's stores are restored, never read."""
+
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
 _COUNT = np.dtype("<u4")
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +19,7 @@ from rocksdict import (
 )
 
 from sessionlake.errors import StoreError
-from sessionlake.store_path import remove_store
+from sessionlake.store.directory import claim, damage_found, remove_store
 
 _META = "default"
 _SEGMENT = "s"
@@ -58,7 +59,8 @@ def _options() -> Options:
 class RocksSegments:
     """A rocksdict database of segments, named by number, and a few metadata entries.
 
-    Opening fails with StoreError where another process holds the database or the directory can't be written.
+    Every call raises CorruptionError where bytes turn out to be damaged (LayoutError where they are of another format),
+    and StoreError where another process holds the database, the directory holds something else or can't be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,16 +68,11 @@ class RocksSegments:
         self._open()
 
     def _open(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
+        with damage_found(self.path):
+            claim(self.path)
             names = Rdict.list_cf(str(self.path)) if (self.path / "CURRENT").exists() else [_META]
             families = {name: _options() for name in names}
             self._db = Rdict(str(self.path), options=_options(), column_families=families)
-        except Exception as error:
-            raise StoreError(
-                f"store: {str(self.path)!r} can't be opened ({error}); "
-                "stop the process that holds it or delete the directory"
-            ) from error
         self._families: dict[int, Rdict] = {}
         self._handles: dict[int, ColumnFamily] = {}
         self._segments = {int(name.removeprefix(_SEGMENT)) for name in names if name != _META}
@@ -87,14 +84,21 @@ class RocksSegments:
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
-        return cast(bytes | None, self._db.get(name.encode()))
+        with damage_found(self.path):
+            return cast(bytes | None, self._db.get(name.encode()))
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of keys in a live segment; ascending keys are about twice as fast."""
-        return cast(list[bytes | None], self._family(segment).get(cast(list[str | int | float | bytes | bool], keys)))
+        wanted = cast(list[str | int | float | bytes | bool], keys)
+        with damage_found(self.path):
+            return cast(list[bytes | None], self._family(segment).get(wanted))
 
     def write(self, writes: Mapping[int, tuple[list[bytes], list[bytes | None]]], meta: Mapping[str, bytes]) -> None:
         """Write values (None deletes) and metadata atomically; a segment that is not there is made first."""
+        with damage_found(self.path):
+            self._write(writes, meta)
+
+    def _write(self, writes: Mapping[int, tuple[list[bytes], list[bytes | None]]], meta: Mapping[str, bytes]) -> None:
         batch = WriteBatch(raw_mode=True)
         for segment, (keys, values) in writes.items():
             batch.set_default_column_family(self._handle(segment))
@@ -131,30 +135,37 @@ class RocksSegments:
         for old in [s for s in self._segments if s < segment]:
             self._families.pop(old, None)
             self._handles.pop(old, None)
-            self._db.drop_column_family(f"{_SEGMENT}{old}")
+            with damage_found(self.path):
+                self._db.drop_column_family(f"{_SEGMENT}{old}")
             self._segments.discard(old)
 
     def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
         """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
         found: list[tuple[bytes, bytes]] = []
-        items = cast(Iterator[tuple[bytes, bytes]], self._family(segment).items(from_key=low))
-        for key, value in items:
-            if high is not None and key > high:
-                break
-            found.append((key, value))
+        with damage_found(self.path):
+            items = cast(Iterator[tuple[bytes, bytes]], self._family(segment).items(from_key=low))
+            for key, value in items:
+                if high is not None and key > high:
+                    break
+                found.append((key, value))
         return found
 
     def close(self) -> None:
-        """Flush, let compactions end and release the database.
+        """Flush, let compactions end and release the database, also where that raises.
 
         Closing aborts a compaction. One that takes longer than a task would be started and aborted for ever, while the
         files, and with them the time of a read, grow without bound.
         """
-        for segment in self._handles:
-            self._family(segment).flush(wait=True)
-        if self._handles:
-            self._await_compactions()
-        self._release()
+        try:
+            with damage_found(self.path):
+                for segment in self._handles:
+                    self._family(segment).flush(wait=True)
+                if self._handles:
+                    self._await_compactions()
+                    if self._db.property_int_value("rocksdb.background-errors"):
+                        self._db.write(WriteBatch(raw_mode=True))  # refused with what went wrong in the background
+        finally:
+            self._release()
 
     def _await_compactions(self) -> None:
         # A compaction that is due is running a moment after the flush; the property "compaction-pending" is of no use,
@@ -165,15 +176,20 @@ class RocksSegments:
             idle = 0 if self._db.property_int_value("rocksdb.num-running-compactions") else idle + 1
 
     def _release(self) -> None:
-        # Every handle keeps the database, and so its lock, open.
+        """Close every handle: each keeps the database, and so its lock, open; one that refuses lets go when it is gone."""
         self._handles.clear()
-        for family in self._families.values():
-            family.close()
+        opened = [*self._families.values(), vars(self).pop("_db", None)]
         self._families.clear()
-        self._db.close()
+        with ExitStack() as closing:
+            closing.enter_context(damage_found(self.path))
+            for handle in opened:
+                if handle is not None:
+                    closing.callback(handle.close)
+            opened.clear()
 
     def clear(self) -> None:
         """Remove everything and start empty; StoreError where that fails: nothing may be merged with what is left."""
-        self._release()
+        with suppress(StoreError):  # what does not close any more goes all the same
+            self._release()
         remove_store(self.path)
         self._open()

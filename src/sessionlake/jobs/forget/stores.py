@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.engine.operator import shard_of
-from sessionlake.engine.shard import FORGET, PENDING
+from sessionlake.engine.pending import PENDING
+from sessionlake.engine.shard import FORGET
 from sessionlake.errors import LockedError, StoreError
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.sessionizer.single_driver import locked_store

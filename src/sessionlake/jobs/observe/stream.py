@@ -18,6 +18,7 @@ from pyspark.sql.streaming.listener import (
 
 from sessionlake import metrics
 from sessionlake.config import Config
+from sessionlake.engine.shard import CAUSES
 from sessionlake.jobs.observe.counts import count_values
 from sessionlake.jobs.observe.disks import set_disks
 from sessionlake.jobs.status import store_bytes
@@ -37,6 +38,8 @@ class StreamReadings(Readings):
         self.add(metrics.BATCHES, 0)
         for metric, _, labels in count_values({}):
             self.add(metric, 0, *labels)
+        for cause in CAUSES:
+            self.add(metrics.STORES_RESTORED, 0, cause)
 
     def collect(self) -> Iterator[Family]:
         """Yield all values, the store's size and the disks' as of now."""
@@ -50,6 +53,8 @@ class StreamReadings(Readings):
             self.add(metrics.BATCHES, 1)
             for metric, value, labels in count_values(metadata["counts"]):
                 self.add(metric, value, *labels)
+            for cause, shards in metadata["places"]["causes"].items():
+                self.add(metrics.STORES_RESTORED, shards, cause)
             self.observe(metrics.BATCH_SECONDS, (metadata["committed_us"] - metadata["started_us"]) / 1e6)
             self.set(metrics.LAST_COMMIT, metadata["committed_us"] / 1e6)
             watermark_us = metadata["state"].get("watermark_us")

@@ -23,6 +23,7 @@ from sessionlake.source_config import Format
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.infer import all_columns, infer_types
 from sessionlake.sources.kafka_records import META, Topic
+from sessionlake.store_path import make_private
 from sessionlake.tables import Tables
 
 CHECKPOINT_INTERVAL = "100"
@@ -155,6 +156,8 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
     """Create the pipeline's tables where they are not there."""
     specs = dict(config.aggregates)
     try:
+        if "://" not in config.pipeline.warehouse:
+            make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
         tables.create(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone")
         tables.create(schemas.LATE_EVENTS, schemas.late_events(spec.input_types), "Events past grace, within retention")
         if config.pipeline.archive:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sessionlake.config import Config
 from sessionlake.errors import LockedError, PipelineStateError, StoreError
+from sessionlake.store_path import make_private
 from sessionlake.tables import Tables
 
 
@@ -42,7 +43,7 @@ def locked_store(config: Config) -> Iterator[None]:
     """Hold the store directory's lock while the driver lives; LockedError where another has it, StoreError where it can't be written."""
     directory = Path(config.lock_dir)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
         file = (directory / "LOCK").open("a+")
     except OSError as error:
         raise StoreError(

@@ -1,0 +1,89 @@
+"""Writes of batches that may or may not be committed, as files beside a shard's store."""
+
+import os
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+
+from sessionlake.errors import CorruptionError, StoreError
+from sessionlake.store.layout import FORMAT
+from sessionlake.store_path import make_private
+
+PENDING = ".pending"
+"""Suffix of the directory, beside a store."""
+_BASE, _CHECKSUM, _FORMAT = b"base", b"crc32", b"format"
+
+
+class Pending:
+    """One file a commit_id, of one shard."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, commit_id: str, base: str | None, writes: pa.Table) -> None:
+        """Write the file durably: it is whole or absent. `base` is the store's commit that the writes build on."""
+        marks = {_BASE: (base or "").encode(), _FORMAT: str(FORMAT).encode()}
+        schema = writes.schema.with_metadata({**marks, _CHECKSUM: _checksum(writes, marks)})
+        make_private(self._directory)
+        temporary = self._directory / f"{commit_id}.{os.getpid()}.tmp"
+        with temporary.open("wb") as file:
+            with pa.ipc.new_file(file, schema) as writer:
+                writer.write_table(writes.replace_schema_metadata(schema.metadata))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path(commit_id))
+
+    def read(self, commit_id: str, base: str | None) -> pa.Table | None:
+        """Return the writes of a commit for a store at `base`; None where there are none.
+
+        Raises CorruptionError where they are not as they were written, or of another format.
+        """
+        path = self._path(commit_id)
+        try:
+            writes = read_pending(path)
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            if getattr(error, "errno", None):
+                raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that and start again") from error
+            raise CorruptionError(f"store: {str(path)!r} is damaged ({error}); its store is restored") from error
+        return writes if (writes.schema.metadata or {}).get(_BASE) == (base or "").encode() else None
+
+    def clear(self) -> None:
+        """Remove all files; StoreError where one stays."""
+        try:
+            if self._directory.exists():
+                for file in self._directory.iterdir():
+                    if file.suffix in (".arrow", ".tmp"):
+                        file.unlink()
+                self._directory.rmdir()
+        except OSError as error:
+            raise StoreError(
+                f"store: {str(self._directory)!r} can't be removed ({error}); remove it and start again"
+            ) from error
+
+    def _path(self, commit_id: str) -> Path:
+        return self._directory / f"{commit_id}.arrow"
+
+
+def read_pending(path: Path) -> pa.Table:
+    """Return what a pending file holds; where that is not what was written, any error that Arrow raises."""
+    with pa.memory_map(str(path)) as source:
+        writes = pa.ipc.open_file(source).read_all()
+    writes.validate(full=True)
+    marks = dict(writes.schema.metadata or {})
+    # Releases that wrote neither had this format.
+    checksum, format_ = marks.pop(_CHECKSUM, None), marks.get(_FORMAT, b"1")
+    if format_ != str(FORMAT).encode():
+        raise pa.ArrowInvalid(f"format {format_.decode(errors='replace')}, not {FORMAT}")
+    if checksum is not None and checksum != _checksum(writes, marks):
+        raise pa.ArrowInvalid("its checksum is another one")
+    return writes
+
+
+def _checksum(writes: pa.Table, marks: dict[bytes, bytes]) -> bytes:
+    crc = zlib.crc32(repr(sorted(marks.items())).encode())
+    for batch in writes.to_batches():
+        crc = zlib.crc32(batch.serialize(), crc)
+    return b"%08x" % crc

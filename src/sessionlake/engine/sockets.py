@@ -1,0 +1,40 @@
+"""A folder for Spark's Unix sockets that goes with the driver; those of drivers that were killed go at the next one's start."""
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+_PREFIX, _LOCK = "sessionlake-sockets-", "lock"
+_YOUNG_SECONDS = 60
+_held: list[IO[str]] = []
+"""Lock files that stay open, and so locked, while this process lives."""
+
+
+def socket_folder() -> str:
+    """Return a new folder, for this user alone, that is removed when this process exits."""
+    remove_abandoned(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = (folder / _LOCK).open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    _held.append(lock)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(folder)
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove this user's folders whose process is gone, of which a lock that nobody holds tells; young ones may not have it yet."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        try:
+            found = folder.lstat()
+            if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG_SECONDS:
+                continue
+            with (folder / _LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+        except OSError:
+            continue  # in use, or another one removes it

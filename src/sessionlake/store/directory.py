@@ -1,0 +1,134 @@
+"""A store's directory: made for its owner alone, marked as ours, and removed file by file, so that nothing else goes with it."""
+
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
+from sessionlake.store.layout import FORMAT
+from sessionlake.store_path import make_private
+
+MARKER = "SESSIONLAKE"
+"""File that tells a store of ours from any other directory: JSON of the pipeline's name and the format of the bytes."""
+_UNMARKED_FORMAT = 1
+"""Of the stores that were made before there was a marker."""
+_LOCK = "LOCK"
+_ROCKSDICT = "rocksdict-config.json"
+_FILES = re.compile(
+    rf"{MARKER}(\.\d+\.tmp)?|{_ROCKSDICT}|CURRENT|IDENTITY|{_LOCK}|LOG(\.old\.\d+)?"
+    r"|(MANIFEST|OPTIONS)-\d+(\.dbtmp)?|\d+\.(sst|log|blob|dbtmp)(\.trash)?"
+)
+
+
+def claim(path: Path) -> None:
+    """Make the directory of a store where it is not there, and mark it; the directory above names the pipeline.
+
+    Raises LayoutError where the store's bytes are of another format, and StoreError for a directory that is neither
+    empty nor a store: it may be anything, and a store that must be restored is removed.
+    """
+    make_private(path)
+    if not (path / MARKER).exists():
+        _mark(path, _UNMARKED_FORMAT if _require_ours(path) else FORMAT)
+    found = _format(path)
+    if found != FORMAT:
+        raise LayoutError(f"store: {str(path)!r} has format {found}, not {FORMAT}; it is removed and restored")
+
+
+def remove_store(path: Path) -> None:
+    """Remove a store, if it is there; files that are none of a store's stay.
+
+    Raises StoreHeldError where a process has it open, and StoreError where the directory is not a store or where any of
+    it can't be removed: nothing may be merged with what is left.
+    """
+    try:
+        if not path.exists():
+            return
+        _require_ours(path)
+        with _locked(path):
+            names = _names(path)
+            for name in names - {MARKER, _LOCK}:
+                if _FILES.fullmatch(name):
+                    (path / name).unlink()
+            (path / _LOCK).unlink(missing_ok=True)
+        if all(map(_FILES.fullmatch, names)):
+            (path / MARKER).unlink(missing_ok=True)
+            path.rmdir()
+        else:
+            _mark(path, FORMAT)
+    except OSError as error:
+        raise StoreError(f"store: {str(path)!r} can't be removed ({error}); remove it and start again") from error
+
+
+@contextmanager
+def damage_found(path: Path) -> Iterator[None]:
+    """Raise what RocksDB raises meanwhile as CorruptionError, where the store's bytes are at fault, else as StoreError.
+
+    Only the former may cost the store: too many open files, a full disk or missing rights say nothing of its bytes.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if is_damage(text, path):
+            raise CorruptionError(f"store: {str(path)!r} is damaged ({text}); it is removed and restored") from error
+        held = any(f"{_LOCK}: {os.strerror(number)}" in text for number in (errno.EAGAIN, errno.ENOLCK))
+        raise (StoreHeldError if held else StoreError)(
+            f"store: {str(path)!r} can't be used ({text}); mend that, or stop the process that holds it, and start again"
+        ) from error
+
+
+def is_damage(text: str, path: Path) -> bool:
+    """Say whether a message of RocksDB's means that bytes or files of the store are not what was written."""
+    if any(os.strerror(number) in text for number in errno.errorcode if number not in _OF_DAMAGE):
+        return False
+    missing = os.strerror(errno.ENOENT) in text and f"{path}/" in text
+    return "Corruption: " in text or missing or "larger than file length" in text
+
+
+_OF_DAMAGE = (errno.ENOENT, errno.EINVAL)
+"""What the system says where files of a store are gone or cut; all else that it says is of the machine."""
+
+
+def _mark(path: Path, format_: int) -> None:
+    temporary = path / f"{MARKER}.{os.getpid()}.tmp"
+    temporary.write_text(json.dumps({"pipeline": path.parent.name, "format": format_}))
+    temporary.replace(path / MARKER)
+
+
+def _names(path: Path) -> set[str]:
+    return {file.name for file in path.iterdir()}
+
+
+def _format(path: Path) -> object:
+    try:
+        return json.loads((path / MARKER).read_text())["format"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _require_ours(path: Path) -> bool:
+    """Say whether a directory is a store, marked or not; False where it is empty, StoreError where it is neither."""
+    names = {name for name in _names(path) if not name.startswith(f"{MARKER}.")}
+    if names and MARKER not in names and not (_ROCKSDICT in names and names & {"CURRENT", "IDENTITY"}):
+        raise StoreError(
+            f"pipeline.store: {str(path)!r} holds {min(names)!r} and is no store; move it, or choose another directory for the stores"
+        )
+    return bool(names)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock that RocksDB holds on an open database."""
+    with (path / _LOCK).open("a") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreHeldError(f"store: {str(path)!r} is open in another process ({error}); stop that one") from error
+        yield

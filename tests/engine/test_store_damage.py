@@ -1,0 +1,197 @@
+"""Whatever byte of a store is damaged, totals stay right; what is no damage costs no store. No Spark."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sessionlake.engine.pending import Pending
+from sessionlake.engine.shard import KEPT, RESTORED
+from sessionlake.errors import CorruptionError, StoreError
+from sessionlake.store.directory import MARKER, is_damage
+from tests.engine.test_shard_moves import Pipeline, Totals
+
+KEYS = [f"key{number:05d}" for number in range(3000)]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """Three batches: the store on disk `a` is at the first but one, the last is pending; disk `killed` has it in the log."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("damage"))
+    for _ in range(3):
+        pipeline.batch("a", KEYS)
+    with pytest.MonkeyPatch.context() as patch:
+        apply = Totals.apply
+
+        def copied(operator: Totals, *arguments: object) -> object:
+            shutil.copytree(pipeline.root / "a", pipeline.root / "killed")
+            return apply(operator, *arguments)  # type: ignore[arg-type]
+
+        shutil.copytree(pipeline.root / "a", pipeline.root / "spare")
+        patch.setattr(Totals, "apply", copied)
+        pipeline.batch("spare", KEYS[:1], committed=False)
+    return pipeline
+
+
+@pytest.fixture
+def pipeline(ran: Pipeline, tmp_path: Path) -> Pipeline:
+    shutil.copytree(ran.root, tmp_path / "disks")
+    copy = Pipeline(tmp_path / "disks")
+    copy.totals, copy.commit, copy.attempts = ran.totals.copy(), ran.commit, ran.attempts
+    return copy
+
+
+def next_batches(pipeline: Pipeline, disk: str = "a") -> str:
+    """Run two batches, of one key and of all, and check their totals; return what became of the store in the first."""
+    states = []
+    for keys in (KEYS[:1], KEYS):
+        expected = {key: pipeline.totals[key] + 1 for key in keys}
+        state, totals = pipeline.batch(disk, keys)
+        assert totals == expected
+        states.append(state)
+    return states[0]
+
+
+def flip(file: Path, at: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[at] ^= 0xFF
+    file.write_bytes(content)
+
+
+def largest_table(disk: Path) -> Path:
+    return max(disk.glob("0/*.sst"), key=lambda file: file.stat().st_size)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("disk", ["a", "killed"])
+def test_any_byte_of_any_file(pipeline: Pipeline, disk: str, seed: int) -> None:
+    chance = random.Random(seed)
+    files = [file for file in sorted((pipeline.root / disk).rglob("*")) if file.is_file() and file.stat().st_size]
+    for file in chance.sample(files, min(3, len(files))):
+        flip(file, chance.randrange(file.stat().st_size))
+    next_batches(pipeline, disk)
+
+
+@pytest.mark.parametrize("part", [0.01, 0.3, 0.6])
+def test_a_table_cut_or_flipped_anywhere_is_restored(pipeline: Pipeline, part: float) -> None:
+    table = largest_table(pipeline.root / "a")
+    flip(table, int(part * table.stat().st_size))
+    next_batches(pipeline)
+    table = largest_table(pipeline.root / "a")
+    os.truncate(table, int(part * table.stat().st_size))
+    next_batches(pipeline)
+    assert pipeline.causes == ["corrupt", "corrupt"]
+
+
+def break_manifest(store: Path) -> None:
+    flip(next(store.glob("MANIFEST*")), 60)
+
+
+def empty_current(store: Path) -> None:
+    (store / "CURRENT").write_text("")
+
+
+def other_format(store: Path) -> None:
+    marker = json.loads((store / MARKER).read_text())
+    (store / MARKER).write_text(json.dumps({**marker, "format": 0}))
+
+
+def empty_marker(store: Path) -> None:
+    (store / MARKER).write_text("")
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [(break_manifest, "corrupt"), (empty_current, "corrupt"), (other_format, "layout"), (empty_marker, "layout")],
+)
+def test_store_that_does_not_open_is_restored_and_other_files_stay(
+    pipeline: Pipeline, damage: Callable[[Path], None], cause: str
+) -> None:
+    store = pipeline.root / "a" / "0"
+    (store / "notes.txt").write_text("mine")
+    damage(store)
+    assert (next_batches(pipeline), pipeline.causes) == (RESTORED, [cause])
+    assert (store / "notes.txt").read_text() == "mine"
+
+
+def test_store_of_a_release_without_markers_is_taken_over(pipeline: Pipeline) -> None:
+    marker = pipeline.root / "a" / "0" / MARKER
+    marker.unlink()
+    assert next_batches(pipeline) == KEPT
+    assert json.loads(marker.read_text()) == {"pipeline": "a", "format": 1}
+
+
+def test_directory_that_is_no_store_is_refused_and_stays(pipeline: Pipeline) -> None:
+    foreign = pipeline.root / "documents" / "0"
+    foreign.mkdir(parents=True)
+    (foreign / "thesis.doc").write_text("mine")
+    for marks in ((), ("0.forget",)):
+        for name in marks:
+            (foreign.parent / name).touch()
+        with pytest.raises(StoreError, match=r"holds 'thesis.doc' and is no store; move it, or choose another"):
+            pipeline.batch("documents", KEYS[:1])
+    assert [file.name for file in foreign.iterdir()] == ["thesis.doc"]
+
+
+def test_too_many_open_files_cost_no_store(pipeline: Pipeline) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (opened, hard))
+        with pytest.raises(StoreError, match="Too many open files") as raised:
+            pipeline.batch("a", KEYS[:1])
+        assert not isinstance(raised.value, CorruptionError)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (next_batches(pipeline), pipeline.causes) == (KEPT, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "damage"),
+    [
+        ("Corruption: block checksum mismatch: stored = 1, computed = 2 in /s/0/000015.sst", True),
+        ("Corruption: IO error: No such file or directory: While open a file: /s/0/000015.sst", True),
+        ("IO error: No such file or directory: While opening a file: /s/0/MANIFEST-000005", True),
+        ("IO error: While mmap read offset 9 larger than file length 8: /s/0/000015.sst: Invalid argument", True),
+        ("IO error: No such file or directory: /proc/meminfo", False),
+        ("IO error: No space left on device: While appending to file: /s/0/000015.sst", False),
+        ("IO error: While mmap file: /s/0/000015.sst: Cannot allocate memory", False),
+        ("IO error: While opening a file: /s/0/CURRENT: Permission denied", False),
+        ("IO error: While pread offset 0: /s/0/000015.sst: Input/output error", False),
+        ("Corruption: IO error: While open a file: /s/0/000015.sst: Too many open files", False),
+        ("Invalid argument: Found options incompatible with filesystem", False),
+    ],
+)
+def test_only_damage_is_damage(text: str, *, damage: bool) -> None:
+    assert is_damage(text, Path("/s/0")) is damage
+
+
+def test_pending_file_with_any_byte_flipped_is_never_read_wrong(tmp_path: Path) -> None:
+    pending, writes = Pending(tmp_path), pa.table({"key": [b"a", b"bc", None], "number": [1, None, 3]})
+    pending.write("c", "base", writes.slice(1))
+    (file,) = tmp_path.iterdir()
+    whole, refused = file.read_bytes(), 0
+    for at in range(len(whole)):
+        flip(file, at)
+        try:
+            found = pending.read("c", "base")
+        except CorruptionError:
+            refused += 1
+        else:
+            assert found is None or found.equals(writes.slice(1))
+        file.write_bytes(whole)
+    assert refused > len(whole) / 4
+    assert pending.read("c", "base") is not None
+
+
+def test_directories_are_the_users_alone(pipeline: Pipeline) -> None:
+    pipeline.batch("new/disk", KEYS[:1])
+    made = ["new", "new/disk", "new/disk/0", "new/disk/0.pending"]
+    assert {stat.S_IMODE((pipeline.root / name).stat().st_mode) for name in made} == {0o700}
