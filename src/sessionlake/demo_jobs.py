@@ -38,7 +38,7 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
             "late events: restated, or buried when past retention",
             lambda: reprocess_late(spark, config),
         ),
-        ("expire", f"Pattern 7: {EXPIRED}", lambda: expire(spark, config, where=EXPIRED)),
+        ("expire", f"Pattern 7: {EXPIRED}", lambda: expire(spark, config, where=EXPIRED, max_share=1)),
         ("compact", "the changelog becomes the snapshot", lambda: compact(spark, config)),
     ]
     if has_module("great_expectations"):

@@ -18,15 +18,22 @@ if TYPE_CHECKING:
 @click.argument("config_path", metavar="CONFIG")
 @click.option("--once", is_flag=True, help="Process all input that is available now, then exit.")
 @click.option("--drain", is_flag=True, help="With --once: then close what is open, as at the end of a finite input.")
+@click.option(
+    "--trust-clock", is_flag=True, help="This machine's clock is right though it is behind the last commit's."
+)
 @one_line_errors
-def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool) -> None:  # noqa: FBT001 (click passes flags by name)
     """Run the sessionizer until stopped (ctrl-C), or once."""
     if drain and not once:
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
     show_warnings(config.warnings())
     try:
-        summary = _run_once(config, drain=drain) if once else _run_stream(config)
+        summary = (
+            _run_once(config, drain=drain, trust_clock=trust_clock)
+            if once
+            else _run_stream(config, trust_clock=trust_clock)
+        )
     except KeyboardInterrupt:
         console.print("stopped; nothing is lost, `sessionlake run` goes on from here")
         return
@@ -34,16 +41,18 @@ def run_command(config_path: str, once: bool, drain: bool) -> None:  # noqa: FBT
     print_metrics(summary)
 
 
-def _run_once(config: Config, *, drain: bool) -> "RunSummary":
+def _run_once(config: Config, *, drain: bool, trust_clock: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
     with observed(config, SESSIONIZE) as counted:
-        summary = run(open_session(config), config, once=True, drain=drain, on_commit=print_batch)
+        summary = run(
+            open_session(config), config, once=True, drain=drain, trust_clock=trust_clock, on_commit=print_batch
+        )
         counted({"batches": summary.batches, **summary.counts})
     return summary
 
 
-def _run_stream(config: Config) -> "RunSummary":
+def _run_stream(config: Config, *, trust_clock: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
     spark = open_session(config)
@@ -53,7 +62,7 @@ def _run_stream(config: Config) -> "RunSummary":
             print_batch(metadata)
             committed(metadata)
 
-        return run(spark, config, on_commit=on_commit)
+        return run(spark, config, trust_clock=trust_clock, on_commit=on_commit)
 
 
 @click.command("bootstrap")

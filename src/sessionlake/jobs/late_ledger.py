@@ -3,7 +3,7 @@
 A run *covers* the late events of its batches and its times once its append is in the table that takes them: those in
 retention when it started in corrections, the others in dead_letters. The two kinds of runs, reprocess_late and
 backfill, take effect in the order in which they started: `claim` sees to it, and so a run leaves out exactly what the
-runs before it cover.
+runs before it cover. The order is a count that each run pins, one above all it sees: hosts' clocks may differ.
 """
 
 import json
@@ -24,6 +24,8 @@ REPROCESS_LATE, BACKFILL = "reprocess_late", "backfill"
 WRITES = {REPROCESS_LATE: (schemas.CORRECTIONS, schemas.DEAD_LETTERS), BACKFILL: (schemas.CORRECTIONS,)}
 """The jobs that cover late events, and the tables whose appends make them do so."""
 COVERED = "covered"
+NUMBER = "number"
+"""Under which a run pins its place in the order."""
 _EVER = 1 << 62
 
 
@@ -51,7 +53,8 @@ class LateRun:
 
     job: str
     run_id: str
-    started_us: int
+    number: int
+    """Its place in the order of runs; of runs that started at once several may have the same."""
     asked: Span
     expired_us: int
     """What was older than this when the run started had fallen out of retention."""
@@ -61,7 +64,7 @@ class LateRun:
     @property
     def order(self) -> tuple[int, str, str]:
         """The order in which runs take effect."""
-        return self.started_us, self.job, self.run_id
+        return self.number, self.job, self.run_id
 
     @property
     def alive(self) -> bool:
@@ -92,7 +95,9 @@ def read_runs(tables: Tables) -> list[LateRun]:
         pinned = json.loads(row.pinned)
         span = Span(pinned["batch_id"], *asked_times(pinned["from_us"], pinned["to_us"]))
         versions = {table: found[table].get(id_) for table in WRITES[row.job]}
-        runs.append(LateRun(row.job, row.run_id, row.at_us, span, pinned["expired_us"], versions))
+        # Runs of releases that had no such number are ordered by their start, and come before all others.
+        number = pinned.get(NUMBER, row.at_us)
+        runs.append(LateRun(row.job, row.run_id, number, span, pinned["expired_us"], versions))
     return sorted(runs, key=lambda run: run.order)
 
 
@@ -101,9 +106,15 @@ def asked_times(from_us: int | None, to_us: int | None) -> tuple[int, int]:
     return (-_EVER if from_us is None else from_us), (_EVER if to_us is None else to_us)
 
 
+def next_number(tables: Tables) -> int:
+    """Return a number, for a run to pin as NUMBER, above those of all runs that are recorded."""
+    return 1 + max((run.number for run in read_runs(tables)), default=0)
+
+
 def runs_before(run: JobRun) -> list[LateRun]:
     """Return the runs that take effect before this one."""
-    return [other for other in read_runs(run.tables) if other.order < (run.started_us, run.job, run.run_id)]
+    ours = (run.pinned.get(NUMBER, run.started_us), run.job, run.run_id)
+    return [other for other in read_runs(run.tables) if other.order < ours]
 
 
 def claim(run: JobRun) -> list[LateRun]:

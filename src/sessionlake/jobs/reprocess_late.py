@@ -13,12 +13,14 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.late_ledger import (
     COVERED,
+    NUMBER,
     REPROCESS_LATE,
     Span,
     append_claimed,
     asked_times,
     claim,
     mark_covered,
+    next_number,
     runs_before,
 )
 from sessionlake.jobs.late_status import expired_by_runs, restated_by_runs
@@ -91,6 +93,7 @@ def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables)
         "expired_us": windows.bounds(watermark).expired_us,
         "from_us": from_us,
         "to_us": to_us,
+        NUMBER: next_number(tables),
     }
 
 

@@ -105,7 +105,9 @@ class SessionizerHarness:
         if events:
             pieces += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec, events))
         if corrections:
-            pieces += split_corrections(operator.spec, bounds, correction_table(operator.spec, corrections))
+            pieces += split_corrections(
+                operator.spec, bounds, context.clock_us, correction_table(operator.spec, corrections)
+            )
         results = self._apply(operator, pieces, context)
         stats = dict.fromkeys(COUNTS, 0)
         for result in results.values():

@@ -16,7 +16,7 @@ from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill.events import NEEDED, Window
 from sessionlake.jobs.backfill.ledger import forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, Basis, compared, first_window
-from sessionlake.jobs.late_ledger import BACKFILL, Span, append_claimed, claim, runs_before
+from sessionlake.jobs.late_ledger import BACKFILL, NUMBER, Span, append_claimed, claim, next_number, runs_before
 from sessionlake.jobs.runs import JobReport, JobRun, OnStep, last_batch, start_run
 from sessionlake.jobs.sessionizer.inputs import batch_inputs
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
@@ -72,6 +72,7 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
         "to_us": to_us,
         # Late events of any age are taken in: replacements reach below the horizon.
         "expired_us": from_us,
+        NUMBER: next_number(tables),
         "changelog_version": last.version,
         "snapshot_version": snapshot,
     }

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.engine.operator import by_shard, shard_of
-from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA, TOMBSTONES, Split
+from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA, FUTURE, TOMBSTONES, Split
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import Bools, Ints, combined
 from sessionlake.sessions.corrections import REMOVE_SCHEMA
@@ -19,26 +19,41 @@ from sessionlake.sources.times import parse_times
 KINDS = ("restate", "replace", "tombstone", "advance")
 
 
-def split_corrections(spec: SessionizerSpec, bounds: Bounds, table: pa.Table) -> Split:
-    """Yield (shard, kind, rows) of the kinds restate, remove, put, dead and tally."""
+def split_corrections(spec: SessionizerSpec, bounds: Bounds, clock_us: int, table: pa.Table) -> Split:
+    """Yield (shard, kind, rows) of the kinds restate, remove, put, dead and tally.
+
+    An advance further than events may move the watermark, or than closing every session takes, would make all later
+    events dead letters for good: it is refused.
+    """
     table = table.combine_chunks()
     kind = combined(table["kind"])
     malformed = _malformed(table)
     restate = pc.equal(pc.fill_null(kind, ""), "restate").to_numpy(zero_copy_only=False)
     expired = restate & ~malformed & (_micros(table["session_start"]) < bounds.expired_us)
-    for mask, reason in ((malformed, "malformed correction"), (expired, "expired")):
+    ahead = _is_ahead(spec, bounds, clock_us, table) & ~malformed
+    for mask, reason in ((malformed, "malformed correction"), (ahead, FUTURE), (expired, "expired")):
         if mask.any():
             yield 0, "dead", _dead(table.filter(pa.array(mask)), reason)
-    good = table.filter(pa.array(~malformed & ~expired))
+    good = table.filter(pa.array(~malformed & ~ahead & ~expired))
     for name, split in (("restate", _restated), ("replace", _replaced), ("tombstone", _tombstones)):
         rows = good.filter(pc.equal(good["kind"], name))
         if rows.num_rows:
             yield from split(spec, rows)
     advances = good.filter(pc.equal(good["kind"], "advance"))
-    tally = {"corrections": table.num_rows, "malformed": int(malformed.sum()), "expired": int(expired.sum())}
+    tally = {"corrections": table.num_rows, "malformed": int((malformed | ahead).sum()), "expired": int(expired.sum())}
     if advances.num_rows:
         tally |= {"applied": advances.num_rows, "max_advance": int(_micros(advances["session_start"]).max())}
     yield 0, "tally", pa.table({"name": list(tally), "value": pa.array(tally.values(), pa.int64())})
+
+
+def _is_ahead(spec: SessionizerSpec, bounds: Bounds, clock_us: int, table: pa.Table) -> Bools:
+    """Say which rows advance further than closing takes beyond the clock and its skew, or the watermark, whichever is later."""
+    if spec.max_future_skew_us is None:
+        return np.zeros(table.num_rows, bool)
+    to_close = spec.windows.gap_us + spec.windows.grace_us + 1
+    latest = max(clock_us + spec.max_future_skew_us, bounds.close_us + to_close - 1)
+    advance = pc.equal(pc.fill_null(combined(table["kind"]), ""), "advance").to_numpy(zero_copy_only=False)
+    return advance & (_micros(table["session_start"]) > latest + to_close)
 
 
 def archived_tombstones(spec: SessionizerSpec, table: pa.Table) -> Split:

@@ -21,6 +21,8 @@ Split = Iterator[tuple[int, str, pa.Table]]
 
 ARCHIVED, TOMBSTONES = "archived", "archived_tombstones"
 """Kinds of rows that go to the archive as they are: events that were not refused, and a topic's tombstones."""
+FUTURE = "too far in the future"
+"""Reason of what is further ahead of the batch's clock than `max_future_skew`."""
 DEAD_SCHEMA = pa.schema(
     [
         ("reason", pa.string()),
@@ -55,7 +57,7 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
         refused.append((~good, checked.reason.filter(pa.array(~good))))
     if spec.max_future_skew_us is not None:
         future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
-        refused.append((future, _reason(future, "too far in the future")))
+        refused.append((future, _reason(future, FUTURE)))
         good &= ~future
     expired = good & (checked.time_us < bounds.expired_us)
     good &= ~expired

@@ -62,7 +62,9 @@ class Sessionizer:
                 corrections = table.filter(is_correction)
                 if corrections.num_rows:
                     struct = combined(corrections[CORRECTION])
-                    yield from split_corrections(self.spec, bounds, pa.Table.from_struct_array(struct))
+                    yield from split_corrections(
+                        self.spec, bounds, context.clock_us, pa.Table.from_struct_array(struct)
+                    )
                 table = table.filter(pa.compute.invert(is_correction)).drop_columns([CORRECTION])
             if not table.num_rows:
                 continue
@@ -76,7 +78,7 @@ class Sessionizer:
         bounds = self.bounds(context)
         records, tombstones = split_tombstones(pa.Table.from_struct_array(combined(table[RECORD])), topic)
         if tombstones.num_rows:
-            yield from split_corrections(self.spec, bounds, tombstones)
+            yield from split_corrections(self.spec, bounds, context.clock_us, tombstones)
             yield from archived_tombstones(self.spec, tombstones)
         for decoded in decode_records(records, topic, self.spec.columns):
             rows = Rows(decoded.table, decoded.error, decoded.raw, decoded.position)

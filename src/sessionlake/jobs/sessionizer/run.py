@@ -15,6 +15,7 @@ from sessionlake.config import Config
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.errors import PipelineStateError, SessionlakeError
 from sessionlake.jobs.runs import check_history, find_last_batch
+from sessionlake.jobs.sessionizer.clock import check_batch_clock, check_clock
 from sessionlake.jobs.sessionizer.inputs import InputLog
 from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
@@ -49,15 +50,17 @@ def run(
     once: bool = False,
     drain: bool = False,
     bootstrap: bool = False,
+    trust_clock: bool = False,
     on_commit: OnCommit | None = None,
 ) -> RunSummary:
     """Run until stopped or, with `once`, until all input that is available now is committed.
 
     `drain` then closes what is open: it moves the watermark past every session's close time. `bootstrap` takes all
     input in one batch, for first use on old data: nothing is late before the first watermark.
+    A clock behind the last commit's is refused unless `trust_clock` says that the latter was wrong.
     """
     with locked_store(config):
-        session = _Session(spark, config)
+        session = _Session(spark, config, trust_clock=trust_clock)
         if bootstrap and session.coordinator.last is not None:
             raise PipelineStateError(
                 f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
@@ -77,13 +80,15 @@ def run(
 class _Session:
     """One run of one pipeline."""
 
-    def __init__(self, spark: SparkSession, config: Config) -> None:
-        self.spark, self.config = spark, config
+    def __init__(self, spark: SparkSession, config: Config, *, trust_clock: bool) -> None:
+        self.spark, self.config, self.trust_clock = spark, config, trust_clock
         self.tables = Tables(spark, config.pipeline.warehouse)
         if config.source.kind == "kafka":
             check_topic(spark, config.source)
         last = find_last_batch(self.tables)
         check_history(self.tables)
+        if not trust_clock:
+            check_clock(last.metadata if last else None)
         check_settings(config, last.metadata if last else None)
         self.spec = build_spec(spark, config, last.metadata["settings"]["types"] if last else None)
         create_tables(self.tables, config, self.spec)
@@ -100,6 +105,8 @@ class _Session:
             try:
                 offsets = self.tables.read_text(f"{self.config.checkpoint}/offsets/{batch_id}")
                 check_planned(self.spark, self.config.pipeline.name, batch_id, offsets)
+                if not self.trust_clock:
+                    check_batch_clock(offsets, self.coordinator.last, batch_id)
                 self.coordinator.run_batch(rows, batch_id)
             except BaseException as error:
                 failures.append(error)
