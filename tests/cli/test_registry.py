@@ -42,7 +42,7 @@ MORE = {
     "forget": ["key"],
     "metrics": ["--once"],
 }
-WITHOUT_CONFIG = {"demo"}
+WITHOUT_CONFIG = {"demo", "init"}
 
 
 def outcomes(*calls: list[str]) -> dict[str, list[object]]:

@@ -1,0 +1,82 @@
+"""The command that looks at events and writes a config for them."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from sessionlake.cli.shared import one_line_errors
+from sessionlake.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sessionlake.jobs.propose import Choice, Sample
+
+
+@click.command("init")
+@click.argument("sample", metavar="SAMPLE")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write; it must not exist.  [default: standard output]",
+)
+@click.option("--key", help="Column of the session key.")
+@click.option("--time", help="Column of the event time.")
+@click.option("--name", help="Name of the pipeline.")
+@click.option("--format", "file_format", type=click.Choice(["json", "csv", "parquet"]), help="Format of the files.")
+@click.option(
+    "--sample-mb", type=click.IntRange(min=1), default=64, show_default=True, help="How much to look at, in memory."
+)
+@one_line_errors
+def init_command(
+    sample: str,
+    output: Path | None,
+    key: str | None,
+    time: str | None,
+    name: str | None,
+    file_format: Literal["json", "csv", "parquet"] | None,
+    sample_mb: int,
+) -> None:
+    """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
+    from sessionlake.config import parse_config, parse_toml
+    from sessionlake.jobs.propose import config_text, measure, read_sample
+    from sessionlake.sources.columns import EventColumns
+
+    if output is not None and output.exists():
+        raise ConfigError(f"-o: {str(output)!r} is there already; pass another file, or remove it")
+    seen = read_sample(sample, sample_mb << 20, file_format)
+    choice = _chosen(seen, key, time)
+    columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
+    directory = (output.parent if output is not None else Path()).resolve()
+    text = config_text(seen, choice, measure(seen, columns), name=name, directory=directory)
+    parse_config(parse_toml(text, output or "the proposal"), directory)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with output.open("x") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"-o: {str(output)!r} can't be written ({error.strerror}); pass another file") from error
+    click.echo(f"{output}: read it, then `sessionlake run {os.path.relpath(output)} --once`")
+
+
+def _chosen(seen: "Sample", key: str | None, time: str | None) -> "Choice":
+    """Return the columns; on a terminal what is not clear is asked for."""
+    from sessionlake.jobs.propose import choose
+
+    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    while True:
+        try:
+            return choose(seen, key, time)
+        except ConfigError as error:
+            said = str(error)
+            what = "time" if said.startswith("--time: which") else "key" if said.startswith("--key: which") else None
+            if not asks or what is None:
+                raise
+            click.echo(said.split(";", maxsplit=1)[0].removeprefix(f"--{what}: "), err=True)
+            given = click.prompt(f"{what} column", type=click.Choice(list(seen.types)), show_choices=True, err=True)
+            key, time = (given, time) if what == "key" else (key, given)

@@ -1,0 +1,205 @@
+"""`sessionlake init`: what it finds in samples of each kind, what it asks for, and that the config it writes runs."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+import sessionlake
+from sessionlake.cli import main
+from sessionlake.config import Config, parse_config, parse_toml
+
+COMMITS = Path(sessionlake.__file__).parent / "examples" / "commits"
+START = 1_750_000_000
+ROWS = [
+    {
+        "user_id": f"u{n % 5}",
+        "ts": START + 60 * n,
+        "event_id": f"e{n}",
+        "page": f"/p{n % 3}",
+        "load_ms": 1.5 * n,
+        "price": n % 7,
+        "buy": n % 2 == 0,
+    }
+    for n in range(200)
+]
+
+
+def init(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["init", *map(str, arguments)])
+
+
+def proposed(*arguments: object) -> Config:
+    result = init(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return parse_config(parse_toml(result.stdout, "proposal"), Path.cwd())
+
+
+def write_json(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+WRITERS: dict[str, Callable[[Path], Path]] = {}
+
+
+def writer(write: Callable[[Path], Path]) -> Callable[[Path], Path]:
+    WRITERS[write.__name__] = write
+    return write
+
+
+@writer
+def json_file(root: Path) -> Path:
+    write_json(root / "clicks.json.gz", ROWS)
+    return root / "clicks.json.gz"
+
+
+@writer
+def json_directory(root: Path) -> Path:
+    for n in range(4):
+        write_json(root / "clicks" / f"{n}.jsonl", ROWS[50 * n : 50 * n + 50])
+    return root / "clicks"
+
+
+@writer
+def csv_file(root: Path) -> Path:
+    pa_csv.write_csv(pa.Table.from_pylist(ROWS), root / "clicks.csv")
+    return root / "clicks.csv"
+
+
+@writer
+def parquet_file(root: Path) -> Path:
+    pq.write_table(pa.Table.from_pylist(ROWS), root / "clicks.parquet")
+    return root / "clicks.parquet"
+
+
+@writer
+def delta_table(root: Path) -> Path:
+    write_deltalake(str(root / "clicks"), pa.Table.from_pylist(ROWS))
+    return root / "clicks"
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_key_time_id_and_aggregates_are_found(kind: str, tmp_path: Path) -> None:
+    config = proposed(WRITERS[kind](tmp_path))
+    assert (config.event.key, config.event.time, config.event.time_unit, config.event.id) == (
+        "user_id",
+        "ts",
+        "s",
+        "event_id",
+    )
+    assert config.aggregates == {
+        "page_distinct": "count_distinct(page)",
+        "load_ms_p95": "percentile(load_ms, 0.95)",
+        "price_sum": "sum(price)",
+    }
+    assert (config.pipeline.name, config.source.kind) == ("clicks", "delta" if kind == "delta_table" else "files")
+    assert (config.session.gap, config.session.grace, config.warnings()) == ("5 minutes", "0 seconds", [])
+    typed = kind.startswith(("json", "csv"))
+    assert config.source.types.get("load_ms") == ("double" if typed else None)
+
+
+def test_the_written_config_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del spark
+    monkeypatch.chdir(tmp_path)
+    json_directory(tmp_path)
+    result = init("clicks", "-o", "lake/clicks.toml")
+    assert result.stdout == "lake/clicks.toml: read it, then `sessionlake run lake/clicks.toml --once`\n"
+    ran = CliRunner().invoke(main, ["run", "lake/clicks.toml", "--once"])
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    counted = CliRunner().invoke(main, ["sql", "lake/clicks.toml", "select sum(event_count) n from sessions_live"])
+    assert "200" in counted.stdout
+    again = init("clicks", "-o", "lake/clicks.toml")
+    assert (again.exit_code, again.stderr) == (
+        2,
+        "sessionlake: -o: 'lake/clicks.toml' is there already; pass another file, or remove it\n",
+    )
+
+
+def test_the_shipped_commits() -> None:
+    unclear = init(COMMITS / "part-000.json.gz")
+    assert (unclear.exit_code, unclear.stderr) == (
+        2,
+        "sessionlake: --time: which column is the time is not clear; pass --time with one of: authored_at, committed_at\n",
+    )
+    result = init(COMMITS, "--time", "authored_at", "--name", "sittings")
+    assert result.exit_code == 0
+    assert "from 62,726 events (all of it)" in result.stdout
+    assert "of 886 keys" in result.stdout
+    config = parse_config(parse_toml(result.stdout, "proposal"), Path.cwd())
+    assert (config.pipeline.name, config.event.key, config.event.id) == ("sittings", "author", "event_id")
+    assert set(config.aggregates) == {"repo_distinct", "top_distinct", "ext_distinct", "added_sum", "deleted_sum"}
+
+
+def test_a_sample_is_bounded(tmp_path: Path) -> None:
+    rows = [{**row, "page": "x" * 1000} for row in ROWS * 10]
+    for n in range(4):
+        write_json(tmp_path / "clicks" / f"{n}.json", rows)
+    result = init(tmp_path / "clicks", "--sample-mb", 1)
+    assert "from 2,000 events (the beginning of it: what comes later may differ)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "line"),
+    [
+        (
+            [{"a": "x", "b": "y"}],
+            (),
+            "--time: which column is the time is not clear; pass --time with one of: any of a, b",
+        ),
+        (
+            ROWS,
+            ("--key", "usr"),
+            "--key: no column 'usr'; pass one of user_id, ts, event_id, page, load_ms, price, buy",
+        ),
+        (ROWS, ("--time", "page"), "--time: 'page' holds no times; pass one of ts"),
+        (
+            [{"from": f"a{n % 3}", "to": f"b{n % 3}", "time": START + n} for n in range(50)],
+            (),
+            "--key: which column is the key is not clear; pass --key with one of: from, to",
+        ),
+    ],
+)
+def test_what_is_not_clear_is_one_line(
+    rows: list[dict[str, Any]], arguments: tuple[str, ...], line: str, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "in.json", rows)
+    result = init(tmp_path / "in.json", *arguments)
+    assert (result.exit_code, result.stderr) == (2, f"sessionlake: {line}\n")
+
+
+def test_places_without_events(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").write_text("no events")
+    shutil.copy(tmp_path / "text", tmp_path / "text.json")
+    for place, said in (
+        ("none", "is not there"),
+        ("empty", "holds no files"),
+        ("text", "the format of"),
+        ("text.json", "no readable json file"),
+    ):
+        result = init(tmp_path / place)
+        assert result.exit_code == 2, result.stderr
+        assert said in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+    assert "is not on this machine" in init("s3://bucket/events").stderr
+
+
+def test_odd_names_of_columns_and_files(tmp_path: Path) -> None:
+    rows = [{'k "ey\\\U0001f600': f"k{n % 3}", "when?": f"2026-01-01T00:00:{n:02}Z", "v v": n} for n in range(50)]
+    write_json(tmp_path / "7 odd 'names'" / "0.json", rows)
+    config = proposed(tmp_path / "7 odd 'names'", "--key", 'k "ey\\\U0001f600', "--time", "when?")
+    assert (config.event.key, config.event.time, config.event.time_unit) == ('k "ey\\\U0001f600', "when?", None)
+    assert config.source.path == str(tmp_path / "7 odd 'names'")
+    assert config.aggregates == {}
