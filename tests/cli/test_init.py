@@ -105,7 +105,7 @@ def test_key_time_id_and_aggregates_are_found(kind: str, tmp_path: Path) -> None
         "price_sum": "sum(price)",
     }
     assert (config.pipeline.name, config.source.kind) == ("clicks", "delta" if kind == "delta_table" else "files")
-    assert (config.session.gap, config.session.grace, config.warnings()) == ("5 minutes", "0 seconds", [])
+    assert (config.session.gap, config.session.grace, config.warnings()) == ("5 minutes", "1 minute", [])
     typed = kind.startswith(("json", "csv"))
     assert config.source.types.get("load_ms") == ("double" if typed else None)
 

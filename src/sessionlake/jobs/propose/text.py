@@ -82,12 +82,14 @@ def _event(choice: Choice, measured: Measured) -> Iterator[str]:
     yield f"key = {_quoted(choice.key)}"
     yield f"time = {_quoted(choice.time)}"
     if choice.time_unit:
-        yield f"time_unit = {_quoted(choice.time_unit)}                    # of the numbers, since 1970; judged by their size"
+        yield f"time_unit = {_quoted(choice.time_unit):<12}           # of the numbers, since 1970; judged by their size"
     if choice.id:
-        yield f"id = {_quoted(choice.id)}                  # no two rows of the sample have the same; breaks ties of time"
+        yield f"id = {_quoted(choice.id):<18}            # no two rows of the sample have the same; breaks ties of time"
     if measured.last_us > time.time_ns() // 1000 + _HOUR_US:
-        yield "# The sample has events of the future: those further ahead than this are refused."
-    yield 'max_future_skew = "1 hour"         # an event further ahead of the clock is a dead letter, so that it can\'t make others late'
+        yield "# The sample has events of the future. They are refused beyond this, which is grace unless set:"
+    else:
+        yield "# How far ahead of the clock an event may be: the grace, unless set. Those beyond are dead letters."
+    yield '# max_future_skew = "1 hour"'
 
 
 def _session(sample: Sample, measured: Measured) -> Iterator[str]:
@@ -117,7 +119,7 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
     )
     yield f"grace = {_quoted(measured.grace)}"
     yield ""
-    yield f"retention = {_quoted(measured.retention)}              # how long a session stays in the stores; at least gap + grace"
+    yield f"retention = {_quoted(measured.retention):<18}     # how long a session stays in the stores; at least gap + grace"
     yield 'beyond_retention = "dead_letter"   # what becomes of older events: dead_letter | drop | emit'
     yield 'emit = "update"                    # a row with each batch that changes a session; "final": one when it is closed'
 
