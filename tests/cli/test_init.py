@@ -110,6 +110,7 @@ def test_key_time_id_and_aggregates_are_found(kind: str, tmp_path: Path) -> None
     assert config.source.types.get("load_ms") == ("double" if typed else None)
 
 
+@pytest.mark.slow
 def test_the_written_config_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del spark
     monkeypatch.chdir(tmp_path)
@@ -140,6 +141,33 @@ def test_the_shipped_commits() -> None:
     config = parse_config(parse_toml(result.stdout, "proposal"), Path.cwd())
     assert (config.pipeline.name, config.event.key, config.event.id) == ("sittings", "author", "event_id")
     assert set(config.aggregates) == {"repo_distinct", "top_distinct", "ext_distinct", "added_sum", "deleted_sum"}
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet", "delta"])
+def test_columns_that_are_of_no_use_do_no_harm(kind: str, tmp_path: Path) -> None:
+    rows = [{**row, "nested": {"a": [n]}, "blob": f"{n}"} for n, row in enumerate(ROWS)]
+    place = tmp_path / f"clicks.{kind}"
+    if kind == "json":
+        mixed = [{**row, "mixed": "x" if n % 2 else n} for n, row in enumerate(rows)]
+        place.write_text("".join(json.dumps(row) + "\n" for row in mixed) + "no JSON\n")
+    else:
+        table = pa.Table.from_pylist(rows)
+        table = table.set_column(table.column_names.index("blob"), "blob", table["blob"].cast(pa.binary()))
+        pq.write_table(table, place) if kind == "parquet" else write_deltalake(str(place), table)
+    result = init(place)
+    assert "from 200 events (all of it)" in result.stdout
+    assert ("# 1 rows have no key" in result.stdout) == (kind == "json")
+    config = parse_config(parse_toml(result.stdout, "proposal"), Path.cwd())
+    assert (config.event.key, config.event.time, config.event.id) == ("user_id", "ts", "event_id")
+
+
+def test_a_delta_table_is_measured_by_its_commits(tmp_path: Path) -> None:
+    for start in (0, 150, 100):
+        rows = pa.Table.from_pylist(ROWS[start : start + 50])
+        write_deltalake(str(tmp_path / "clicks"), rows, mode="append", partition_by=["user_id"])
+    result = init(tmp_path / "clicks")
+    # Of the third commit all 50 events are older than the second's, and of the 150 that is a third.
+    assert "a batch for each commit, 33.33% of the events" in result.stdout
 
 
 def test_a_sample_is_bounded(tmp_path: Path) -> None:
@@ -183,11 +211,13 @@ def test_places_without_events(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no events")
     shutil.copy(tmp_path / "text", tmp_path / "text.json")
+    (tmp_path / "blank.json").touch()
     for place, said in (
         ("none", "is not there"),
         ("empty", "holds no files"),
         ("text", "the format of"),
         ("text.json", "no readable json file"),
+        ("blank.json", "holds no rows"),
     ):
         result = init(tmp_path / place)
         assert result.exit_code == 2, result.stderr

@@ -130,8 +130,10 @@ def _is_key(values: pa.ChunkedArray) -> bool:
 
 
 def _is_id(name: str, values: pa.ChunkedArray) -> bool:
-    usable = values.type in (pa.string(), pa.int64()) and not values.null_count and _LIKE_AN_ID.search(name)
-    return bool(usable) and len(pc.unique(values)) == len(values)
+    if values.type not in (pa.string(), pa.int64()) or not _LIKE_AN_ID.search(name):
+        return False
+    present = values.drop_null()
+    return len(present) >= _AT_LEAST * len(values) and len(pc.unique(present)) == len(present)
 
 
 def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sessionlake.errors import SourceError
 from sessionlake.jobs.propose.tables import read_delta, read_topic
 from sessionlake.source_config import Format
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decode import decode
+from sessionlake.sources.decode import Decoded, decode
 from sessionlake.sources.infer import all_columns, infer_types
 
 SLICES = 100
-"""Batches that the rows of one file, a table or a topic are cut into: their own bounds say nothing of a stream's."""
+"""Batches that the rows of one file, one commit or a topic are cut into."""
+_NOTHING = "init: the source holds no rows that can be read; pass a place with events"
 _ENDINGS: dict[str, Format] = {
     ".json": "json",
     ".jsonl": "json",
@@ -41,16 +41,14 @@ class Sample:
     types: dict[str, pa.DataType]
     batches: list[pa.Table]
     """Rows in order of arrival; a table is what a batch of the stream has at the least."""
-    by_file: bool
-    """Whether a batch is a file; else an equal share of the rows."""
-    refused: int
-    """Rows that could not be decoded."""
+    cut: str
+    """What a batch is: a file, a commit, or an equal share of the rows."""
     whole: bool
     """Whether the source holds no more than this."""
 
     @property
     def rows(self) -> int:
-        """Rows that were decoded."""
+        """Rows that were read, also those that are no events."""
         return sum(batch.num_rows for batch in self.batches)
 
     def head(self, rows: int = 20_000) -> pa.Table:
@@ -66,9 +64,9 @@ def read_sample(place: str, most_bytes: int, file_format: Format | None = None) 
     topic = _TOPIC.fullmatch(place)
     if topic:
         servers, name = topic["servers"], topic["topic"]
-        types, rows, refused, whole = read_topic(servers, name, most_bytes)
+        types, rows, whole = read_topic(servers, name, most_bytes)
         source = {"kind": "kafka", "bootstrap_servers": servers, "topic": name, "format": "json"}
-        return Sample(_name(name), source, types, _sliced(rows), by_file=False, refused=refused, whole=whole)
+        return _sample(_name(name), source, types, [rows], "", whole=whole)
     if "://" in place:
         raise SourceError(
             f"init: {place!r} is not on this machine; pass a local copy of some files, or kafka://servers/topic"
@@ -79,9 +77,9 @@ def read_sample(place: str, most_bytes: int, file_format: Format | None = None) 
             f"init: {place!r} is not there; pass a file, a directory, a Delta table or kafka://servers/topic"
         )
     if (path / "_delta_log").is_dir():
-        types, rows, whole = read_delta(str(path), most_bytes)
+        types, commits, whole = read_delta(path, most_bytes)
         source = {"kind": "delta", "path": str(path)}
-        return Sample(_name(path.name), source, types, _sliced(rows), by_file=False, refused=0, whole=whole)
+        return _sample(_name(path.name), source, types, commits, "a batch for each commit", whole=whole)
     return _of_files(path, most_bytes, file_format)
 
 
@@ -93,53 +91,49 @@ def _of_files(path: Path, most_bytes: int, given: Format | None) -> Sample:
     files = files if given else [file for file in files if _ending(file) in (found, None)]
     names = [str(file) for file in files]
     columns = all_columns(names, found)
+    if not columns:
+        raise SourceError(_NOTHING)
     types = {**dict.fromkeys(columns, pa.string()), **infer_types(names, found, columns)}
     everything = EventColumns(columns[0], columns[0], None, None, tuple(columns), types)
     batches: list[pa.Table] = []
-    refused = size = 0
-    for at, file in enumerate(names):
-        good, bad, whole = _decoded(decode(file, file, found, everything), most_bytes - size)
-        refused += bad
-        if good.num_rows:
-            batches.append(good)
-        size += good.nbytes
-        if not whole or size >= most_bytes:
-            whole = whole and at + 1 == len(names)
-            break
-    if not batches:
-        raise SourceError(f"init: none of the {refused:,} rows in {str(path)!r} is {found}; pass --format")
-    root = path if path.is_dir() else path.parent
-    by_file = len(batches) > 1
-    return Sample(
-        _name(path.name),
-        {"kind": "files", "path": str(root), "format": found},
-        types,
-        batches if by_file else _sliced(batches[0]),
-        by_file=by_file,
-        refused=refused,
-        whole=whole,
-    )
-
-
-def _decoded(parts: Iterator[Any], most_bytes: int) -> tuple[pa.Table, int, bool]:
-    """Return the good rows of a file, the number of the others, and whether that was all of it."""
-    tables: list[pa.Table] = []
-    bad = size = 0
-    for part in parts:
-        good = part.table.filter(pc.is_null(part.error))
-        bad += part.table.num_rows - good.num_rows
-        tables.append(good)
-        size += good.nbytes
+    size, whole = 0, True
+    for file in names:
         if size >= most_bytes:
-            return pa.concat_tables(tables), bad, False
-    return (pa.concat_tables(tables) if tables else pa.table({})), bad, True
+            whole = False
+            break
+        rows, whole = _decoded(decode(file, file, found, everything), most_bytes - size)
+        batches.append(rows)
+        size += rows.nbytes
+    root = path if path.is_dir() else path.parent
+    source = {"kind": "files", "path": str(root), "format": found}
+    return _sample(_name(path.name), source, types, batches, "a batch for each file", whole=whole)
 
 
-def _sliced(rows: pa.Table) -> list[pa.Table]:
-    if not rows.num_rows:
-        raise SourceError("init: the source holds no rows that can be read; pass a place with events")
-    step = max(1, -(-rows.num_rows // SLICES))
-    return [rows.slice(start, step) for start in range(0, rows.num_rows, step)]
+def _decoded(parts: Iterator[Decoded], most_bytes: int) -> tuple[pa.Table, bool]:
+    """Return rows of a file, null where a value is missing or wrong, and whether that was all of it."""
+    tables: list[pa.Table] = []
+    size = 0
+    for part in parts:
+        tables.append(part.table)
+        size += part.table.nbytes
+        if size >= most_bytes:
+            return pa.concat_tables(tables), False
+    return (pa.concat_tables(tables) if tables else pa.table({})), True
+
+
+def _sample(
+    name: str, source: dict[str, Any], types: dict[str, pa.DataType], parts: list[pa.Table], cut: str, *, whole: bool
+) -> Sample:
+    """Return a sample of the parts that have rows; a single one is cut, for its own bounds say nothing of a stream's."""
+    batches = [part for part in parts if part.num_rows]
+    if not batches:
+        raise SourceError(_NOTHING)
+    if len(batches) == 1:
+        rows = batches[0]
+        step = max(1, -(-rows.num_rows // SLICES))
+        batches = [rows.slice(start, step) for start in range(0, rows.num_rows, step)]
+        cut = f"in {len(batches)} equal batches"
+    return Sample(name, source, types, batches, cut, whole=whole)
 
 
 def _files(root: Path) -> list[Path]:

@@ -1,9 +1,13 @@
 """Samples of what is no file: a Delta table, read without Spark, and a topic, read with librdkafka."""
 
+import json
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sessionlake.errors import SourceError, first_line
 from sessionlake.extras import require_extra
@@ -11,36 +15,67 @@ from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decode import decode
 from sessionlake.sources.infer import infer_values
 
-_BATCH_ROWS = 10_000
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LEARNT_FROM = 10_000
 _PATIENCE_S = 15.0
 
 
-def read_delta(path: str, most_bytes: int) -> tuple[dict[str, pa.DataType], pa.Table, bool]:
-    """Return the types of a Delta table's columns, rows of up to `most_bytes`, and whether those are all."""
+def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], list[pa.Table], bool]:
+    """Return the types of a Delta table's columns, rows of up to `most_bytes` by commit, and whether those are all."""
     # Only this source needs them.
-    from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415
+    from deltalake import DeltaTable  # noqa: PLC0415
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
+    commits: dict[int, list[pa.Table]] = {}
+    size, whole = 0, True
     try:
-        # The one reader of deltalake that knows of deletion vectors.
-        reader = QueryBuilder().register("sample", DeltaTable(path)).execute("select * from sample")
-        parts: list[pa.RecordBatch] = []
-        size = 0
-        for part in reader:
-            parts.append(pa.record_batch(part))
-            size += parts[-1].nbytes
+        for commit, rows in _by_commit(DeltaTable(path), path):
             if size >= most_bytes:
+                whole = False
                 break
-        rows = pa.Table.from_batches(parts, pa.schema(reader.schema))
+            commits.setdefault(commit, []).append(rows)
+            size += rows.nbytes
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise SourceError(f"init: {path!r} is no readable Delta table ({first_line(error)})") from error
-    types = {field.name: _plain(field.type) for field in rows.schema}
-    columns = [rows[name] if types[name] != pa.string() else _text(rows[name]) for name in types]
-    return (
-        types,
-        pa.table([c.cast(t) for c, t in zip(columns, types.values(), strict=True)], list(types)),
-        size < most_bytes,
-    )
+        raise SourceError(f"init: {str(path)!r} is no readable Delta table ({first_line(error)})") from error
+    parts = [pa.concat_tables(tables) for tables in commits.values()]
+    types = {field.name: _plain(field.type) for part in parts[:1] for field in part.schema}
+    return types, [_typed(part, types) for part in parts], whole
+
+
+def _by_commit(table: "DeltaTable", path: Path) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each file, by the commit that added it; those of which the log no longer tells come first, as of commit -1."""
+    from deltalake import QueryBuilder  # noqa: PLC0415
+    from deltalake.exceptions import DeltaProtocolError  # noqa: PLC0415
+
+    try:
+        dataset = table.to_pyarrow_dataset()
+    except DeltaProtocolError:
+        # Deletion vectors, which this reader knows; it does not tell files apart.
+        reader = QueryBuilder().register("sample", table).execute("select * from sample")
+        yield from ((-1, pa.table(part)) for part in reader)
+        return
+    added = _added(path)
+    fragments = [(added.get(unquote(fragment.path), -1), fragment) for fragment in dataset.get_fragments()]
+    for commit, fragment in sorted(fragments, key=lambda pair: pair[0]):
+        yield commit, fragment.to_table(schema=dataset.schema)
+
+
+def _added(path: Path) -> dict[str, int]:
+    """Return the commit that added each file, of those commits that the log still has one by one."""
+    added = {}
+    for commit in sorted((path / "_delta_log").glob("*.json")):
+        if commit.stem.isdigit():
+            for line in commit.read_text().splitlines():
+                if line.startswith('{"add"'):
+                    added[unquote(json.loads(line)["add"]["path"])] = int(commit.stem)
+    return added
+
+
+def _typed(rows: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    columns = [rows[name] if kind != pa.string() else _text(rows[name]) for name, kind in types.items()]
+    return pa.table([c.cast(t) for c, t in zip(columns, types.values(), strict=True)], list(types))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -57,13 +92,13 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column if textual else pa.chunked_array([pa.nulls(len(column), pa.string())])
 
 
-def read_topic(servers: str, topic: str, most_bytes: int) -> tuple[dict[str, pa.DataType], pa.Table, int, bool]:
-    """Return column types of a topic's JSON values, rows from its beginning by the records' time, how many are no JSON, and whether those are all."""
+def read_topic(servers: str, topic: str, most_bytes: int) -> tuple[dict[str, pa.DataType], pa.Table, bool]:
+    """Return column types of a topic's JSON values, rows from its beginning by the records' time, and whether those are all."""
     require_extra("init of a topic", "confluent_kafka", "kafka")
     records, whole = _records(servers, topic, most_bytes)
     # A line break inside of a JSON text is escaped, so that one in a value is white space.
     values = [value.replace(b"\n", b" ") for _, value in sorted(records, key=lambda record: record[0])]
-    found = infer_values(values[:_BATCH_ROWS])
+    found = infer_values(values[:_LEARNT_FROM])
     if not found:
         raise SourceError(
             f"init: topic {topic!r} has no record whose value is a JSON object; for Avro write the config by hand (docs/kafka.md)"
@@ -71,9 +106,8 @@ def read_topic(servers: str, topic: str, most_bytes: int) -> tuple[dict[str, pa.
     types = {name: kind or pa.string() for name, kind in found.items()}
     first = next(iter(types))
     columns = EventColumns(first, first, None, None, tuple(types), types)
-    parts = list(decode(b"\n".join(values), f"{topic}.json", "json", columns))
-    rows = pa.concat_tables([part.table.filter(pc.is_null(part.error)) for part in parts])
-    return types, rows, len(values) - rows.num_rows, whole
+    parts = decode(b"\n".join(values), f"{topic}.json", "json", columns)
+    return types, pa.concat_tables([part.table for part in parts]), whole
 
 
 def _records(servers: str, topic: str, most_bytes: int) -> tuple[list[tuple[int, bytes]], bool]:

@@ -46,9 +46,8 @@ def _head(sample: Sample, measured: Measured) -> Iterator[str]:
             f"{datetime.fromtimestamp(t / 1e6, UTC):%Y-%m-%d %H:%M:%S}" for t in (measured.first_us, measured.last_us)
         )
         yield f"# They are of {measured.keys:,} keys, from {first} to {last} UTC."
-    refused = sample.refused + measured.refused
-    if refused:
-        yield f"# {refused:,} rows have no key, no time, or can't be read; they would become dead letters."
+    if measured.refused:
+        yield f"# {measured.refused:,} rows have no key, no time, or can't be read; they would become dead letters."
     yield "# Old data first: `sessionlake bootstrap` takes all that is there in one pass, in which nothing is late."
 
 
@@ -105,9 +104,8 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
     )
     yield f"gap = {_quoted(measured.gap)}"
     yield ""
-    batches = "a batch for each file" if sample.by_file else f"in {len(sample.batches)} equal batches"
     yield "# grace: how long after its end + gap a session still takes events in. Late ones are kept in `late_events`, and"
-    yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {batches}, {measured.backward:.2%} of the events"
+    yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {sample.cut}, {measured.backward:.2%} of the events"
     yield "# come after a newer one of an earlier batch. With the gap above would be late, or beyond retention:"
     for text, share in measured.late.items():
         yield f"#   {text:<12} {share:>8.3%}"
