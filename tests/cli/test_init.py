@@ -143,6 +143,17 @@ def test_the_shipped_commits() -> None:
     assert set(config.aggregates) == {"repo_distinct", "top_distinct", "ext_distinct", "added_sum", "deleted_sum"}
 
 
+def test_on_a_terminal_what_is_not_clear_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"from": f"a{n % 3}", "to": f"b{n % 3}", "sent_at": START + n, "seen_at": START + n} for n in range(50)]
+    write_json(tmp_path / "in.json", rows)
+    monkeypatch.setattr("sessionlake.cli.init._may_ask", lambda: True)
+    result = CliRunner().invoke(main, ["init", str(tmp_path / "in.json")], input="seen_at\nnone\nto\n")
+    assert result.exit_code == 0
+    assert "which column is the time is not clear" in result.stderr
+    config = parse_config(parse_toml(result.stdout, "proposal"), Path.cwd())
+    assert (config.event.time, config.event.key) == ("seen_at", "to")
+
+
 @pytest.mark.parametrize("kind", ["json", "parquet", "delta"])
 def test_columns_that_are_of_no_use_do_no_harm(kind: str, tmp_path: Path) -> None:
     rows = [{**row, "nested": {"a": [n]}, "blob": f"{n}"} for n, row in enumerate(ROWS)]

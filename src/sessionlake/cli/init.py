@@ -68,15 +68,18 @@ def _chosen(seen: "Sample", key: str | None, time: str | None) -> "Choice":
     """Return the columns; on a terminal what is not clear is asked for."""
     from sessionlake.jobs.propose import choose
 
-    asks = sys.stdin.isatty() and sys.stderr.isatty()
     while True:
         try:
             return choose(seen, key, time)
         except ConfigError as error:
             said = str(error)
             what = "time" if said.startswith("--time: which") else "key" if said.startswith("--key: which") else None
-            if not asks or what is None:
+            if what is None or not _may_ask():
                 raise
             click.echo(said.split(";", maxsplit=1)[0].removeprefix(f"--{what}: "), err=True)
             given = click.prompt(f"{what} column", type=click.Choice(list(seen.types)), show_choices=True, err=True)
             key, time = (given, time) if what == "key" else (key, given)
+
+
+def _may_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
