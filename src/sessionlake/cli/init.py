@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--name", help="Name of the pipeline.")
 @click.option("--format", "file_format", type=click.Choice(["json", "csv", "parquet"]), help="Format of the files.")
 @click.option(
-    "--sample-mb", type=click.IntRange(min=1), default=64, show_default=True, help="How much to look at, in memory."
+    "--sample-mb", type=click.IntRange(min=1), default=32, show_default=True, help="How much to look at, in memory."
 )
 @one_line_errors
 def init_command(

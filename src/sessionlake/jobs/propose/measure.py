@@ -111,7 +111,9 @@ def late_share(batches: Sequence[Batch], gap: str, grace: str, retention: str) -
         horizon = windows.bounds(newest).horizon_us
         joined = [np.concatenate([old[~near], new]) for old, new in zip(stored, sessions, strict=True)]
         warm = joined[2] >= horizon
-        stored = (joined[0][warm], joined[1][warm], joined[2][warm])
+        stored = (
+            (joined[0], joined[1], joined[2]) if warm.all() else (joined[0][warm], joined[1][warm], joined[2][warm])
+        )
     return refused / total if total else 0.0
 
 

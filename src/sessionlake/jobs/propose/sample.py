@@ -17,7 +17,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decode import Decoded, decode
 from sessionlake.sources.infer import all_columns, infer_types
 
-SLICES = 100
+SLICES = 50
 """Batches that the rows of one file, one commit or a topic are cut into."""
 _NOTHING = "init: the source holds no rows that can be read; pass a place with events"
 _ENDINGS: dict[str, Format] = {
