@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import urllib.request
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,6 +14,7 @@ from airflow.sdk import Asset, Param
 
 from sessionlake_airflow.configs import config_names, default_config
 
+_QUOTED, _LEFT_OUT, _LONGEST_SENT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\{.*\}"), "'...'", 300
 SESSIONIZE_POOL = "sessionize"
 MAINTENANCE_POOL = "maintenance"
 """One slot for maintenance, so that its jobs don't fight over the machine; `make airflow` creates both pools."""
@@ -29,11 +31,17 @@ NO_BATCHES = "has no batches yet"
 
 
 def alert(context: Mapping[str, Any]) -> None:
-    """Log what failed for good, and post it to SESSIONLAKE_ALERT_URL (a Slack-compatible webhook) where that is set."""
+    """Log what failed for good, and post it to SESSIONLAKE_ALERT_URL (a Slack-compatible webhook) where that is set.
+
+    What stands in quotes is left out of what is posted: it may be a value from the data. The log, to which the post leads, has it.
+    """
     ti = context["ti"]
-    text = f"{ti.dag_id}.{ti.task_id} failed in run {ti.run_id}, try {ti.try_number}: {context.get('exception')}\n{ti.log_url}"
+    what = f"{ti.dag_id}.{ti.task_id} failed in run {ti.run_id}, try {ti.try_number}"
+    reason = str(context.get("exception"))
     log = logging.getLogger(__name__)
-    log.error("%s", text)
+    log.error("%s: %s\n%s", what, reason, ti.log_url)
+    first = (reason.splitlines() or [""])[0][:_LONGEST_SENT]
+    text = f"{what}: {_QUOTED.sub(_LEFT_OUT, first)}\n{ti.log_url}"
     url = os.environ.get("SESSIONLAKE_ALERT_URL")
     if url:
         body = json.dumps({"text": text}).encode()

@@ -18,7 +18,7 @@ from sessionlake_airflow.configs import HOME
 log = logging.getLogger(__name__)
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(spark|k8s)://(?!local\b).+")
 _JARS_KEYS = ("spark.jars", "spark.jars.packages")
-_AIRFLOWS_OWN = re.compile(r"_*AIRFLOW_(?!CTX_)|SESSIONLAKE_ALERT_URL$")
+_AIRFLOWS_OWN = re.compile(r"_*AIRFLOW_(?!CTX_)|(SESSIONLAKE_ALERT_URL|PGPASSWORD)$")
 _LINE_ENDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_VALUES = str.maketrans(_LINE_ENDS)
 _IN_KEYS = str.maketrans({**_LINE_ENDS, **{sign: f"\\{sign}" for sign in " :=#!"}})

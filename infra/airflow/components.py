@@ -17,6 +17,8 @@ from settings import dying_with_us
 
 _PR_SET_CHILD_SUBREAPER = 36
 _WORKER = "LocalExecutor"
+# The API server reads the logs off the same disk: servers of them would only listen, and on all interfaces.
+_ARGUMENTS = {"scheduler": ["--skip-serve-logs"], "triggerer": ["--skip-serve-logs"]}
 _RESTARTS_AT_MOST = 5
 _RESTART_WINDOW = 120.0
 
@@ -43,7 +45,7 @@ class Components:
         for name in names:
             with (self._logs / f"{name}.log").open("ab") as log:
                 process = subprocess.Popen(
-                    [*dying_with_us(), "airflow", name],
+                    [*dying_with_us(), "airflow", name, *_ARGUMENTS.get(name, [])],
                     env=self._env,
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -65,8 +65,6 @@ class Place:
             # A task whose worker was killed is tried again after a minute, not after five.
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port(8793)),
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port(8794)),
             "SESSIONLAKE_CONFIG": str(self.pipeline),
             "NO_COLOR": "1",
         }

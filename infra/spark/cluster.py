@@ -4,6 +4,7 @@ import argparse
 import ctypes
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ _MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.de
 _MASTER_READY = re.compile(r"Starting Spark master at (spark://\S+)")
 _MASTER_UI = re.compile(r"Bound MasterWebUI to \S+, and started at (http://\S+)")
 _WORKER_READY = re.compile(r"Successfully registered with master")
+_AUTHENTICATED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -39,6 +41,8 @@ class Cluster:
     """Of each worker: what its executors may take."""
     port: int = 0
     """The master's; 0 for a free one."""
+    secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    """What drivers must know to be let in; daemons and executors get it by their environment, never on a command line."""
     url: str = field(default="", init=False)
     ui: str = field(default="", init=False)
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False)
@@ -49,6 +53,7 @@ class Cluster:
             self._start("master", _MASTER, "--port", str(self.port))
             self.url = self._wait("master", _MASTER_READY)[1]
             self.ui = self._wait("master", _MASTER_UI)[1]
+            self._write_properties()
             names = [f"worker-{number}" for number in range(self.workers)]
             for name in names:
                 self._start_worker(name)
@@ -58,6 +63,25 @@ class Cluster:
             self.stop()
             raise
         return self
+
+    @property
+    def properties(self) -> Path:
+        """The file of settings for spark-submit --properties-file: this user's alone, since it holds the secret."""
+        return self.folder / "spark.properties"
+
+    def settings(self) -> dict[str, str]:
+        """Return what a driver needs to be let in."""
+        return {
+            "spark.master": self.url,
+            **_AUTHENTICATED,
+            "spark.authenticate.secret": self.secret,
+            "spark.io.encryption.enabled": "true",
+        }
+
+    def _write_properties(self) -> None:
+        self.properties.unlink(missing_ok=True)
+        self.properties.touch(mode=0o600)
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings().items()))
 
     def pid(self, name: str) -> int:
         """Return the process of `master` or `worker-<n>`."""
@@ -98,7 +122,11 @@ class Cluster:
         command = [str(home / "bin" / "spark-class"), role, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
         # Daemons of a moment: they start in half the time like this.
         daemon = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-        daemon["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"  # it would want a port of its own
+        daemon["_SPARK_AUTH_SECRET"] = self.secret
+        authenticated = " ".join(f"-D{name}={value}" for name, value in _AUTHENTICATED.items())
+        # A REST server would want a port of its own, and knows no secrets.
+        daemon["SPARK_MASTER_OPTS"] = f"-Dspark.master.rest.enabled=false {authenticated}"
+        daemon["SPARK_WORKER_OPTS"] = authenticated
         python = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log(name).open("wb") as log:
@@ -148,7 +176,7 @@ def main() -> None:
     try:
         cluster.start()
         sys.stdout.write(
-            f"spark: --master {cluster.url}, web UI {cluster.ui}; {a.workers} workers of {a.cores} cores and {a.memory}; "
+            f"spark: --master {cluster.url} --properties-file {cluster.properties}, web UI {cluster.ui}; {a.workers} workers of {a.cores} cores and {a.memory}; "
             f"logs, work and stores (${STORE_VARIABLE}) in {a.folder}; ctrl-C stops it\n"
         )
         sys.stdout.flush()

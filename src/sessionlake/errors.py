@@ -1,5 +1,10 @@
 """Errors a user can cause. Each ends as one line: what, which value, what to do."""
 
+import re
+
+_LONGEST_SENT = 300
+"""Characters of an error that go to other systems."""
+
 
 class SessionlakeError(Exception):
     """Base of every error that is reported in one line and exits with code 2."""
@@ -57,6 +62,12 @@ class JobError(SessionlakeError):
 
 class MetricsError(SessionlakeError):
     """Metrics or lineage can't go where the config says."""
+
+
+def without_values(error: BaseException) -> str:
+    """Return an error's type and first line, what stands in quotes left out: it may be a value from the data, or a path."""
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "'...'", first_line(error))
+    return f"{type(error).__name__}: {text[:_LONGEST_SENT]}"
 
 
 def first_line(error: object) -> str:

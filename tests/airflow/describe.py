@@ -205,7 +205,7 @@ def alert() -> dict[str, Any]:
             self.end_headers()
 
     ti = SimpleNamespace(dag_id="compact_tables", task_id="t", run_id="r", try_number=3, log_url="http://log")
-    context = {"ti": ti, "exception": ValueError("what, which, what to do")}
+    context = {"ti": ti, "exception": ValueError("what, 'jane@example.org' `k` is, what to do\nof 'x'")}
     with HTTPServer(("127.0.0.1", 0), Webhook) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()

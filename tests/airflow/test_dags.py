@@ -110,7 +110,7 @@ def test_form(answer: dict[str, Any], number: int, dag: str, conf: dict[str, Any
 
 
 def test_alert_says_what_failed_and_where_its_log_is(answer: dict[str, Any]) -> None:
-    text = "compact_tables.t failed in run r, try 3: what, which, what to do\nhttp://log"
+    text = "compact_tables.t failed in run r, try 3: what, '...' '...' is, what to do\nhttp://log"
     refused = answer["alert"].pop("refused")
     assert answer["alert"] == {"path": "/hook", "text": text}
     assert [line.rpartition(": ")[2] for line in refused[1:]] == ["ValueError", "InvalidURL"]

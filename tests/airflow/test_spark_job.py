@@ -78,6 +78,7 @@ SECRETS = {
     "AIRFLOW_CONN_OTHER": "x://u:p@h",
     "AIRFLOW_VAR_TOKEN": "t",
     "_AIRFLOW__SET": "1",
+    "PGPASSWORD": "hunter2",
     "SESSIONLAKE_ALERT_URL": "http://hooks/secret",
 }
 FILLED: dict[str, dict[str, Any]] = {

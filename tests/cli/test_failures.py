@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from sessionlake.cli import main
 from sessionlake.cli.shared import one_line_errors
+from sessionlake.errors import JobError, without_values
 from sessionlake.failures import explain
 from sessionlake.tables.log import Log
 
@@ -65,6 +66,11 @@ def test_the_cause_of_a_cause_counts() -> None:
     outer.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/store/1")
     outer.__cause__.__cause__ = outer  # as py4j's and Spark's errors may
     assert explain(outer).startswith("a disk is full")
+
+
+def test_what_goes_to_other_systems_quotes_no_values() -> None:
+    error = JobError("where: 'jane@example.org' or `x` and \"y\" is wrong; correct it\nin line 2")
+    assert without_values(error) == "JobError: where: '...' or '...' and '...' is wrong; correct it"
 
 
 @click.command("burst")

@@ -13,10 +13,11 @@ from tests.engine.cluster_support import cluster_config
 
 
 def main() -> None:
-    """Run `{"master", "root", "once", "kill_executor_after", "kill_worker_after", "worker"}`, given as JSON."""
+    """Run `{"properties", "root", "once", "kill_executor_after", "kill_worker_after", "worker"}`, given as JSON."""
     told: dict[str, Any] = json.loads(sys.argv[1])
     conf = {
         **SHORT_LIVED,
+        **dict(line.split("=", 1) for line in Path(told["properties"]).read_text().splitlines()),
         "spark.driver.host": "127.0.0.1",
         "spark.cores.max": "2",
         "spark.executor.cores": "1",
@@ -27,7 +28,7 @@ def main() -> None:
         "spark.executorEnv.SESSIONLAKE_KILL_EXECUTOR": "1",
         "spark.executorEnv.SLOW_MERGE_SECONDS": "5",
     }
-    spark = build_session("cluster", master=told["master"], shuffle_partitions=2, driver_memory="800m", extra_conf=conf)
+    spark = build_session("cluster", shuffle_partitions=2, driver_memory="800m", extra_conf=conf)
 
     def committed(metadata: dict[str, Any]) -> None:
         batch = metadata["batch_id"]

@@ -70,7 +70,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     write_batches(root)
     with Cluster(folder / "spark") as cluster:
         told = {
-            "master": cluster.url,
+            "properties": str(cluster.properties),
             "root": str(root),
             "once": str(folder / "once"),
             "kill_executor_after": EXECUTOR_KILLED - 1,

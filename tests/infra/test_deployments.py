@@ -158,6 +158,9 @@ def test_pod_is_hardened_and_bounded(name: str) -> None:
     for container in pod["containers"]:
         context = container["securityContext"]
         assert context["allowPrivilegeEscalation"] is False
+        assert context["readOnlyRootFilesystem"] is True
+        mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {"/tmp", "/home/sessionlake"} <= mounted  # noqa: S108 (where Java, Python and Hadoop write)
         assert context["capabilities"] == {"drop": ["ALL"]}
         if not name.startswith("Pod/"):  # Spark sets an executor's
             assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"]
@@ -287,6 +290,47 @@ def test_airflow_connections_are_spark_masters() -> None:
     assert str(Path(conf["spark.kubernetes.executor.podTemplateFile"]).parent) in mounts
     template = next(pod for name, pod in PODS.items() if name == "Pod/template")
     assert conf["spark.kubernetes.executor.podTemplateContainerName"] == template["containers"][0]["name"]
+
+
+AUTHENTICATED = {"spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"}
+
+
+def test_processes_of_a_spark_application_know_each_other_and_hide_what_they_say() -> None:
+    compose = Spark(SERVICES["airflow-scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"]).extra_dejson["conf"]
+    scheduler = environment(PODS["StatefulSet/airflow-scheduler"]["containers"][0])
+    kubernetes = Spark(scheduler["AIRFLOW_CONN_SPARK_DEFAULT"]).extra_dejson["conf"]
+    executors = properties(KUBERNETES / "executors" / "spark-defaults.conf")
+    for conf in (compose, kubernetes, executors):
+        assert {conf[name] for name in AUTHENTICATED} == {"true"}
+
+
+def test_a_standalone_cluster_has_one_secret_that_is_in_no_command_line() -> None:
+    reference = "${SPARK_SECRET:?fill in .env}"
+    conf = Spark(SERVICES["airflow-scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"]).extra_dejson["conf"]
+    assert conf["spark.authenticate.secret"] == reference
+    for name, options in {"spark-master": "SPARK_MASTER_OPTS", "spark-worker-1": "SPARK_WORKER_OPTS"}.items():
+        given = SERVICES[name]["environment"]
+        assert given["_SPARK_AUTH_SECRET"] == reference
+        assert {"-Dspark.authenticate=true", "-Dspark.network.crypto.enabled=true"} <= set(given[options].split())
+        assert "SPARK_SECRET" not in given[options] + " ".join(SERVICES[name]["command"])
+
+
+def test_containers_of_compose_gain_no_rights() -> None:
+    for name, service in SERVICES.items():
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert service.get("cap_drop") == ["ALL"] or name == "object-store", name  # its image starts as root
+
+
+def test_keys_of_the_object_store_are_where_it_is_used() -> None:
+    have = {name for name, service in SERVICES.items() if "AWS_SECRET_ACCESS_KEY" in service.get("environment", {})}
+    workers = {"spark-worker-1", "spark-worker-2"}
+    assert have == {"object-store", "object-store-init", "airflow-scheduler", "metrics", *workers}
+
+
+def test_airflow_on_kubernetes_can_alert() -> None:
+    for name in ("StatefulSet/airflow-scheduler", "Deployment/airflow-dag-processor"):
+        (url,) = [e for e in PODS[name]["containers"][0]["env"] if e["name"] == "SESSIONLAKE_ALERT_URL"]
+        assert url["valueFrom"]["secretKeyRef"] == {"name": "airflow", "key": "alert-url", "optional": True}
 
 
 def test_a_stream_leaves_cores_of_compose_to_the_jobs() -> None:

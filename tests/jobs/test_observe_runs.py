@@ -76,7 +76,7 @@ def test_success_then_failure(config: Config, tmp_path: Path) -> None:
     kept = ("success_timestamp_seconds", "run_items")
     assert [second[name] for name in kept] == [first[name] for name in kept]
     assert states(tmp_path) == ["START", "COMPLETE", "START", "FAIL"]
-    assert events(tmp_path)[-1]["run"]["facets"]["errorMessage"]["message"] == "no luck"
+    assert events(tmp_path)[-1]["run"]["facets"]["errorMessage"]["message"] == "JobError: no luck"
 
 
 @pytest.mark.parametrize(("code", "success", "state"), [(0, 1, "COMPLETE"), (None, 1, "COMPLETE"), (1, 0, "FAIL")])

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -57,6 +58,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|account[.]?key|api[.]?key|credential")
 BOOT_NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector"
 
 
@@ -156,7 +158,7 @@ def _start_java(conf: SparkConf, driver_memory: str) -> None:
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     conf.setIfMissing("spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={logging}")
     try:
-        gateway = launch_gateway(conf, {"stderr": subprocess.PIPE})
+        gateway = launch_gateway(_without_secrets(conf), {"stderr": subprocess.PIPE})
     except PySparkRuntimeError as error:
         require_java()
         raise ConfigError(
@@ -164,6 +166,13 @@ def _start_java(conf: SparkConf, driver_memory: str) -> None:
         ) from error
     threading.Thread(target=_forward, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
+
+
+def _without_secrets(conf: SparkConf) -> SparkConf:
+    """Return what may stand on Java's command line, which all users of the machine see; the session gets the whole over py4j."""
+    shown = SparkConf(loadDefaults=False)
+    shown.setAll([(name, value) for name, value in conf.getAll() if not _SECRET.search(name)])
+    return shown
 
 
 def _forward(stream: IO[bytes]) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
-from sessionlake.errors import MetricsError
+from sessionlake.errors import MetricsError, without_values
 from sessionlake.extras import require_extra
 from sessionlake.jobs.observe.datasets import datasets
+from sessionlake.secret_values import hide
 
 if TYPE_CHECKING:
     from sessionlake.jobs.observe.openlineage import OpenLineageSender
@@ -37,13 +38,15 @@ class Lineage:
             self._send("RUNNING")
 
     def end(self, error: BaseException | None = None) -> None:
-        """Send the last event: COMPLETE, ABORT where a user or a scheduler stopped the run, FAIL with the error's text."""
+        """Send the last event: COMPLETE, ABORT where a user or a scheduler stopped the run, FAIL with the error's first line, values left out."""
         if error is None:
             self._send("COMPLETE")
         elif isinstance(error, KeyboardInterrupt):
             self._send("ABORT")
         else:
-            self._send("FAIL", f"exit code {error.code}" if isinstance(error, SystemExit) else str(error))
+            self._send(
+                "FAIL", f"exit code {error.code}" if isinstance(error, SystemExit) else hide(without_values(error))
+            )
         if self._sender is not None:
             self._sender.close()
 
