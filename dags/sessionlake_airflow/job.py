@@ -33,6 +33,8 @@ from sessionlake_airflow.submit import (
 
 Metrics = dict[str, Any]
 _USERS_ERROR = 2
+_SAID = (1, _USERS_ERROR)
+"""Exit codes before which the command line has said in one line what is wrong; not those of a signal."""
 _SECONDS_TO_STOP = 15
 _PR_SET_PDEATHSIG = 1
 
@@ -189,12 +191,12 @@ class SparkJob(BaseOperator):
         return alarm
 
     def _refuse(self, code: int, tail: Sequence[str], metrics: Metrics | None, context: Mapping[str, Any]) -> None:
-        """Raise what the exit code means: a user's error is one line of the command line's."""
+        """Raise what the exit code means; an error that the command line explains is its one line."""
         if metrics:
             context["ti"].xcom_push("return_value", metrics)
         lines = [line for line in tail if line.startswith("sessionlake: ") and "warning:" not in line]
-        reason = lines[-1] if code == _USERS_ERROR and lines else f"{self.pipeline} ended with exit code {code}"
-        if any(text in reason for text in self.skip_where):
+        reason = lines[-1] if lines and code in _SAID else f"{self.pipeline} ended with exit code {code}"
+        if code == _USERS_ERROR and any(text in reason for text in self.skip_where):
             raise AirflowSkipException(reason)
         if self.judges and code == 1 and metrics:
             raise AirflowFailException(f"{self.pipeline} says no: {metrics}")

@@ -133,6 +133,10 @@ CASES: dict[str, dict[str, Any]] = {
         "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
         "env": refusing(NO_BATCHES),
     },
+    "failure": {
+        "dag": "reprocess_late",
+        "env": {"STUB": "echo 'sessionlake: a disk is full (No space left); nothing is lost' >&2; exit 1"},
+    },
     "crash": {"dag": "quality_checks", "env": {"STUB": "echo Traceback; exit 1"}},
     "verdict": {"dag": "quality_checks", "env": {"STUB": SAYS + "exit 1"}},
     "stretch": {"dag": "sessionize_stream", "conf": {"minutes": 0.005}, "env": {"STUB": "exec sleep 100"}},
@@ -270,6 +274,12 @@ def test_sessionizer_has_no_run_id(ran: Ran) -> None:
 def test_users_error_is_one_line_and_tried_again(ran: Ran) -> None:
     found = ran("user's error")
     assert (found["state"], found["message"]) == ("AirflowException", "sessionlake: what, which, what to do")
+
+
+def test_failure_that_is_explained_is_that_line(ran: Ran) -> None:
+    found = ran("failure")
+    line = "sessionlake: a disk is full (No space left); nothing is lost"
+    assert (found["state"], found["message"]) == ("AirflowException", line)
 
 
 def test_second_sessionizer_waits_or_is_skipped(ran: Ran) -> None:
