@@ -1,14 +1,13 @@
 """A pipeline's TOML config: validated once, here; every error names the key, the value and what to write instead."""
 
-import difflib
 import re
 import tomllib
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import Field, ValidationError
 
+from sessionlake.config_errors import explain_invalid
 from sessionlake.config_sections import (
     CompactSection,
     EventSection,
@@ -159,7 +158,7 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from error
+        raise ConfigError(explain_invalid(error, Config)) from error
     _check(config)
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
@@ -231,34 +230,3 @@ def _check(config: Config) -> None:
         lower[name.lower()] = name
     check_quality(config.quality, config.aggregates)
     check_observed(config.metrics, config.lineage)
-
-
-def _explain(error: ValidationError) -> str:
-    """Return the first problem in one line."""
-    problem = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    value = problem.get("input")
-    cause = problem.get("ctx", {}).get("error")
-    match problem["type"]:
-        case "missing":
-            return f"{where}: is missing; add it to the config"
-        case "extra_forbidden":
-            return f"{where}: is unknown{_did_you_mean(problem['loc'])}; remove it or correct its name"
-        case "literal_error":
-            return f"{where}: {value!r} is not allowed; write {problem['ctx']['expected']}"
-        case "value_error" if cause is not None:
-            return f"{where}: {cause}"
-        case _:
-            return f"{where}: {value!r} is wrong: {problem['msg'][0].lower()}{problem['msg'][1:]}; correct it"
-
-
-def _did_you_mean(where: tuple[int | str, ...]) -> str:
-    model: Any = Config
-    for part in where[:-1]:
-        fields = getattr(model, "model_fields", None)
-        # In a table of tables a name of the user's own stands between; what is under it is the table's value.
-        model = fields[str(part)].annotation if fields else get_args(model)[-1]
-        if isinstance(model, UnionType):  # a section that may be missing: Section | None
-            model = next(kind for kind in get_args(model) if kind is not NoneType)
-    close = difflib.get_close_matches(str(where[-1]), list(getattr(model, "model_fields", {})), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
