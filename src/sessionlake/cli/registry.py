@@ -18,6 +18,8 @@ COMMANDS = {
     "backfill": ("backfill:backfill_command", "Compute a date range's sessions from the events again and correct those that differ."),
     "rebuild": ("backfill:rebuild_command", "Sessionize all events into a new warehouse, after a change of gap, key or aggregates."),
     "quality": ("quality:quality_command", "Check the tables against the suites in expectations/; exit code 1 where checks fail."),
+    "backup": ("backup:backup_command", "Save tables and checkpoint as of one batch, while the pipeline runs."),
+    "restore": ("backup:restore_command", "Put a backup back into an empty warehouse; the pipeline goes on from there."),
     "publish": ("publish:publish_command", "Publish sessions to the compacted Kafka topic of [sink.kafka]."),
     "jars": ("jars:jars_command", "Fetch the jars that Spark needs, where they are not there yet, and print their folder."),
     "demo": ("demo:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."),

@@ -18,6 +18,8 @@ from sessionlake.errors import FencedError, JobError, PipelineStateError
 from sessionlake.history import ForeignChange
 from sessionlake.tables import FENCED, Commit, Tables, spark_schema
 
+RESTORING = "_restoring"
+"""A file in a warehouse that is being restored; nothing may run there."""
 _NEEDED = (
     *("pipeline", "checkpoint_id", "batch_id", "commit_id", "state", "counts"),
     *("shards", "layout", "settings", "input", "started_us", "committed_us"),
@@ -135,7 +137,12 @@ def start_run(
 
 
 def check_history(tables: Tables) -> None:
-    """Refuse tables that somebody else has put back to an older version, or changed rows of, since we last wrote them."""
+    """Refuse tables that somebody else has removed, put back to an older version, or changed rows of, since we last wrote them."""
+    if tables.exists(schemas.CHANGELOG) and not tables.exists(schemas.SESSIONS):
+        raise PipelineStateError(
+            f"table {schemas.SESSIONS!r}: is missing in {tables.warehouse!r}, and what was trimmed from the changelog is there alone; "
+            "put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+        )
     found = foreign_change(tables)
     if found is not None:
         raise PipelineStateError(found.explained(tables.path(found.table)))
@@ -150,7 +157,11 @@ def foreign_change(tables: Tables) -> ForeignChange | None:
 
 
 def find_last_batch(tables: Tables) -> Commit | None:
-    """Return the commit of the last batch, None where there is none; PipelineStateError where it lacks what batches write."""
+    """Return the commit of the last batch, None where there is none; PipelineStateError where it can't be gone on from."""
+    if tables.read_text(f"{tables.warehouse}/{RESTORING}") is not None:
+        raise PipelineStateError(
+            f"pipeline.warehouse: {tables.warehouse!r} is half restored from a backup; run `sessionlake restore` again until it ends"
+        )
     last = tables.last_commit(schemas.CHANGELOG)
     missing = [name for name in _NEEDED if last is not None and name not in last.metadata]
     if last is not None and missing:

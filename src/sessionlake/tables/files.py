@@ -100,6 +100,33 @@ class Files:
         fs, path = self.file_system(uri)
         fs.delete(path, False)
 
+    def lengths(self, uri: str) -> dict[str, int]:
+        """Return the bytes of all files below a folder, by their paths relative to it."""
+        fs, folder = self.file_system(uri)
+        root = str(fs.makeQualified(folder).toString()).rstrip("/") + "/"
+        return {entry.path.removeprefix(root): entry.length for entry in self.under(uri)}
+
+    def copy(self, source: str, target: str) -> tuple[int, str]:
+        """Copy a file into another one's place; return its length and its SHA-256 in hexadecimal."""
+        from_fs, from_path = self.file_system(source)
+        to_fs, to_path = self.file_system(target)
+        digest = self._jvm.java.security.MessageDigest.getInstance("SHA-256")
+        read = self._jvm.java.security.DigestInputStream(from_fs.open(from_path), digest)
+        self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(read, to_fs.create(to_path, True), 1 << 20, True)
+        return int(to_fs.getFileStatus(to_path).getLen()), bytes(digest.digest()).hex()
+
+    def make_private(self, uri: str) -> None:
+        """Make a directory that only this user may enter, where the file system knows of users."""
+        fs, path = self.file_system(uri)
+        mode = self._jvm.org.apache.hadoop.fs.permission.FsPermission("700")
+        fs.mkdirs(path, mode)
+        fs.setPermission(path, mode)
+
+    def remove(self, uri: str) -> None:
+        """Remove a file or a folder with all that is in it; one that is gone already is no error."""
+        fs, path = self.file_system(uri)
+        fs.delete(path, True)
+
     def file_system(self, uri: str) -> tuple[Any, Any]:
         """Return Hadoop's file system and path of a URI."""
         path = self._jvm.org.apache.hadoop.fs.Path(uri)

@@ -1,0 +1,70 @@
+"""A backup's manifest: what the backup is of, and every file of it with its length and checksum."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sessionlake.errors import JobError
+from sessionlake.history import check_format, stamp
+from sessionlake.tables import Tables
+
+MANIFEST, INCOMPLETE = "manifest.json", "backup.incomplete"
+WAREHOUSE, CHECKPOINT = "warehouse", "checkpoint"
+"""Folders of a backup."""
+
+
+@dataclass(frozen=True)
+class SavedFile:
+    """A file of a backup."""
+
+    path: str
+    """Relative to the backup's directory."""
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a complete backup says of itself."""
+
+    pipeline: str
+    batch_id: int
+    commit_id: str
+    """Of the last batch that is in it."""
+    saved_us: int
+    versions: dict[str, int]
+    """By table."""
+    files: list[SavedFile] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Return it as JSON, with the format."""
+        return json.dumps({**stamp(), **asdict(self)}, indent=1)
+
+
+def read_manifest(tables: Tables, directory: str) -> Manifest:
+    """Return a backup's manifest; JobError where the backup is none, half-made, or lacks a file."""
+    if tables.read_text(f"{directory}/{INCOMPLETE}") is not None:
+        raise JobError(
+            f"backup: {directory!r} is half-made; run `sessionlake backup` with it again, or name another one"
+        )
+    text = tables.read_text(f"{directory}/{MANIFEST}")
+    if text is None:
+        raise JobError(f"backup: {directory!r} holds no {MANIFEST}; name the directory of a backup")
+    try:
+        raw: dict[str, Any] = json.loads(text)
+        check_format(raw, f"backup: {directory!r}")
+        files = [SavedFile(**file) for file in raw.pop("files")]
+        manifest = Manifest(files=files, **{k: v for k, v in raw.items() if k not in stamp()})
+    except (ValueError, KeyError, TypeError) as error:
+        raise JobError(f"backup: {directory!r} has a damaged {MANIFEST} ({error}); use another backup") from error
+    _check_lengths(tables, directory, manifest)
+    return manifest
+
+
+def _check_lengths(tables: Tables, directory: str, manifest: Manifest) -> None:
+    found = tables.lengths(directory)
+    for file in manifest.files:
+        if found.get(file.path) != file.bytes:
+            raise JobError(
+                f"backup: file {file.path!r} of {directory!r} is missing or of another length; use another backup"
+            )

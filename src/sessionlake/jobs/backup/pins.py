@@ -1,0 +1,90 @@
+"""Which versions of the tables belong to one committed batch, while stream and jobs go on writing."""
+
+import json
+from dataclasses import dataclass
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.errors import JobError
+from sessionlake.jobs.runs import check_history, last_batch
+from sessionlake.jobs.sessionizer.planned import fingerprint
+from sessionlake.tables import Commit, Tables
+from sessionlake.views import fold_point
+
+SIDES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+"""What a batch commits before the changelog."""
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Pins:
+    """A committed batch, its offsets' text, and the tables' versions as of it."""
+
+    batch: Commit
+    versions: dict[str, int]
+
+    @property
+    def batch_id(self) -> int:
+        """The batch."""
+        return int(self.batch.metadata["batch_id"])
+
+
+def pin(tables: Tables, config: Config) -> Pins:
+    """Return the last committed batch with the versions of all tables that go with it.
+
+    Tables that are derived from batches or answer them (batches, corrections, job_runs ...) are pinned before the batch
+    is chosen, and so know of no later one: a tombstone of a later revision would remove a session that came to that
+    revision another way. But the batch may have read no correction that is not in: else it is all done again.
+    """
+    for _ in range(_ATTEMPTS):
+        names = [n for n in tables.names(tables.warehouse) if not n.startswith(("_", ".")) and tables.exists(n)]
+        versions = {name: tables.latest_version(name) for name in names}
+        last = last_batch(tables)
+        batch_id = last.metadata["batch_id"]
+        offsets = tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")
+        if last.metadata["input"] not in (None, fingerprint(offsets)):
+            raise JobError(
+                f"checkpoint: {config.checkpoint!r} has no offsets of batch {batch_id}, or others than the changelog says; "
+                "a backup of the two could not be run on"
+            )
+        versions[schemas.CHANGELOG] = last.version
+        for side in SIDES:
+            if side in versions:
+                versions[side] = _as_of_batch(tables, side, batch_id)
+        versions[schemas.SESSIONS] = _folded_up_to(tables, batch_id)
+        if _corrections_read(tables, offsets or "") <= versions[schemas.CORRECTIONS] + 1:
+            check_history(tables)
+            return Pins(last, versions)
+    raise JobError("backup: corrections came faster than versions could be chosen; run it again")
+
+
+def _as_of_batch(tables: Tables, name: str, batch_id: int) -> int:
+    """Return the newest version of a side table before any commit of a later batch."""
+    pinned = tables.latest_version(name)
+    for version in tables.versions(name):
+        commit = tables.commit(name, version)
+        if commit is None or commit.metadata.get("copied") or "batch_id" not in commit.metadata:
+            continue
+        if commit.metadata["batch_id"] <= batch_id:
+            break
+        pinned = version - 1
+    return pinned
+
+
+def _folded_up_to(tables: Tables, batch_id: int) -> int:
+    """Return the newest version of the snapshot that holds no later batch: not older, or the changelog may be trimmed beyond it."""
+    for version in tables.versions(schemas.SESSIONS):
+        reached = fold_point(tables, version)
+        if reached is None or reached <= batch_id:
+            return version
+    raise JobError("backup: compaction is ahead of the batch that was chosen; run it again")
+
+
+def _corrections_read(tables: Tables, offsets: str) -> int:
+    """Return the first version of the control input that a batch may not have read to its end."""
+    detail = tables.spark.sql(f"describe detail {tables.sql_name(schemas.CORRECTIONS)}").head()
+    for line in offsets.splitlines()[2:]:
+        offset = json.loads(line) if line.startswith("{") else {}
+        if detail is not None and offset.get("reservoirId") == detail["id"]:
+            return int(offset["reservoirVersion"]) + int(offset["index"] >= 0)
+    return 0

@@ -1,0 +1,56 @@
+"""Put a backup back, into a warehouse that is empty; until it is whole nothing runs on it."""
+
+from pyspark.sql import SparkSession
+
+from sessionlake.config import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import JobError
+from sessionlake.jobs.backup.copies import OnFile, in_parallel
+from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, read_manifest
+from sessionlake.jobs.runs import RESTORING, check_history, last_batch
+from sessionlake.tables import Tables
+
+
+def restore(
+    spark: SparkSession, config: Config, directory: str, on_file: OnFile = lambda _done, _all: None
+) -> Manifest:
+    """Copy a backup's tables and checkpoint to where the config has them; the pipeline then goes on after its batch.
+
+    Raises JobError where the warehouse holds anything else than what a restore of this backup, interrupted before, has
+    put there, where the backup is of another pipeline, or where one of its files is missing or damaged.
+    """
+    tables = Tables(spark, config.pipeline.warehouse)
+    manifest = read_manifest(tables, directory)
+    if manifest.pipeline != config.pipeline.name:
+        raise JobError(
+            f"restore: {directory!r} is a backup of pipeline {manifest.pipeline!r}, not {config.pipeline.name!r}; name that one's config"
+        )
+    marker = f"{tables.warehouse}/{RESTORING}"
+    begun = tables.read_text(marker)
+    if begun not in (None, manifest.commit_id):
+        raise JobError(
+            f"restore: {tables.warehouse!r} was being restored from another backup; go on with that one, or remove the directory"
+        )
+    if begun is None and tables.names(tables.warehouse):
+        raise JobError(f"restore: {tables.warehouse!r} is not empty; move it away, or write another pipeline.warehouse")
+    tables.make_private(tables.warehouse)
+    tables.write_text_once(marker, manifest.commit_id)
+    failpoints.hit("restore_begun")
+    roots = {WAREHOUSE: tables.warehouse, CHECKPOINT: config.checkpoint}
+
+    def put_back(file: SavedFile) -> None:
+        root, _, path = file.path.partition("/")
+        if tables.copy(f"{directory}/{file.path}", f"{roots[root]}/{path}") != (file.bytes, file.sha256):
+            raise JobError(
+                f"restore: file {file.path!r} of {directory!r} is damaged; remove {tables.warehouse!r} and use another backup"
+            )
+
+    in_parallel(put_back, manifest.files, "restore_file_copied", on_file)
+    failpoints.hit("restore_before_end")
+    tables.remove(marker)
+    check_history(tables)
+    if last_batch(tables).metadata["commit_id"] != manifest.commit_id:
+        raise JobError(
+            f"restore: the changelog of {directory!r} does not end with its batch {manifest.batch_id}; use another backup"
+        )
+    return manifest

@@ -1,0 +1,54 @@
+"""Warehouses that earlier versions have written (tests/fixtures): they run on, are compacted, saved and put back."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config import Config
+from sessionlake.history import FORMAT
+from sessionlake.jobs.backup import backup, restore
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.runs import last_batch
+from sessionlake.jobs.sessionizer.run import run
+from sessionlake.jobs.status import read_status
+from sessionlake.tables import Tables
+from sessionlake.views import read_sessions
+from tests.jobs.support import make_config, write_rows
+
+FIXTURES = sorted((Path(__file__).parents[1] / "fixtures").glob("warehouse-*.tar.gz"))
+SESSIONS = [("a", 100, 1, 0), ("a", 150, 1, 7), ("b", 101, 2, 2), ("c", 102, 1, 2), ("f", 105, 1, 5)]
+
+
+def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, int]]:
+    live = read_sessions(spark, config).select("session_key", F.unix_micros("session_start"), "event_count", "total")
+    return sorted(tuple(row) for row in live.collect())
+
+
+@pytest.mark.parametrize("archive", FIXTURES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def test_warehouse_of_an_earlier_version_runs_on(spark: SparkSession, tmp_path: Path, archive: Path) -> None:
+    with tarfile.open(archive) as files:
+        files.extractall(tmp_path, filter="data")
+    config = make_config(tmp_path)
+    tables = Tables(spark, config.pipeline.warehouse)
+    assert sessions(spark, config) == [*SESSIONS, ("g", 160, 1, 5)]
+    rows = [{"key": "g", "time_us": 165, "v": 1}, {"key": "h", "time_us": 170, "v": 2}]
+    write_rows(tmp_path, "new.json", rows)
+    run(spark, config, once=True)
+    compact(spark, config, method="merge")
+    expected = [*SESSIONS, ("g", 160, 2, 6), ("h", 170, 1, 2)]
+    assert sessions(spark, config) == expected
+    assert last_batch(tables).metadata["format"] == FORMAT
+    assert read_status(spark, config).reconciles
+
+    backup(spark, config, str(tmp_path / "saved"))
+    (tmp_path / "other").mkdir()
+    other = make_config(tmp_path / "other")
+    restore(spark, other, str(tmp_path / "saved"))
+    write_rows(tmp_path / "other", "newer.json", [{"key": "h", "time_us": 171, "v": 3}])
+    run(spark, other, once=True)
+    assert sessions(spark, other) == [*expected[:-1], ("h", 170, 2, 5)]
+    assert not Tables(spark, other.pipeline.warehouse).files(schemas.SESSIONS).isEmpty()
