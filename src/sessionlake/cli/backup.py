@@ -37,7 +37,7 @@ def backup_command(config_path: str, directory: str) -> None:
 @click.argument("directory", metavar="DIR")
 @one_line_errors
 def restore_command(config_path: str, directory: str) -> None:
-    """Put the backup in DIR back to where CONFIG has its warehouse, which must be empty; `run` then goes on.
+    """Put the backup in DIR back into CONFIG's warehouse, which must be empty; `run` then goes on.
 
     Repeated after a kill it starts anew; until it has ended nothing runs on the warehouse.
     """

@@ -11,6 +11,7 @@ from typing import Any
 
 from sessionlake.config import Config
 from sessionlake.errors import LockedError, PipelineStateError, StoreError
+from sessionlake.history import check_format, stamp
 from sessionlake.store_path import make_private
 from sessionlake.tables import Tables
 
@@ -19,7 +20,9 @@ def checkpoint_id(tables: Tables, config: Config, last: dict[str, Any] | None) -
     """Return the checkpoint's id, making the checkpoint where both it and the changelog are new."""
     uri = f"{config.checkpoint}/metadata"
     text = tables.read_text(uri)
-    found = json.loads(text)["id"] if text else None
+    written = json.loads(text) if text else {}
+    check_format(written, f"checkpoint: {config.checkpoint!r}")
+    found = written.get("id")
     name, checkpoint = config.pipeline.name, config.checkpoint
     if last is not None and found != last["checkpoint_id"]:
         what = "is missing" if found is None else "is another pipeline's or a new one"
@@ -33,7 +36,7 @@ def checkpoint_id(tables: Tables, config: Config, last: dict[str, Any] | None) -
             "restore the tables, or remove the whole warehouse to start anew"
         )
     if found is None:
-        tables.write_text_once(uri, json.dumps({"id": str(uuid.uuid4())}))
+        tables.write_text_once(uri, json.dumps({"id": str(uuid.uuid4()), **stamp()}))
         found = json.loads(tables.read_text(uri) or "{}")["id"]
     return str(found)
 
