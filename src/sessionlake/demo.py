@@ -64,7 +64,8 @@ EXAMPLES = Path(__file__).with_name("examples") / "commits"
 
 def run_demo(directory: str, console: Console) -> None:
     """Make the demo's pipeline in `directory`, run it to the end of its input, and show what came out."""
-    root = Path(directory).resolve()
+    # Before Spark starts: its workers get a PATH on which this Python's scripts come first.
+    root, command = Path(directory).resolve(), _command()
     prepare(root, console)
     config = load_config(root / CONFIG_NAME)
     spark = open_session(config, driver_memory="2g", conf=SHORT_LIVED)
@@ -77,7 +78,7 @@ def run_demo(directory: str, console: Console) -> None:
     run_jobs(spark, config, root, console)
     picture = _picture(spark, root / "sessions.png")
     print_status(config, read_status(spark, config))
-    _next(root, picture, console)
+    _next(root, command, picture, console)
     spark.stop()
 
 
@@ -156,8 +157,8 @@ def _picture(spark: SparkSession, file: Path) -> str:
     return os.path.relpath(file)
 
 
-def _next(root: Path, picture: str, console: Console) -> None:
-    config, command = os.path.relpath(root / CONFIG_NAME), _command()
+def _next(root: Path, command: str, picture: str, console: Console) -> None:
+    config = os.path.relpath(root / CONFIG_NAME)
     console.rule("what to type next")
     console.print(f"picture of the sessions over time: {picture}")
     for query in (

@@ -50,6 +50,7 @@ def test_demo(run: Run) -> None:
         "sessions of",
         "pip install 'sessionlake[quality]', and the demo runs it too",
         "picture of the sessions over time: pip install 'sessionlake[demo]'",
+        "  ../venv/bin/sessionlake status demo/commits.toml",
     ):
         assert said in done.stdout
     again = run("run", "demo/commits.toml", "--once")
