@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.airflow.support import alive, wait_for
@@ -68,6 +69,13 @@ def tended(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def pid(root: Path, name: str) -> int:
     file = root / f"{name}.pid"
     return wait_for(lambda: int(file.read_text() or 0) if file.exists() else 0)
+
+
+@pytest.mark.usefixtures("tended")
+def test_no_log_server_listens(tmp_path: Path) -> None:
+    wait_for((tmp_path / "ready").exists)
+    scheduler = pid(tmp_path, "scheduler")
+    wait_for(lambda: psutil.Process(scheduler).cmdline()[-2:] == ["scheduler", "--skip-serve-logs"])
 
 
 @pytest.mark.usefixtures("tended")

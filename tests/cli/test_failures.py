@@ -8,12 +8,14 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
 from sessionlake.cli import main
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import JobError, without_values
 from sessionlake.failures import explain
 from sessionlake.tables.log import Log
+from tests.cli.support import Project
 
 WORKER = """\
 [STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times
@@ -89,6 +91,31 @@ def test_trace_only_where_it_is_asked_for(asked: str) -> None:
     assert lines[-1].startswith("sessionlake: ZeroDivisionError: a;")
     assert ("Traceback" in result.stderr) == (asked != "not")
     assert asked != "not" or len(lines) == 1
+
+
+DIVIDES = """\
+class Divides:
+    columns = ("v",)
+    value_type = "long"
+
+    def initializer(self): return 0
+    def aggregator(self, key, event, aggregate): return aggregate + 1
+    def merger(self, key, left, right): return 10 // 0
+"""
+
+
+@pytest.mark.slow
+def test_users_code_that_raises_in_a_task_is_named_by_its_line(spark: SparkSession, tmp_path: Path) -> None:
+    del spark  # the command finds it active
+    project = Project(tmp_path / "project")
+    (project.root / "divides.py").write_text(DIVIDES)
+    project.edit("shards = 2", 'shards = 2\ncode = "."')
+    project.edit("sum(v)", "divides:Divides")
+    project.add_events(1)
+    result = project.call("run", "--once")
+    raised = f"ZeroDivisionError: integer division or modulo by zero at {project.root}/divides.py:7 in merger"
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert result.stderr.startswith(f"sessionlake: {raised}; run it again with `sessionlake --traceback")
 
 
 def test_a_commit_that_is_cut_off_is_named(tmp_path: Path) -> None:
