@@ -31,6 +31,7 @@ EVENTS = names.EVENTS
 TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
 QUALITY_RESULTS = "quality_results"
+REDEEMED = "redeemed"
 TABLES = (
     CHANGELOG,
     SESSIONS,
@@ -42,6 +43,7 @@ TABLES = (
     TOPIC_TOMBSTONES,
     JOB_RUNS,
     QUALITY_RESULTS,
+    REDEEMED,
 )
 """All tables of a warehouse; some come with a setting or with a job's first run."""
 SESSIONS_LIVE = "sessions_live"
@@ -204,7 +206,7 @@ BATCHES_SCHEMA = pa.schema(
 
 JOB_RUNS_SCHEMA = pa.schema(
     [
-        _field("job", pa.string(), "reprocess_late, expire, forget, compact, backfill or quality"),
+        _field("job", pa.string(), "reprocess_late, redeem, expire, forget, compact, backfill or quality"),
         _field("run_id", pa.string(), "Name of the run; attempts of one run share it"),
         _field("event", pa.string(), "started (by the first attempt) or finished"),
         _field("at", TIME, "When the run started or finished"),
@@ -213,6 +215,17 @@ JOB_RUNS_SCHEMA = pa.schema(
         _field(
             "counts", pa.string(), "JSON: rows read, written, skipped, and what else the job counts; null in started"
         ),
+    ]
+)
+
+REDEEMED_SCHEMA = pa.schema(
+    [
+        _field(
+            "letter", pa.string(), "The dead letter: hash of its batch, source and text, and a number among those alike"
+        ),
+        _field("batch_id", pa.int64(), "Micro-batch that refused it"),
+        _field("outcome", pa.string(), "redeemed, or duplicates (another letter of the same event_id was redeemed)"),
+        _field("run_id", pa.string(), "The run of redeem; its marks count once its corrections are in their table"),
     ]
 )
 

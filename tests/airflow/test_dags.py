@@ -16,6 +16,7 @@ FORMS = [
     ("reprocess_late", {"from": 20260131}, "20260131 is not of type 'null', 'string'"),
     ("reprocess_late", {"config": ""}, "'' should be non-empty"),
     ("expire_sessions", {"ttl": "90 days", "where": "event_count > 3", "max_per_run": 10}, ""),
+    ("redeem_dead_letters", {"reason": ""}, "'' should be non-empty"),
     ("expire_sessions", {"max_share": 1.5}, "1.5 is greater than the maximum of 1"),
     ("expire_sessions", {"max_per_run": 0}, "0 is less than the minimum of 1"),
     ("compact_tables", {"method": "quick"}, "'quick' is not one of"),
@@ -40,10 +41,10 @@ def dags(answer: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_eight_dags_load_and_are_named_as_their_files(answer: dict[str, Any], dags: dict[str, Any]) -> None:
+def test_nine_dags_load_and_are_named_as_their_files(answer: dict[str, Any], dags: dict[str, Any]) -> None:
     assert answer["describe"]["errors"] == {}
     assert sorted(dags) == NAMES
-    assert len(NAMES) == 8
+    assert len(NAMES) == 9
 
 
 def test_files_are_thin() -> None:
@@ -98,6 +99,7 @@ def test_quality_stands_between_sessions_and_what_depends_on_them(dags: dict[str
         "expire_sessions",
         "backfill_sessions",
         "forget_key",
+        "redeem_dead_letters",
     }
     assert tasks["quality_checks"]["inlets"] == ["sessions"]
     assert tasks["quality_checks"]["outlets"] == ["checked_sessions"]

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake import schemas
 from sessionlake.cli import main
+from sessionlake.jobs import runs
 from sessionlake.jobs.late_ledger import BACKFILL, claim
 from sessionlake.jobs.runs import JobRun, start_run
 from sessionlake.jobs.sessionizer.run import run
@@ -105,6 +107,16 @@ def test_a_backfill_that_has_not_appended_is_fenced(late: Late) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_from_a_clock_ahead_blocks_nobody(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    year_ahead = time.time_ns() + 365 * 86_400 * 10**9
+    with monkeypatch.context() as patch:
+        patch.setattr(runs.time, "time_ns", lambda: year_ahead)
+        ahead = late.reprocess(run_id="ahead")
+    assert ahead.counts["late_events"] > 0
+    again = late.reprocess(run_id="now")
+    assert (again.counts["late_events"], late.late_status().waiting) == (0, 0)
+
+
 def test_commit_events_equal_sql_over_those_accepted_or_restated(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     frames = []

@@ -13,6 +13,7 @@ COMMANDS = {
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
     "compact": ("compact:compact_command", "Fold the changelog into the snapshot, trim it, and put all tables' files in order."),
     "reprocess-late": ("reprocess_late:reprocess_late_command", "Restate the late events that are still within retention."),
+    "redeem": ("redeem:redeem_command", "Read dead letters again and restate the events that now keep the contract."),
     "expire": ("expire:expire_command", "Remove expired sessions: by age, or by any SQL over the session and other tables."),
     "forget": ("forget:forget_command", "Remove all that is kept of some keys, and prove it."),
     "backfill": ("backfill:backfill_command", "Compute a date range's sessions from the events again and correct those that differ."),

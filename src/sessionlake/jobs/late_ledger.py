@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.errors import FencedError, JobError
+from sessionlake.jobs.redeem_ledger import fence_redeems
 from sessionlake.jobs.runs import JobRun, app_id
 from sessionlake.tables import FENCED, Tables
 
@@ -135,6 +136,7 @@ def claim(run: JobRun) -> list[LateRun]:
 def fence_runs(tables: Tables) -> None:
     """Keep the unfinished runs of today from appending what they have read before; for a job that erases rows."""
     _fence(tables, read_runs(tables))
+    fence_redeems(tables)
 
 
 def _fence(tables: Tables, runs: Iterable[LateRun]) -> None:

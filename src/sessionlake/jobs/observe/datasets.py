@@ -59,6 +59,7 @@ _JOBS: Mapping[str, _Job] = {
         },
     ),
     "reprocess_late": _Job(_all(_LATE), {_ASKED: _count("corrections"), _DEAD: _count("expired")}),
+    "redeem": _Job(_all(_DEAD), {_ASKED: _count("redeemed")}),
     "expire": _Job(_all(_LOG, schemas.SESSIONS, _RULE), {_ASKED: _count("expired")}),
     "compact": _Job({_LOG: _count("rows_folded")}, {schemas.SESSIONS: _count("rows_rewritten")}),
     "backfill": _Job(_all(_BASIS, _LOG, schemas.SESSIONS, _LATE), {_ASKED: _count("corrections")}),

@@ -1,0 +1,44 @@
+"""
+### Reads dead letters again
+
+After the cause is mended (a clock, a setting, an aggregate): rows of `dead_letters` of the given reasons that now keep the
+contract join their sessions. By hand only. **Before it:** trigger with *Dry run*; the counts are in the task's XCom.
+
+**Retries and clearing are safe:** all tries of a run are one run of the job (`--run-id`), and a dead letter is redeemed once.
+
+**If it is red with "was overtaken":** another run started after it, or keys were erased; trigger a new run.
+"""
+
+from airflow.sdk import DAG, Param
+
+from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
+from sessionlake_airflow.job import SparkJob
+
+with DAG(
+    "redeem_dead_letters",
+    description="Reads dead letters again",
+    doc_md=__doc__,
+    schedule=None,
+    tags=["sessionlake", "maintenance"],
+    params={
+        "config": config_param(),
+        "reason": Param(
+            "too far in the future",
+            type="string",
+            minLength=1,
+            title="Reason",
+            description="As dead_letters has it, whole or up to its colon.",
+        ),
+        "from": time_param("From", "When the earliest were refused, inclusive, UTC. Empty: from the first."),
+        "to": time_param("To", "When the latest were refused, exclusive, UTC. Empty: to the last."),
+        "apply": apply_param(),
+        "dry_run": dry_run_param(),
+    },
+    **DAG_DEFAULTS,
+):
+    SparkJob(
+        task_id="redeem_dead_letters",
+        pipeline="redeem",
+        options=["reason", "from", "to", "apply", "dry_run"],
+        outlets=[SESSIONS],
+    )
