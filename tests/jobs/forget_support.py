@@ -12,7 +12,7 @@ from sessionlake import read_sessions, schemas
 from sessionlake.config import Config
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
+from sessionlake.tables import USER_METADATA, Tables, user_metadata
 from tests.jobs.support import make_config, write_rows
 
 ANNA = "anna.longer-than-32-characters@example.org"
@@ -53,9 +53,10 @@ def _snapshot(spark: SparkSession, tables: Tables) -> None:
         c.replace("session_date", "to_date(session_start) session_date") for c in tables.read(schemas.SESSIONS).columns
     ]
     rows = tables.read(schemas.CHANGELOG).where("op = 'upsert'").selectExpr(*columns)
-    for some in (f"session_key in ('{ANNA}', 'carl')", f"session_key not in ('{ANNA}', 'carl')"):
-        rows.where(some).coalesce(1).write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
-    spark.sql(f"delete from {name} where session_key = '{ANNA}'")
+    with tables.settings({USER_METADATA: user_metadata({"maintenance": {"job": "compact"}})}):
+        for some in (f"session_key in ('{ANNA}', 'carl')", f"session_key not in ('{ANNA}', 'carl')"):
+            rows.where(some).coalesce(1).write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
+        spark.sql(f"delete from {name} where session_key = '{ANNA}'")
 
 
 def _archive(spark: SparkSession, tables: Tables) -> None:

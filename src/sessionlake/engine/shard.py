@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.engine import exchange, failpoints
+from sessionlake.engine.erasure import remove_marked
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
 from sessionlake.engine.outputs import CHANGES, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
@@ -25,8 +26,6 @@ NEW, KEPT, RESTORED = "new", "kept", "restored"
 MISSING, CORRUPT, STALE, FORGOTTEN, LAYOUT = CAUSES = ("missing", "corrupt", "stale", "forgotten", "layout")
 """Why a store had to be restored: there was none, its bytes were damaged, it was not at the expected commit, a job had
 asked for its removal, or what it holds is laid out otherwise."""
-FORGET = ".forget"
-"""Suffix, beside a store, of a job's request that store and pending writes go."""
 _LOCK_SECONDS = 20
 
 
@@ -57,7 +56,8 @@ class ShardTask:
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
         path = Path(expanded(self.store_dir)) / str(shard)
         pending = Pending(path.with_suffix(PENDING))
-        forgotten = _forget(path, pending)
+        # The state that is handed in may be older than a marker: then the store goes before another batch uses it.
+        forgotten = shard not in self.restoring and remove_marked(path)
         try:
             result, state = self._computed(shard, inputs, path, pending)
         except CorruptionError as error:
@@ -157,20 +157,6 @@ class ShardTask:
 def _executor_of_this() -> str:
     """Return what tells executors apart: the host, and the process that forks the executor's Python workers."""
     return f"{socket.gethostname()}/{os.getppid()}"
-
-
-def _forget(path: Path, pending: Pending) -> bool:
-    """Remove a store beside which a job has left a marker: it holds bytes of what must be erased, and is restored.
-
-    The marker goes last: StoreError where anything stays. Say whether there was one.
-    """
-    marker = path.with_suffix(FORGET)
-    if not marker.exists():
-        return False
-    remove_store(path)
-    pending.clear()
-    marker.unlink(missing_ok=True)
-    return True
 
 
 def _commit_of(store: Any) -> str | None:

@@ -1,23 +1,30 @@
 """What the streaming queries share: how often they look for input, how they end, and the signs of a second driver."""
 
+from collections.abc import Callable
+
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 
+_EVERY_S = 1
 _SECOND_DRIVER = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_STREAM_LOG_UPDATE")
 
 
-def run_to_end(config: Config, writer: DataStreamWriter, *, once: bool) -> None:
+def run_to_end(
+    config: Config, writer: DataStreamWriter, *, once: bool, meanwhile: Callable[[], None] = lambda: None
+) -> None:
     """Run a query until it is stopped or, with `once`, until all input that is available now is processed.
 
-    Raises StreamingQueryException where it fails.
+    `meanwhile` is called about every second, whether there is input or not: without, a query runs no batch.
+    Raises StreamingQueryException where the query fails.
     """
     every = f"{parse_duration(config.pipeline.trigger)} microseconds"
     trigger = {"availableNow": True} if once else {"processingTime": every}
     query = writer.trigger(**trigger).start()
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(_EVERY_S):
+            meanwhile()
     finally:
         query.stop()
 

@@ -21,7 +21,7 @@ from rocksdict import (
 from sessionlake.errors import StoreError
 from sessionlake.store.directory import claim, damage_found, remove_store
 
-_META = "default"
+META = "default"
 _SEGMENT = "s"
 _WRITE_BUFFER = 64 << 20
 _FLUSH_EARLY = 10_000
@@ -29,7 +29,8 @@ _POLL_SECONDS = 0.001
 _BLOOM_BITS = 10
 
 
-def _options() -> Options:
+def store_options() -> Options:
+    """Return the options with which a store's database and its segments are opened."""
     options = Options(raw_mode=True)
     options.create_if_missing(create_if_missing=True)
     options.create_missing_column_families(create_missing_cfs=True)
@@ -70,12 +71,12 @@ class RocksSegments:
     def _open(self) -> None:
         with damage_found(self.path):
             claim(self.path)
-            names = Rdict.list_cf(str(self.path)) if (self.path / "CURRENT").exists() else [_META]
-            families = {name: _options() for name in names}
-            self._db = Rdict(str(self.path), options=_options(), column_families=families)
+            names = Rdict.list_cf(str(self.path)) if (self.path / "CURRENT").exists() else [META]
+            families = {name: store_options() for name in names}
+            self._db = Rdict(str(self.path), options=store_options(), column_families=families)
         self._families: dict[int, Rdict] = {}
         self._handles: dict[int, ColumnFamily] = {}
-        self._segments = {int(name.removeprefix(_SEGMENT)) for name in names if name != _META}
+        self._segments = {int(name.removeprefix(_SEGMENT)) for name in names if name != META}
 
     @property
     def segments(self) -> list[int]:
@@ -108,7 +109,7 @@ class RocksSegments:
                     delete(key)
                 else:
                     put(key, value)
-        batch.set_default_column_family(self._db.get_column_family_handle(_META))
+        batch.set_default_column_family(self._db.get_column_family_handle(META))
         for name, value in meta.items():
             batch.put(name.encode(), value)
         self._db.write(batch)
@@ -124,7 +125,7 @@ class RocksSegments:
     def _handle(self, segment: int) -> ColumnFamily:
         name = f"{_SEGMENT}{segment}"
         if segment not in self._segments:
-            self._db.create_column_family(name, _options()).close()
+            self._db.create_column_family(name, store_options()).close()
             self._segments.add(segment)
         if segment not in self._handles:
             self._handles[segment] = self._db.get_column_family_handle(name)

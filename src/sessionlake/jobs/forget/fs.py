@@ -1,10 +1,14 @@
 """A text put in a file's place so that no reader, and no crash, ever meets less than one of the two."""
 
+import uuid
 from typing import Any
 
 from sessionlake.engine import failpoints
 from sessionlake.tables import Tables
 from sessionlake.tables.files import write_text
+
+TEMPORARY = ".forget.tmp"
+"""How the names of files end that a crash may leave before they take another one's place."""
 
 
 def replace_text(tables: Tables, uri: str, text: str) -> None:
@@ -19,7 +23,7 @@ def replace_text(tables: Tables, uri: str, text: str) -> None:
         write_text(fs, path, text)
         return
     modified = fs.getFileStatus(path).getModificationTime()
-    temporary = path.suffix(".forget.tmp")
+    temporary = path.suffix(f".{uuid.uuid4().hex}{TEMPORARY}")
     jvm: Any = tables.spark._jvm  # noqa: SLF001
     if scheme == "file":
         local = jvm.org.apache.hadoop.fs.FileSystem.getLocal(fs.getConf())

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,21 +14,24 @@ from sessionlake.durations import format_duration, parse_duration
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.apply import apply_corrections
+from sessionlake.jobs.forget.documents import documents_dir, erase_documents
 from sessionlake.jobs.forget.files import erase_files
 from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import erase_in_logs
 from sessionlake.jobs.forget.progress import in_flight
 from sessionlake.jobs.forget.proof import Proof, prove
-from sessionlake.jobs.forget.stores import erase_stores, store_if_free
+from sessionlake.jobs.forget.single import one_at_a_time
+from sessionlake.jobs.forget.stores import await_removal, erase_stores, hosts_of, store_if_free
 from sessionlake.jobs.late_ledger import fence_runs
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, last_batch, start_run
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
 from sessionlake.tables import Tables
 from sessionlake.views import ERASURES, FOLD, merged_sessions
 
 JOB = "forget"
 _PASSES = 5
+_KEYS_SHOWN = 100
 _POLL_S = 2.0
 
 
@@ -38,6 +42,18 @@ class Waiting:
     wait_us: int
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+    def until_late(self) -> Callable[[], bool]:
+        """Return what waits a moment, or says False where the time, which begins now, is over."""
+        deadline = self.clock() + self.wait_us / 1e6
+
+        def wait() -> bool:
+            if self.clock() > deadline:
+                return False
+            self.sleep(_POLL_S)
+            return True
+
+        return wait
 
 
 def forget(
@@ -50,13 +66,15 @@ def forget(
     run_id: str | None = None,
     dry_run: bool = False,
     waiting: Waiting | None = None,
+    data_docs: Path | None = None,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Remove the keys' sessions through the stream, then their rows, files, traces in logs, and local stores; prove it.
+    """Remove the keys' sessions through the stream, then their rows, files, traces in logs, local stores, and validation results; prove it.
 
-    `apply` runs passes of the sessionizer where no stream runs on this machine. Every step finds for itself what is
-    left to do, so that a killed run is repeated, with the same run id or another. Numbers are those of the last
-    attempt; `found` is what the proof found. A run that found something is not finished: repeat it.
+    `apply` runs passes of the sessionizer where no stream runs on this machine; for one that runs, `wait` is the time it
+    has to read the tombstones, and again to remove the stores. Every step finds for itself what is left to do, so that a
+    killed run is repeated, with the same run id or another. Numbers are those of the last attempt; `found` is what the
+    proof found, `unsearched` where it could not look. A run with either is not finished: repeat it.
     """
     chosen = Keys.of(keys)
     run = start_run(
@@ -65,16 +83,25 @@ def forget(
         JOB,
         run_id=run_id,
         arguments={"keys": chosen.hashes},
-        pin=lambda _: {},
+        pin=lambda tables: {"hosts": hosts_of(last_batch(tables).metadata)},
         dry_run=dry_run,
     )
     if run.finished is not None:
         return run.finished
     lake = Lake(run.tables, config, chosen)
+    waiting = waiting or Waiting(parse_duration(wait, "wait"))
+    documents = documents_dir(config, data_docs)
     if dry_run:
-        proof = proof_of(lake, on_step)
-        return run.finish({"sessions": _live(lake).count(), "found": proof.found}, proof.lines())
-    counts = {"tombstones": _settle(lake, run, waiting or Waiting(parse_duration(wait, "wait")), on_step, apply=apply)}
+        proof = proof_of(lake, on_step, (), documents, _seen(lake, on_step))
+        numbers = {"sessions": _live(lake).count(), "found": proof.found, "unsearched": len(proof.unsearched)}
+        return run.finish(numbers, proof.lines())
+    with one_at_a_time(config, waiting.until_late()):
+        return _erase(lake, run, waiting, documents, on_step, apply=apply)
+
+
+def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, on_step: OnStep, *, apply: bool) -> JobReport:
+    seen = _seen(lake, on_step)
+    counts = {"tombstones": _settle(lake, run, waiting, on_step, apply=apply)}
     for name, rows in lake.counts().items():
         counts[f"rows_of_{name}"] = rows
         if rows:
@@ -82,20 +109,37 @@ def forget(
             lake.delete(name)
     on_step("keeping out what other jobs have read before")
     _keep_out(lake)
-    with store_if_free(config) as alone:
-        _erase_traces(lake, counts, on_step, alone=alone)
-    proof = proof_of(lake, on_step)
-    counts |= {"source_rows": proof.source_rows, "found": proof.found}
-    if proof.found:
-        return JobReport(JOB, run.run_id, counts, [*proof.lines(), _remedy(alone=alone)])
-    return run.finish(counts, proof.lines())
-
-
-def proof_of(lake: Lake, on_step: OnStep = lambda _: None) -> Proof:
-    """Look for the keys wherever they can be; nothing is changed."""
-    on_step("looking for the keys in tables, files, logs and stores")
     with store_if_free(lake.config) as alone:
-        return prove(lake, alone=alone)
+        _erase_traces(lake, counts, on_step, alone=alone)
+    counts["documents"] = erase_documents(documents, lake.keys)
+    on_step("waiting for the stream to remove its stores")
+    await_removal(lake.config, waiting.until_late())
+    # A run that was started by a release which pinned nothing has no hosts.
+    proof = proof_of(lake, on_step, run.pinned.get("hosts", ()), documents, seen)
+    counts |= {"source_rows": proof.source_rows, "found": proof.found, "unsearched": len(proof.unsearched)}
+    if proof.clean:
+        return run.finish(counts, proof.lines())
+    return JobReport(JOB, run.run_id, counts, [*proof.lines(), *_remedies(proof, alone=alone)])
+
+
+def proof_of(lake: Lake, on_step: OnStep, hosts: Iterable[str], documents: Path, seen: list[str]) -> Proof:
+    """Look for the keys wherever they can be; nothing is changed. `hosts` had shards before; the last batch's count too."""
+    on_step("looking for the keys in tables, files, logs and stores")
+    now = lake.tables.last_commit(schemas.CHANGELOG)
+    with store_if_free(lake.config) as alone:
+        proof = prove(lake, {*hosts, *hosts_of(now.metadata if now else None)}, documents, alone=alone)
+    return replace(proof, keys=seen)
+
+
+def _seen(lake: Lake, on_step: OnStep) -> list[str]:
+    """Return, for people, how many rows each key has; those with none first, since they may be mistyped."""
+    on_step("looking for each key in the tables")
+    labels, counts = lake.keys.labels, lake.counts_by_key()
+    line_of = dict(zip(lake.keys.values, lake.keys.lines, strict=True))
+    ordered = sorted(counts, key=lambda key: (counts[key] > 0, line_of[key]))
+    lines = [f"{labels[key]}: {f'{counts[key]:,} rows' if counts[key] else 'in no table'}" for key in ordered]
+    more = [f"and {len(lines) - _KEYS_SHOWN:,} keys more"] if len(lines) > _KEYS_SHOWN else []
+    return lines[:_KEYS_SHOWN] + more
 
 
 def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply: bool) -> int:
@@ -105,7 +149,7 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply
     stays though its tombstone was read is not the stream's any more, but a row that some job has brought back.
     """
     sent = passes = 0
-    deadline = waiting.clock() + waiting.wait_us / 1e6
+    wait = waiting.until_late()
     while True:
         on_step("waiting for the stream")
         applied = apply and passes < _PASSES and apply_corrections(lake.tables.spark, lake.config)
@@ -114,13 +158,11 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply
         sent += new
         if not unread:
             return sent
-        if passes == _PASSES or (not applied and waiting.clock() > deadline):
+        if passes == _PASSES or not (applied or wait()):
             raise JobError(
                 f"forget: after {passes} passes and {format_duration(waiting.wait_us)} the stream has not read {unread} corrections of the keys, of which {new} are new; "
                 f"see that the stream runs and that no producer sends the keys, then repeat with --run-id {run.run_id}"
             )
-        if not applied:
-            waiting.sleep(_POLL_S)
 
 
 def _send(lake: Lake, run: JobRun) -> int:
@@ -168,12 +210,22 @@ def _erase_traces(lake: Lake, counts: dict[str, int], on_step: OnStep, *, alone:
     counts["stores"], counts["stores_marked"] = erase_stores(lake.config, lake.keys, alone=alone)
 
 
-def _remedy(*, alone: bool) -> str:
-    if alone:
-        return "repeat the run; where rows came back, a producer or a job still sends the keys"
-    return "a stream runs: it restores its marked stores with its next batches; repeat the run then, or with the stream stopped"
+def _remedies(proof: Proof, *, alone: bool) -> Iterable[str]:
+    if proof.places and alone:
+        yield "repeat the run; where rows came back, a producer or a job still sends the keys"
+    if proof.places and not alone:
+        yield "a stream runs, which may read old checkpoints of logs and files of no log: repeat the run with the stream stopped"
+    if proof.unsearched:
+        yield "the run is finished when nothing is unsearched: run it where the stores are, or remove them there and start a new run"
 
 
-def check(spark: SparkSession, config: Config, keys: Iterable[str], on_step: OnStep = lambda _: None) -> Proof:
+def check(
+    spark: SparkSession,
+    config: Config,
+    keys: Iterable[str],
+    on_step: OnStep = lambda _: None,
+    data_docs: Path | None = None,
+) -> Proof:
     """Return the proof alone, without a run."""
-    return proof_of(Lake(Tables(spark, config.pipeline.warehouse), config, Keys.of(keys)), on_step)
+    lake = Lake(Tables(spark, config.pipeline.warehouse), config, Keys.of(keys))
+    return proof_of(lake, on_step, (), documents_dir(config, data_docs), _seen(lake, on_step))

@@ -1,7 +1,6 @@
 """The keys to forget: as a table to join with, as hashes for the record, and as texts to look for in raw rows."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,10 +8,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.errors import JobError
+from sessionlake.jobs.forget.texts import word, written
 
 # Delta cuts texts in a file's statistics after this many characters.
 _STATISTICS_LENGTH = 32
-_AFTER = r"""(?:\s*["',;|:\]}\t\\]|\s*$)"""
+# A backslash may begin an escape of the text's own next character, unless a quote follows.
+_END_QUOTE = r"""\\*["']"""
+_AFTER = rf"""(?:\s*{_END_QUOTE}|\s*[,;|:\]}}\t]|\s*$)"""
 _IN_CSV = r"""(?:^|["',;|\t]\s*)"""
 # A number among statistics is no key, unless it stands in a text: after a name whose quotes are escaped.
 _IN_STATISTICS = r"""(?:["',;|\t]\s*|\\":\s*)"""
@@ -25,14 +27,25 @@ class Keys:
     """Distinct keys, ascending."""
 
     values: tuple[str, ...]
+    lines: tuple[int, ...]
+    """Where each was given first, counted from 1."""
 
     @classmethod
     def of(cls, keys: Iterable[str]) -> "Keys":
         """Return keys as they are, less those that are empty; JobError where none is left."""
-        values = tuple(sorted({key for key in keys if key}))
+        first: dict[str, int] = {}
+        for line, key in enumerate(keys, 1):
+            first.setdefault(key, line)
+        values = tuple(sorted(key for key in first if key))
         if not values:
             raise JobError("keys: none is given; pass --keys-file with a file of a key a line, or - for standard input")
-        return cls(values)
+        return cls(values, tuple(first[key] for key in values))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What names each key to people, who find it in their file: logs must not hold the key."""
+        named = zip(self.values, self.lines, self.hashes, strict=True)
+        return {key: f"key of line {line:,} (sha256 {sha[:8]})" for key, line, sha in named}
 
     @property
     def hashes(self) -> list[str]:
@@ -44,36 +57,29 @@ class Keys:
         """The keys as stores have them, ascending."""
         return sorted(key.encode() for key in self.values)
 
-    @property
-    def written(self) -> dict[str, list[str]]:
-        """Each key as JSON may write it."""
-        return {
-            key: sorted({key, *(json.dumps(key, ensure_ascii=a)[1:-1] for a in (True, False))}) for key in self.values
-        }
-
     def frame(self, spark: SparkSession, field: str | None) -> DataFrame:
         """Return a row a key: the key, and regular expressions for it in raw rows, in quotes, in statistics, and in conditions as Delta logs them.
 
-        Raw rows are JSON whose key is in `field`, or (None) CSV, of which any field counts.
+        Raw rows are JSON whose key is in `field`, or (None) CSV, of which any field counts. `word` is for rows of JSON
+        in which no such field can be found: those that `readable` does not match.
         """
-        before = _IN_CSV if field is None else rf"{_QUOTE}{_quoted(field)}{_QUOTE}\s*:\s*{_QUOTE}?"
+        readable = "" if field is None else rf"{_QUOTE}{written(field)}{_QUOTE}\s*:"
+        before = _IN_CSV if field is None else rf"{readable}\s*{_QUOTE}?"
         rows = []
-        for key, texts in self.written.items():
-            whole, start = _any(texts), _any([text[:_STATISTICS_LENGTH] for text in texts])
-            end = "" if len(key) > _STATISTICS_LENGTH else _AFTER
-            quoted = rf"{_QUOTE}{whole}[\"'\\]"
+        for key in self.values:
+            whole, start = written(key), written(_as_statistics_begin(key))
+            end = "" if len(start) < len(whole) else _AFTER
+            quoted = f"{_QUOTE}{whole}{_END_QUOTE}"
             condition = rf"{_IN_CONDITION}{whole}'?\s*[,)]"
-            rows.append((key, f"{before}{whole}{_AFTER}", quoted, f"{_IN_STATISTICS}{start}{end}", condition))
-        names = ("key", "value", "quoted", "statistics", "condition")
+            statistics = f"{_IN_STATISTICS}{start}{end}"
+            rows.append((key, f"{before}{whole}{_AFTER}", readable, word(key), quoted, statistics, condition))
+        names = ("key", "value", "readable", "word", "quoted", "statistics", "condition")
         return spark.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
 
 
-def _any(texts: list[str]) -> str:
-    return f"(?:{'|'.join(map(_quoted, texts))})"
-
-
-def _quoted(text: str) -> str:
-    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
+def _as_statistics_begin(key: str) -> str:
+    """Return as much of a key as a file's statistics have at least, whether Delta counts characters or UTF-16 units."""
+    return key.encode("utf-16-le")[: 2 * _STATISTICS_LENGTH].decode("utf-16-le", "ignore")
 
 
 def matching(rows: DataFrame, keys: DataFrame, condition: Column) -> DataFrame:

@@ -21,6 +21,10 @@ _REWRITE = "spark.databricks.delta.merge.deletionVectors.persistent"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
+_QUOTING = {schemas.JOB_RUNS: "arguments", schemas.QUALITY_RESULTS: "observed"}
+"""Tables without keys that may quote one, and the column that may."""
+
+
 @dataclass(frozen=True)
 class Holder:
     """A column of a table in which keys stand."""
@@ -35,8 +39,11 @@ class Holder:
         """SQL that joins a row `t` with a key `k`. It stands in the table's log, and so must not name a key."""
         if self.kind == "key":
             return f"cast(t.`{self.column}` as string) = k.key"
-        text = f"t.`{self.column}` rlike k.{self.kind}"
-        return f"t.session_key is null and {text}" if self.kind == "value" else text
+        text = f"t.`{self.column}`"
+        if self.kind == "quoted":
+            return f"{text} rlike k.quoted"
+        somewhere = f"not {text} rlike k.readable and {text} rlike k.word"
+        return f"t.session_key is null and ({text} rlike k.value or ({somewhere}))"
 
     @property
     def columns(self) -> list[str]:
@@ -71,8 +78,8 @@ class Lake:
         return {name: holders for name, holders in found.items() if holders}
 
     def _of(self, name: str, columns: list[str]) -> list[Holder]:
-        if name == schemas.JOB_RUNS:
-            return [Holder(name, "arguments", "quoted")]
+        if name in _QUOTING:
+            return [Holder(name, _QUOTING[name], "quoted")]
         if "session_key" not in columns:
             return []
         return [
@@ -90,6 +97,25 @@ class Lake:
         found = [self.rows(h).select(F.lit(h.table).alias("table")) for hs in self.holders.values() for h in hs]
         rows = reduce(DataFrame.unionAll, found).groupBy("table").count().collect()
         return {**dict.fromkeys(self.holders, 0), **{row["table"]: row["count"] for row in rows}}
+
+    def counts_by_key(self) -> dict[str, int]:
+        """Count the rows of each key, of all tables together; 0 where there are none; one Spark job."""
+        frame = F.broadcast(self.frame.alias("k"))
+        found = [
+            self.tables.read(h.table).alias("t").join(frame, F.expr(h.condition)).select("k.key")
+            for hs in self.holders.values()
+            for h in hs
+        ]
+        rows = reduce(DataFrame.unionAll, found).groupBy("key").count().collect()
+        return {**dict.fromkeys(self.keys.values, 0), **{row["key"]: row["count"] for row in rows}}
+
+    def unread(self) -> int:
+        """Count the dead letters of JSON in which no key can be found, whoever's: they are searched for the keys as words."""
+        if self.config.source.format in ("csv", "avro") or schemas.DEAD_LETTERS not in self.holders:
+            return 0
+        rows = self.tables.read(schemas.DEAD_LETTERS).where("session_key is null and raw is not null").alias("t")
+        readable = F.broadcast(self.frame.limit(1).alias("k"))
+        return rows.join(readable, F.expr("not t.raw rlike k.readable"), "left_semi").count()
 
     def delete(self, name: str) -> None:
         """Remove a table's rows of the keys. The stream's metadata goes on in the changelog's log."""

@@ -7,11 +7,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.engine import failpoints
-from sessionlake.jobs.forget.fs import replace_text
+from sessionlake.jobs.forget.fs import TEMPORARY, replace_text
 from sessionlake.jobs.forget.keys import matching
 from sessionlake.jobs.forget.lake import Lake
 
 _COMMIT, _CHECKSUM, _CHECKPOINT = ".json", ".crc", ".parquet"
+_LEFT = ".tmp"
 _ADD = "struct<path string, stats string>"
 _INFO = "struct<operationParameters map<string, string>>"
 _CONDITIONS = ""
@@ -21,8 +22,12 @@ LogFiles = dict[str, set[str]]
 """URIs of a log's files, each with the data files (as the log writes their paths) whose statistics hold a key there."""
 
 
-def find_in_logs(lake: Lake) -> dict[str, LogFiles]:
-    """Look into the logs' commits, checksums and checkpoints, at files that their table has no more; by table."""
+def find_in_logs(lake: Lake, *, alone: bool) -> dict[str, LogFiles]:
+    """Look into the logs' commits, checksums and checkpoints, at files that their table has no more; by table.
+
+    Files that a crash left half-way to their names may hold anybody's key: our own, and where no driver runs (`alone`),
+    which may be writing some, all.
+    """
     adds, live = [], []
     for name in lake.holders:
         live += [(path.rpartition("/")[2],) for path in lake.tables.read(name).inputFiles()]
@@ -41,6 +46,9 @@ def find_in_logs(lake: Lake) -> dict[str, LogFiles]:
     for row in rows.select("table", "file", "path").distinct().collect():
         uri = f"{_folder(lake, row['table'])}/{row['file']}"
         found[row["table"]].setdefault(uri, set()).add(row["path"])
+    for name, files in found.items():
+        left = (n for n in lake.tables.names(_folder(lake, name)) if n.endswith(_LEFT if alone else TEMPORARY))
+        files |= {f"{_folder(lake, name)}/{n}": set() for n in left}
     return found
 
 
@@ -77,7 +85,7 @@ def erase_in_logs(lake: Lake, *, alone: bool) -> int:
     name one, and its own length, which readers may have noted. Checksums are optional: those with a key go. So do checkpoints, once there is a newer one,
     where no driver runs (`alone`) that may be reading them.
     """
-    return sum(_erase(lake, name, found, alone=alone) for name, found in find_in_logs(lake).items())
+    return sum(_erase(lake, name, found, alone=alone) for name, found in find_in_logs(lake, alone=alone).items())
 
 
 def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
@@ -91,7 +99,7 @@ def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
             # Texts in a line may hold other characters that Python takes for the end of one.
             new = "\n".join(_cut(line, added) if line else line for line in text.split("\n"))
             replace_text(lake.tables, uri, new)
-        elif uri.endswith(_CHECKSUM) or alone:
+        elif uri.endswith((_CHECKSUM, TEMPORARY)) or alone:
             lake.tables.delete(uri)
         else:
             continue

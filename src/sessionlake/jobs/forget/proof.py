@@ -1,16 +1,22 @@
 """The proof that nothing of a key is left: rows, data files, logs and local stores, each looked through for it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from sessionlake.engine.erasure import FORGET
 from sessionlake.errors import first_line
+from sessionlake.jobs.forget.documents import find_documents
 from sessionlake.jobs.forget.files import find_files
 from sessionlake.jobs.forget.keys import matching
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import find_in_logs
-from sessionlake.jobs.forget.stores import find_in_stores
+from sessionlake.jobs.forget.stores import elsewhere, find_in_stores
+
+SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "validation results and data docs")
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,16 @@ class Proof:
     source_rows: int
     """Rows of the source, which is the user's: they stay."""
     unsearched: list[str]
-    """What was not looked through, for people."""
+    """Where a key may be that can't be looked through from here, for people."""
+    limits: list[str]
+    """What is not looked through by design, for people."""
+    keys: list[str] = field(default_factory=list)
+    """What is known of each key, for people."""
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is left, as far as anybody keeps anything."""
+        return not self.places and not self.unsearched
 
     @property
     def found(self) -> int:
@@ -30,37 +45,44 @@ class Proof:
 
     def lines(self) -> list[str]:
         """Return the proof for people."""
-        lines = [f"{place}: {count:,}" for place, count in self.places.items()]
+        lines = [*self.keys, *(f"{place}: {count:,}" for place, count in self.places.items())]
         if self.source_rows:
             lines.append(f"source: {self.source_rows:,} rows with a key; they are yours, and are not removed")
-        lines += self.unsearched
-        return lines if self.places else [*lines, "no key in tables, data files, logs, stores and pending files"]
+        lines += [*self.limits, *(f"unsearched: {place}" for place in self.unsearched)]
+        return lines if self.places else [*lines, "no key in " + ", ".join(SEARCHED)]
 
 
-def prove(lake: Lake, *, alone: bool) -> Proof:
-    """Look for the keys everywhere."""
+def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> Proof:
+    """Look for the keys everywhere; `hosts` are those that had shards, `documents` is the directory of `quality`."""
     places: dict[str, int] = {f"rows of {name}": count for name, count in lake.counts().items()}
     for name, files in find_files(lake, alone=alone).items():
         places[f"data files of {name}, referenced"] = len(files.live)
         places[f"data files of {name}, removed"] = len(files.removed)
         places[f"data files of {name}, in no log"] = len(files.unknown)
         places[f"data files of {name}, unreadable"] = len(files.broken)
-    for name, found in find_in_logs(lake).items():
+    for name, found in find_in_logs(lake, alone=alone).items():
         places[f"log files of {name}"] = len(found)
-    places["files of local stores"] = len(find_in_stores(lake.config, lake.keys, alone=alone))
-    source, rows, unsearched = lake.config.source, 0, []
+    stores = find_in_stores(lake.config, lake.keys)
+    places["local stores still to be removed"] = sum(path.suffix == FORGET for path in stores)
+    places["files of local stores"] = len(stores) - places["local stores still to be removed"]
+    places[f"validation results and data docs in {documents}"] = len(find_documents(documents, lake.keys))
+    source, rows, limits = lake.config.source, 0, []
     if source.kind == "kafka":
-        unsearched.append("source: a topic is not searched; its records leave it with its own retention")
+        limits.append("source: a topic is not searched; its records leave it with its own retention")
     else:
         try:
             rows = _source_rows(lake)
         except PySparkException as error:
-            unsearched.append(f"source: {source.path!r} can't be read, and was not searched ({first_line(error)})")
+            limits.append(f"source: {source.path!r} can't be read, and was not searched ({first_line(error)})")
     if source.format == "avro":
-        unsearched.append(
-            "dead letters: of Avro their rows are base64, in which a key is not found; look at them by hand"
+        limits.append("dead letters: of Avro their rows are base64, in which a key is not found; look at them by hand")
+    unread = lake.unread()
+    if unread:
+        limits.append(
+            f"dead letters: {unread:,} rows whose key can't be read; they were searched for the keys as words"
         )
-    return Proof({place: count for place, count in places.items() if count}, rows, unsearched)
+    holding = {place: count for place, count in places.items() if count}
+    return Proof(holding, rows, elsewhere(lake.config, hosts), limits)
 
 
 def _source_rows(lake: Lake) -> int:

@@ -1,25 +1,24 @@
 """Local stores that may hold a key: a removed key's bytes stay in RocksDB's files and logs, so whole shards go."""
 
 import mmap
-import shutil
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
+from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
 from sessionlake.engine.operator import shard_of
 from sessionlake.engine.pending import PENDING
-from sessionlake.engine.shard import FORGET
-from sessionlake.errors import LockedError, StoreError
+from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.sessionizer.single_driver import locked_store
-from sessionlake.sessions.windows import SessionWindows
-from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
+from sessionlake.store.reading import may_hold
 
 _TELLING = 6
 """Bytes from which on a key is not found by chance."""
@@ -40,44 +39,76 @@ def store_if_free(config: Config) -> Iterator[bool]:
 def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
     """Remove the keys' shards, which the engine then restores from the tables; return (removed, marked).
 
-    Where a driver runs, shards are marked instead: it restores a marked one before it uses it again.
+    Where a driver runs (not `alone`), shards are marked instead: it removes a marked one when no batch uses it.
     """
-    removed = marked = 0
-    for shard in sorted(_shards(config, keys, alone=alone)):
+    folder = Path(config.driver_store_dir)
+    removed = requested = 0
+    for shard in sorted(_shards(config, keys)) if folder.exists() else ():
         failpoints.hit("forget_before_store")
-        folder = Path(config.driver_store_dir)
-        if not alone:
-            (folder / f"{shard}{FORGET}").touch()
-            marked += 1
-            continue
-        existed = [path for path in (folder / f"{shard}{PENDING}", folder / str(shard)) if path.exists()]
-        for path in existed:
-            shutil.rmtree(path)
-        (folder / f"{shard}{FORGET}").unlink(missing_ok=True)
-        removed += bool(existed)
-    return removed, marked
+        if alone:
+            removed += any((folder / f"{shard}{suffix}").exists() for suffix in ("", PENDING))
+            erase_store(folder / str(shard))
+        else:
+            mark(folder, shard)
+            requested += 1
+    return removed, requested
 
 
-def _shards(config: Config, keys: Keys, *, alone: bool) -> set[int]:
-    """Return the keys' shards, and what is left of times when there were more, or others had the keys."""
-    count = config.pipeline.shards
+def await_removal(config: Config, waits: Callable[[], bool]) -> None:
+    """Wait, as long as `waits` does and says True, until the driver has removed what is marked, or has ended."""
+    folder = Path(config.driver_store_dir)
+    while marked(folder):
+        with store_if_free(config) as alone:
+            if alone:
+                remove_all_marked(folder)
+                return
+        if not waits():
+            return
+
+
+def elsewhere(config: Config, hosts: Iterable[str]) -> list[str]:
+    """Return, for people, which stores of the pipeline can't be searched from here; `hosts` are those that had shards."""
+    found = []
+    if "$" in config.pipeline.store:
+        found.append(
+            f"stores: pipeline.store {config.pipeline.store!r} may be another place for each executor; of this machine {config.driver_store_dir!r} was searched"
+        )
+    others = sorted(set(hosts) - {socket.gethostname()})
+    if others:
+        found.append(
+            f"stores: on {', '.join(others)}; stop the stream, remove {config.store_dir!r} there, start it again"
+        )
+    return found
+
+
+def hosts_of(metadata: Mapping[str, Any] | None) -> list[str]:
+    """Return the hosts that had shards in the batch of a commit."""
+    executors = ((metadata or {}).get("places") or {}).get("executors", ())
+    return sorted({executor.rpartition("/")[0] for executor in executors})
+
+
+def _shards(config: Config, keys: Keys) -> set[int]:
+    """Return the keys' shards, those that are marked, and what is left of times when there were more, or others had the keys."""
+    folder, count = Path(config.driver_store_dir), config.pipeline.shards
     own = {int(path.name) for path in _own(config, keys)}
     there = {int(p.name.partition(".")[0]) for p in _folders(config)}
-    found = find_in_stores(config, keys, alone=alone)
-    other = {int(path.relative_to(config.driver_store_dir).parts[0].partition(".")[0]) for path in found}
-    return own | other | {shard for shard in there if shard >= count}
+    found = {int(path.relative_to(folder).parts[0].partition(".")[0]) for path in find_in_stores(config, keys)}
+    return own | found | {shard for shard in there if shard >= count}
 
 
-def find_in_stores(config: Config, keys: Keys, *, alone: bool) -> list[Path]:
-    """Return the stores, and files of stores or pending ones, that hold a key.
+def find_in_stores(config: Config, keys: Keys) -> list[Path]:
+    """Return the stores, files of stores or pending ones, and markers of stores to be removed, that hold a key or may.
 
-    A store's files are searched for the key's bytes where these stand as a key, unless it is so short that this is
-    chance; the key's own store is asked for it, where no driver has it (`alone`). Pending files are read.
+    Every store is asked for the keys, also beside the driver that has it open. Its files are searched for their bytes too,
+    where these stand as a key, unless it is so short that this is chance. Pending files are read.
     """
-    files = [file for folder in _folders(config) for file in sorted(folder.rglob("*")) if file.is_file()]
+    folder = Path(config.driver_store_dir)
+    folders = _folders(config)
+    files = [file for each in folders for file in sorted(each.rglob("*")) if file.is_file()]
     long = [key for key in keys.encoded if len(key) >= _TELLING]
     found = [file for file in files if (_writes(file, keys) if _is_pending(file) else _holds(file, long, _is_key_at))]
-    return found + [path for path in _own(config, keys) if alone and path.exists() and _stores(config, path, keys)]
+    found += [path for path in folders if path.suffix != PENDING and may_hold(path, keys.encoded)]
+    return found + [folder / f"{shard}{FORGET}" for shard in marked(folder)]
 
 
 def _own(config: Config, keys: Keys) -> list[Path]:
@@ -97,19 +128,6 @@ def _writes(pending: Path, keys: Keys) -> bool:
     except (OSError, pa.ArrowInvalid):
         return _holds(pending, keys.encoded, lambda *_: True)
     return bool(pc.any(pc.is_in(column.cast(pa.binary()), pa.array(keys.encoded, pa.binary()))).as_py())
-
-
-def _stores(config: Config, path: Path, keys: Keys) -> bool:
-    windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
-    try:
-        store = SegmentedSessionStore(path, segment_interval(windows.kept_us))
-    except StoreError:
-        return True  # damaged: nobody knows
-    try:
-        ends = np.full(len(keys.encoded), np.iinfo(np.int64).min)
-        return len(store.find_many(keys.encoded, ends).segment) > 0
-    finally:
-        store.close()
 
 
 def _folders(config: Config) -> list[Path]:

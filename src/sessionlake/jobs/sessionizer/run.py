@@ -1,8 +1,11 @@
 """Run the sessionizer: until stopped, or over all available input."""
 
 import re
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +16,8 @@ from pyspark.sql import functions as F
 from sessionlake import errors, kafka, schemas
 from sessionlake.config import Config
 from sessionlake.engine.coordinator import Coordinator
-from sessionlake.errors import PipelineStateError, SessionlakeError
+from sessionlake.engine.erasure import remove_all_marked
+from sessionlake.errors import PipelineStateError, SessionlakeError, StoreError
 from sessionlake.jobs.runs import check_history, find_last_batch
 from sessionlake.jobs.sessionizer.clock import check_batch_clock, check_clock
 from sessionlake.jobs.sessionizer.inputs import InputLog
@@ -95,6 +99,7 @@ class _Session:
         checkpoint = checkpoint_id(self.tables, config, last.metadata if last else None)
         self.coordinator = Coordinator(spark, self.tables, make_pipeline(self.tables, config, self.spec, checkpoint))
         self.batches = 0
+        self._batch_runs = threading.Lock()
         self.inputs = InputLog(self.tables, config)
 
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
@@ -107,7 +112,9 @@ class _Session:
                 check_planned(self.spark, self.config.pipeline.name, batch_id, offsets)
                 if not self.trust_clock:
                     check_batch_clock(offsets, self.coordinator.last, batch_id)
-                self.coordinator.run_batch(rows, batch_id)
+                with self._batch_runs:
+                    self.coordinator.run_batch(rows, batch_id)
+                    remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
                 failures.append(error)
                 raise
@@ -118,16 +125,28 @@ class _Session:
             .option("checkpointLocation", self.config.checkpoint)
             .queryName(self.config.pipeline.name)
         )
+        self.remove_marked_stores()
         try:
             try:
-                run_to_end(self.config, writer, once=once)
+                run_to_end(self.config, writer, once=once, meanwhile=self.remove_marked_stores)
             except StreamingQueryException as error:
                 if failures or not kafka.only_the_report_failed(str(error)):
                     raise
-                run_to_end(self.config, writer, once=once)
+                run_to_end(self.config, writer, once=once, meanwhile=self.remove_marked_stores)
+            self.remove_marked_stores()
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
             raise (ours or _explained(" ".join(map(str, [error, *failures]))) or error) from error
+
+    def remove_marked_stores(self) -> None:
+        """Remove the stores on this machine that a job has marked, unless a batch runs, which does it at its end."""
+        if self._batch_runs.acquire(blocking=False):
+            try:
+                # What can't be removed now keeps its marker: the job that waits for it says so.
+                with suppress(StoreError):
+                    remove_all_marked(Path(self.config.driver_store_dir))
+            finally:
+                self._batch_runs.release()
 
     def committed(self, metadata: dict[str, Any], on_commit: OnCommit | None) -> None:
         """Count a batch, save batches now and then, and tell the caller."""

@@ -1,0 +1,33 @@
+"""One run of `forget` at a time on a machine: of two that cut their keys from one commit of a log, the later would undo the other's cut."""
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sessionlake.config import Config
+from sessionlake.errors import JobError
+from sessionlake.store_path import make_private
+
+_NAME = "FORGET"
+
+
+@contextmanager
+def one_at_a_time(config: Config, waits: Callable[[], bool]) -> Iterator[None]:
+    """Hold the pipeline's lock for erasures; wait for it as long as `waits` does and says True, then raise JobError."""
+    make_private(Path(config.lock_dir))
+    with Path(config.lock_dir, _NAME).open("a") as file:
+        while not _taken(file.fileno()):
+            if not waits():
+                raise JobError(
+                    f"forget: another run is at work on pipeline {config.pipeline.name!r}; repeat this one when that has ended"
+                )
+        yield
+
+
+def _taken(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,44 @@
+"""Regular expressions, for Java and for Python, that find a key in texts whatever way these write it."""
+
+_SHORT = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", '"': '"', "\\": "\\", "/": "/"}
+"""What JSON may write after a backslash for a character."""
+_DOUBLED = {'"': '""', "'": "''"}
+"""As CSV and SQL write a quote in quotes."""
+_ENTITIES = {"&": ("&amp;",), "<": ("&lt;",), ">": ("&gt;",), '"': ("&quot;", "&#34;"), "'": ("&#39;", "&#x27;")}
+_PARTS = r"\w.@+\-" + "\u00c0-\u1fff\u2c00-\ud7ff\uf900-\ufffd\U00010000-\U0010ffff"
+"""What makes a longer word of a key that it stands beside: for Java a letter, as `\\w` has it, is one of ASCII's."""
+_TELLING = 6
+"""Characters from which on a key is not found by chance."""
+_OPENS, _CLOSES = r"""["'>;]""", r"""["'<&\\]"""
+
+
+def written(text: str) -> str:
+    """Return an expression for a text, each character as itself, as any escape of JSON's, or doubled where that is a quote's."""
+    return "".join(f"(?:{'|'.join(_forms(character))})" for character in text)
+
+
+def word(text: str) -> str:
+    """Return an expression for a text that is not part of a longer word."""
+    return f"(?<![{_PARTS}]){written(text)}(?![{_PARTS}])"
+
+
+def in_document(text: str) -> str:
+    """Return an expression for a text in JSON or HTML: as a word, or where it is short in quotes or tags of its own."""
+    html = "".join(f"(?:{'|'.join([*_forms(c), *_ENTITIES.get(c, ())])})" for c in text)
+    return f"(?<![{_PARTS}]){html}(?![{_PARTS}])" if len(text) >= _TELLING else f"{_OPENS}{html}{_CLOSES}"
+
+
+def _forms(character: str) -> list[str]:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    escapes = "".join(rf"\\u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4))
+    forms = [_plain(character), escapes]
+    if character in _SHORT:
+        forms.append(r"\\" + _plain(_SHORT[character]))
+    if character in _DOUBLED:
+        forms.append(_DOUBLED[character])
+    return forms
+
+
+def _plain(character: str) -> str:
+    """Return an expression for a character; a backslash before one that is no letter or digit takes its meaning from it."""
+    return character if character.isalnum() or not character.isascii() else f"\\{character}"
