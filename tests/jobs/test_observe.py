@@ -229,7 +229,15 @@ def test_a_port_in_use_is_a_warning(spark: SparkSession, tmp_path: Path, capsys:
         port = taken.getsockname()[1]
         with observed_stream(spark, make_config(tmp_path, metrics={"port": port})) as committed:
             counts = {"input": 1, "accepted": 1}
-            committed({"counts": counts, "committed_us": 2, "started_us": 1, "state": {"watermark_us": 1}})
+            committed(
+                {
+                    "counts": counts,
+                    "committed_us": 2,
+                    "started_us": 1,
+                    "state": {"watermark_us": 1},
+                    "places": {"causes": {}},
+                }
+            )
     err = capsys.readouterr().err
     assert err.startswith(f"sessionlake: warning: metrics.port: 127.0.0.1:{port} can't be listened on")
     assert err.count("\n") == 1
