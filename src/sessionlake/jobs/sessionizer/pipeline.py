@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.config import Config
-from sessionlake.engine.coordinator import Pipeline
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
+from sessionlake.engine.pipeline import Pipeline
 from sessionlake.jobs.sessionizer.mapper import ARCHIVED, TOMBSTONES
 from sessionlake.jobs.sessionizer.operator import Sessionizer, next_state, watermark_of
 from sessionlake.jobs.sessionizer.planned import fingerprint
