@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sessionlake.config import Config, load_config
+    from sessionlake.reading import read_sessions
     from sessionlake.sessions.windows import SessionWindows
-    from sessionlake.views import read_sessions
 
 __all__ = ["Config", "SessionWindows", "__version__", "load_config", "read_sessions"]
 __version__ = "0.1.0"
@@ -15,7 +15,7 @@ _PLACES = {
     "Config": "sessionlake.config",
     "SessionWindows": "sessionlake.sessions.windows",
     "load_config": "sessionlake.config",
-    "read_sessions": "sessionlake.views",
+    "read_sessions": "sessionlake.reading",
 }
 
 

@@ -77,7 +77,7 @@ def run_demo(directory: str, console: Console) -> None:
     console.rule("the scheduled jobs, as Airflow would run them")
     run_jobs(spark, config, root, console)
     picture = _picture(spark, root / "sessions.png")
-    print_status(config, read_status(spark, config))
+    print_status(config, read_status(config))
     _next(root, command, picture, console)
     spark.stop()
 
@@ -165,7 +165,7 @@ def _next(root: Path, command: str, picture: str, console: Console) -> None:
         "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
         "select op, count(*) from session_changelog group by 1",
         "select * from batches order by batch_id",
-        "select job, event, counts from job_runs order by at",
+        "select job, event, counts from job_runs",
     ):
         console.print(f'  {command} sql {config} "{query}"', soft_wrap=True)
     console.print(f"  {command} status {config}")

@@ -48,6 +48,10 @@ class LockedError(NotNeededError):
     """Another driver on this machine runs the pipeline."""
 
 
+class LakeError(SessionlakeError):
+    """The warehouse can't be read without Spark, or a query over it is wrong."""
+
+
 class PipelineStateError(SessionlakeError):
     """Config, checkpoint and changelog don't belong together."""
 

@@ -7,20 +7,19 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
+from sessionlake import live, schemas
+from sessionlake.batches import batch_row
 from sessionlake.config import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.schemas import IDENTITY
 from sessionlake.tables import Tables, spark_schema
 
-FOLD = "sessionlake.fold"
-"""Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
+FOLD = live.FOLD
 ERASURES = "sessionlake.erasures"
 """Delta's txnAppId under which the snapshot counts erasures: a fold that read the changelog before one must read again."""
 ARCHIVED_FROM = "sessionlake.archived_from"
 """Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
 CHANGE_COUNT = "_changes"
-DAY_US = 86_400_000_000
 Narrow = Callable[[DataFrame], DataFrame]
 """Leaves out rows, by session_key and session_start alone: all rows of a session or none."""
 
@@ -36,12 +35,12 @@ def read_sessions(spark: SparkSession, config: Config) -> DataFrame:
         raise PipelineStateError(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no sessions yet; run `sessionlake run` first"
         )
-    live = merged_sessions(tables)
+    sessions = merged_sessions(tables)
     if config.session.emit == "update":
-        return live
+        return sessions
     watermark = None if last is None else last.metadata["state"].get("watermark_us")
     close = F.lit(None) if watermark is None else F.timestamp_micros(F.lit(watermark - config.grace_us - config.gap_us))
-    return live.where(F.col("session_end") < close)
+    return sessions.where(F.col("session_end") < close)
 
 
 def merged_sessions(
@@ -60,13 +59,15 @@ def merged_sessions(
     snapshot_version, changelog_version = _versions(tables, snapshot_version, changelog_version)
     fold = fold_point(tables, snapshot_version)
     snapshot = narrowed(tables.read(schemas.SESSIONS, snapshot_version))
-    tail = narrowed(changes(tables.read(schemas.CHANGELOG, changelog_version), after=-1 if fold is None else fold))
-    upserts = latest_changes(tail).where("op = 'upsert'").select(*snapshot.columns)
-    if fold is None and tables.files(schemas.SESSIONS, snapshot_version).isEmpty():
-        return upserts
-    # Changes up to the fold point would do no harm, since the last one of each session counts: they need not be read.
-    # The snapshot is only filtered, not sorted with them: it may be far larger than the tail.
-    return snapshot.join(tail.select(*IDENTITY), IDENTITY, "left_anti").select(*snapshot.columns).unionAll(upserts)
+    changelog = narrowed(tables.read(schemas.CHANGELOG, changelog_version))
+    text = live.live_sql(
+        live.SPARK,
+        snapshot.columns,
+        snapshot="{snapshot}",
+        changelog="{changelog}",
+        after=-1 if fold is None else fold,
+    )
+    return tables.spark.sql(text, snapshot=snapshot, changelog=changelog)
 
 
 def sessions_meeting(
@@ -137,7 +138,7 @@ def latest_changes(changes: DataFrame) -> DataFrame:
 def utc_date(time: Column) -> Column:
     """Return a time's date in UTC, whatever the session's time zone; whole days, so that no rounding moves one."""
     us = F.unix_micros(time)
-    return F.date_from_unix_date(((us - F.pmod(us, F.lit(DAY_US))) / DAY_US).cast("int"))
+    return F.date_from_unix_date(((us - F.pmod(us, F.lit(live.DAY_US))) / live.DAY_US).cast("int"))
 
 
 def session_versions(
@@ -169,16 +170,3 @@ def batches_frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     """Return rows of `batch_row` as the table batches has them."""
     table = pa.Table.from_pylist(rows, schema=schemas.BATCHES_SCHEMA)
     return spark.createDataFrame(table, spark_schema(schemas.BATCHES_SCHEMA))
-
-
-def batch_row(metadata: dict[str, Any], version: int) -> dict[str, Any]:
-    """Return a batch's row of the table batches from its commit."""
-    return {
-        "batch_id": metadata["batch_id"],
-        "commit_id": metadata["commit_id"],
-        "started_at": metadata["started_us"],
-        "committed_at": metadata["committed_us"],
-        "watermark": metadata["state"].get("watermark_us"),
-        **{name: metadata["counts"].get(name, 0) for name in schemas.COUNTS},
-        "changelog_version": version,
-    }

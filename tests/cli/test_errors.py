@@ -1,5 +1,6 @@
 """What a user gets wrong ends as one line on standard error that names the value and the remedy, with exit code 2."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -115,22 +116,23 @@ def test_before_the_first_run(project: Project, command: str) -> None:
     [
         ("selct 1", ["sql: ", "'selct'", "correct the query"]),
         ("select nothing from sessions_live", ["sql: ", "`nothing`", "correct the query"]),
-        ("select * from sesions", ["sql: ", "`sesions`", "correct the query"]),
         ("select raise_error('of its own')", ["sql: ", "of its own"]),
     ],
 )
-def test_sql(used: Project, query: str, words: list[str]) -> None:
-    assert_words(used.call("sql", query), words)
+def test_sql_of_spark(used: Project, query: str, words: list[str]) -> None:
+    assert_words(used.call("sql", query, "--engine", "spark"), words)
 
 
-def test_sql_prints_texts_and_tables_of_jobs_as_they_are(used: Project, spark: SparkSession) -> None:
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_sql_prints_texts_and_tables_of_jobs_as_they_are(used: Project, spark: SparkSession, engine: str) -> None:
     tables = Tables(spark, str(used.root / "warehouse"))
     tables.create(schemas.JOB_RUNS, schemas.JOB_RUNS_SCHEMA, "")
     tables.create(schemas.QUALITY_RESULTS, schemas.QUALITY_RESULTS_SCHEMA, "")
     counted = "(select count(*) from job_runs) + (select count(*) from quality_results)"
-    result = used.call("sql", f"select '[/a] [b] :key:' text, {counted} rows")
+    query = f"select '[/a] [b] :key:' text, {counted} n, session_start, state from sessions_live"
+    result = used.call("sql", query, "--engine", engine)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "[/a] [b] :key: │ 0" in result.stdout
+    assert re.search(r"\[/a\] \[b\] :key: │ 0 │ 2023-11-14 22:13:20 │ <\d+ bytes>", result.stdout)
 
 
 def test_demo_leaves_a_folder_that_is_no_demos(tmp_path: Path) -> None:

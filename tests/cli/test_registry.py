@@ -41,6 +41,8 @@ MORE = {
     "rebuild": ["--warehouse", "new"],
     "forget": ["key"],
     "metrics": ["--once"],
+    "sessions": ["--key", "key"],
+    "views": ["--dialect", "spark"],
 }
 WITHOUT_CONFIG = {"demo", "init"}
 

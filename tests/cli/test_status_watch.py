@@ -17,7 +17,6 @@ from typing import Any, Self
 import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
-from pyspark.sql import SparkSession
 
 from sessionlake.cli import main
 from sessionlake.config import load_config
@@ -57,8 +56,8 @@ class Looks:
             raise KeyboardInterrupt
 
 
-def test_tables_come_and_go(ran: Project, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = read_status(spark, load_config(ran.path))
+def test_tables_come_and_go(ran: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = read_status(load_config(ran.path))
     older = replace(found, committed_us=time_ns() // 1000 - 3 * 3_600_000_000)
     gone = PipelineStateError("no batches yet\n  at a line of Java")
     looks = Looks(monkeypatch, gone, found, FileNotFoundError("a file"), older)
@@ -77,8 +76,7 @@ def test_tables_come_and_go(ran: Project, spark: SparkSession, monkeypatch: pyte
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_defect_is_not_hidden(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    del spark
+def test_a_defect_is_not_hidden(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Looks(monkeypatch, ZeroDivisionError())
     result = CliRunner().invoke(main, ["status", str(config), "--watch"])
     assert (result.exit_code, "sessionlake: ZeroDivisionError" in result.stderr) == (1, True)
@@ -105,8 +103,7 @@ def test_exporters_port_in_use(config: Path) -> None:
     assert re.fullmatch(rf"sessionlake: metrics\.port: 127\.0\.0\.1:{port} can't be listened on .*\n", result.stderr)
 
 
-def test_exporter_once_without_batches(spark: SparkSession, config: Path) -> None:
-    del spark
+def test_exporter_once_without_batches(config: Path) -> None:
     result = CliRunner().invoke(main, ["metrics", str(config), "--once"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "has no batches yet; run `sessionlake run` first" in result.stderr

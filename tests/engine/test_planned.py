@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
+from sessionlake.batches import last_batch
 from sessionlake.errors import FencedError
 from sessionlake.jobs.apply import stream_elsewhere
-from sessionlake.jobs.runs import last_batch
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
 from tests.engine.crash_support import crash_at

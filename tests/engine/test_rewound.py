@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
+from sessionlake.batches import check_history
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.forget import forget
-from sessionlake.jobs.runs import check_history
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.status import read_status
 from sessionlake.tables import Tables
@@ -33,7 +33,7 @@ def test_restored_changelog_is_refused_until_the_restore_is_undone(spark: SparkS
     for number, key in enumerate("abc"):
         write_rows(tmp_path, f"{number}.json", [event(key, number)])
     run(spark, config, once=True)
-    assert read_status(spark, config).reconciles
+    assert read_status(config).reconciles
     newest, name = tables.latest_version(schemas.CHANGELOG), tables.sql_name(schemas.CHANGELOG)
     spark.sql(f"restore table {name} to version as of {newest - 1}").collect()
 
@@ -44,12 +44,12 @@ def test_restored_changelog_is_refused_until_the_restore_is_undone(spark: SparkS
     with pytest.raises(PipelineStateError, match=told):
         compact(spark, config)
     assert keys(spark, config) == set("ab")
-    assert not read_status(spark, config).reconciles
+    assert not read_status(config).reconciles
 
     spark.sql(f"restore table {name} to version as of {newest}").collect()
     run(spark, config, once=True)
     assert keys(spark, config) == set("abcd")
-    assert read_status(spark, config).reconciles
+    assert read_status(config).reconciles
 
 
 def test_running_stream_notices_before_its_next_commit(

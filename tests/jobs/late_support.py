@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sessionlake import read_sessions, schemas
+from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.late_status import LateStatus, read_late_status
 from sessionlake.jobs.reprocess_late import reprocess_late
 from sessionlake.jobs.runs import JobReport
 from sessionlake.jobs.sessionizer.run import run
-from sessionlake.jobs.status import read_status
+from sessionlake.jobs.status import open_tables, read_status
 from sessionlake.tables import Tables
 from tests.jobs.support import make_config, write_rows
 from tests.oracle.sql import SqlOracle
@@ -69,16 +71,17 @@ class Late:
 
     def late_status(self) -> LateStatus:
         """Return the late events' status, checked, without all else that `status` reads."""
-        last = self.tables.last_commit(schemas.CHANGELOG)
-        assert last is not None
-        late = read_late_status(self.tables, last.metadata["batch_id"], with_ids=self.config.event.id is not None)
+        lake, database = open_tables(self.config)
+        with closing(database):
+            last_id = last_batch(lake).metadata["batch_id"]
+            late = read_late_status(lake, database, last_id, with_ids=self.config.event.id is not None)
         assert late.reconciles
         assert late.events == late.reprocessed + late.expired + late.waiting
         return late
 
     def status(self) -> LateStatus:
         """Return the late events' status out of the pipeline's, checked."""
-        status = read_status(self.spark, self.config)
+        status = read_status(self.config)
         late = status.late
         assert status.reconciles
         assert late.events == status.counts["late"] == late.reprocessed + late.expired + late.waiting

@@ -128,14 +128,14 @@ def test_restore_and_status_after_trim_equal_an_undisturbed_run(
     assert report.counts["session_changelog_files_after"] == 0
     assert tables_of(spark, ours).read(schemas.CHANGELOG).count() == 0
     assert read_batches(tables_of(spark, ours)).orderBy("batch_id").collect() == batches
-    assert read_status(spark, ours.config).reconciles
+    assert read_status(ours.config).reconciles
     shutil.rmtree(ours.stores)
     for one in (ours, undisturbed):
         run_once(spark, one)
     new = [[r for r in one.rows(schemas.CHANGELOG) if r["batch_id"] in SECOND] for one in (ours, undisturbed)]
     assert new[0] == new[1] != []
     assert rows(spark, ours) == rows(spark, undisturbed)
-    status, other = read_status(spark, ours.config), read_status(spark, undisturbed.config)
+    status, other = read_status(ours.config), read_status(undisturbed.config)
     assert (status.reconciles, status.counts) == (True, other.counts)
 
 

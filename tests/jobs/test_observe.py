@@ -93,7 +93,7 @@ class Ran:
             run(spark, self.config, once=True, on_commit=on_commit)
             self.end = scrape()
         self.exporter = Exporter(self.config)
-        assert self.exporter.refresh(spark) is None
+        assert self.exporter.refresh() is None
         self.tables = exposed(self.exporter.readings)
 
 
@@ -162,18 +162,18 @@ def test_state_of_the_tables(ran: Ran, spark: SparkSession) -> None:
         )
 
 
-def test_read_again_only_after_a_change(spark: SparkSession, tmp_path: Path) -> None:
+def test_read_again_only_after_a_change(tmp_path: Path) -> None:
     log = tmp_path / "warehouse" / "batches" / "_delta_log"
     log.mkdir(parents=True)
     answers: list[Any] = ["first", JobError("gone"), "second"]
 
-    def read(_: SparkSession, __: Config) -> str:
+    def read(_: Config) -> str:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return str(answer)
 
-    watch = Watch(spark, make_config(tmp_path), read)
+    watch = Watch(make_config(tmp_path), read)
     assert [watch.look(), watch.look()] == ["first", "first"]
     (log / f"{0:020d}.json").touch()
     with pytest.raises(PASSING, match="gone"):
@@ -182,12 +182,12 @@ def test_read_again_only_after_a_change(spark: SparkSession, tmp_path: Path) -> 
     assert answers == []
 
 
-def test_exporter_outlives_its_tables(ran: Ran, spark: SparkSession) -> None:
+def test_exporter_outlives_its_tables(ran: Ran) -> None:
     warehouse, new = Path(ran.config.pipeline.warehouse), Exporter(ran.config)
     hidden = warehouse.rename(warehouse.with_name("hidden"))
     try:
         for exporter, known in ((new, {}), (ran.exporter, ran.tables)):
-            assert "has no batches yet" in str(exporter.refresh(spark))
+            assert "has no batches yet" in str(exporter.refresh())
             assert exposed(exporter.readings) == {**known, "sessionlake_exporter_refresh_success": {(): 0}}
     finally:
         hidden.rename(warehouse)

@@ -287,6 +287,7 @@ def test_each_command_is_observed(spark: SparkSession, tmp_path: Path, job: str)
 
 @pytest.mark.slow
 def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
+    del spark  # the commands find it active
     file = write_config(tmp_path, **OBSERVED)
     write_rows(
         tmp_path, "1.json", [{"key": "a", "time_us": 1000, "v": 1}, {"key": "b", "time_us": 1005, "v": 1}, "no JSON"]
@@ -304,7 +305,7 @@ def test_a_pass_and_a_fold(spark: SparkSession, tmp_path: Path) -> None:
     assert [d["inputFacets"]["inputStatistics"]["rowCount"] for d in last["inputs"]] == [2]
     assert [d["name"] for d in last["outputs"]] == [f"{config.pipeline.warehouse}/sessions"]
     assert [d["outputFacets"]["outputStatistics"]["rowCount"] for d in last["outputs"]] == [2]
-    state = read_state(spark, config)
+    state = read_state(config)
     assert (state.batches, state.unfolded_batches, state.unfolded_changes, state.unfolded_since_us) == (1, 0, 0, None)
     # job_runs has the times of the job, the file those of the command around it.
     started, ended = state.started_us["compact"] / 1e6, state.finished_us["compact"] / 1e6

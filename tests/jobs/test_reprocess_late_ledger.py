@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 from sessionlake import schemas
 from sessionlake.cli import main
 from sessionlake.jobs import runs
-from sessionlake.jobs.late_ledger import BACKFILL, claim
+from sessionlake.jobs.late_ledger import claim
 from sessionlake.jobs.runs import JobRun, start_run
 from sessionlake.jobs.sessionizer.run import run
+from sessionlake.late_runs import BACKFILL
 from sessionlake.tables import FENCED, spark_schema
 from tests.engine.crash_support import FIRST, SECOND, Lake, run_once
 from tests.jobs import test_sessionizer as commits

@@ -8,9 +8,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessionlake.jobs.late_ledger import Span, _widest
 from sessionlake.jobs.restate import PARTIALS_SCHEMA, _merged, _whole_cells
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.late_runs import Span, widest
 from sessionlake.sessions.aggregates import build_aggregates
 from sessionlake.sessions.partials import StateCodec
 from sessionlake.sessions.windows import SessionWindows
@@ -103,8 +103,8 @@ def test_the_widest_spans_hold_what_all_hold(given_spans: list[Span]) -> None:
         points = [(b, t) for b in range(5) for t in range(7)]
         return {(b, t) for b, t in points for s in some if b <= s.batch_id and s.from_us <= t < s.to_us}
 
-    assert held(_widest(given_spans)) == held(given_spans)
-    assert len(_widest(given_spans * 2)) <= len(given_spans)
+    assert held(widest(given_spans)) == held(given_spans)
+    assert len(widest(given_spans * 2)) <= len(given_spans)
 
 
 def test_a_key_whose_events_fill_many_batches_is_held_together() -> None:

@@ -107,7 +107,7 @@ def test_real_events_in_24_batches_equal_sql_over_the_accepted_ones(spark: Spark
     events = commit_events()
     refused = set(late["event_id"]) | {json.loads(raw)["event_id"] for raw in dead["raw"]}
     assert_equals_sql(sessions(spark, config), sql_sessions(events[~events["event_id"].isin(refused)]))
-    status = read_status(spark, config)
+    status = read_status(config)
     assert status.reconciles
     assert status.counts["input"] == 62_726
 
@@ -236,7 +236,7 @@ def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_pat
             assert changes_of(tables, batch) == sorted(map(_change, out.changes))
         assert any(c["op"] == "delete" and c["revision"] == 4 for c in past)
         assert h.process([]).changes == []
-    assert read_status(spark, config).reconciles
+    assert read_status(config).reconciles
 
 
 def changes_of(tables: Tables, batch: int) -> list[tuple[Any, ...]]:

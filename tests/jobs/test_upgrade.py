@@ -8,11 +8,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.history import FORMAT
 from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.compact import compact
-from sessionlake.jobs.runs import last_batch
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.status import read_status
 from sessionlake.tables import Tables
@@ -47,7 +47,7 @@ def test_warehouse_of_an_earlier_version_runs_on(spark: SparkSession, tmp_path: 
     run(spark, config, once=True)
     assert sessions(spark, config) == [*SESSIONS, ("g", 160, 2, 6), ("h", 170, 1, 2)]
     assert last_batch(tables).metadata["format"] == FORMAT
-    assert read_status(spark, config).reconciles
+    assert read_status(config).reconciles
 
 
 @pytest.mark.slow

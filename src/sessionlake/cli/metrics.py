@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sessionlake.cli.shared import console, one_line_errors, open_session, positive_duration, show_warnings
-from sessionlake.config import Config, load_config
+from sessionlake.cli.shared import console, one_line_errors, positive_duration, show_warnings
+from sessionlake.config import load_config
 from sessionlake.errors import MetricsError, first_line
 
 if TYPE_CHECKING:
@@ -33,30 +33,28 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
 
     exporter = Exporter(config)
     if once:
-        failure = exporter.refresh(open_session(config, driver_memory="1g"))
+        failure = exporter.refresh()
         if failure is not None:
             raise MetricsError(first_line(failure)) from failure
         click.echo(generate_latest(registry_of(exporter.readings)).decode(), nl=False)
         return
-    # Before Spark starts: a port that is taken is said at once.
     with served(exporter.readings, host or config.metrics.host, port) as bound:
         console.print(
             f"metrics at http://{host or config.metrics.host}:{bound}/metrics, the tables read every {interval}"
         )
         try:
-            _refresh_forever(config, exporter, seconds)
+            _refresh_forever(exporter, seconds)
         except KeyboardInterrupt:
             return
 
 
-def _refresh_forever(config: Config, exporter: "Exporter", seconds: float) -> None:
+def _refresh_forever(exporter: "Exporter", seconds: float) -> None:
     from sessionlake.jobs.observe.watch import pause_until
 
-    spark = open_session(config, driver_memory="1g")
     said = None
     while True:
         due = time.monotonic() + seconds
-        failure = exporter.refresh(spark)
+        failure = exporter.refresh()
         text = None if failure is None else first_line(failure)
         if text != said and text is not None:
             show_warnings([text])

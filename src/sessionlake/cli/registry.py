@@ -10,6 +10,8 @@ COMMANDS = {
     "bootstrap": ("sessionizer:bootstrap_command", "Sessionize all existing input in one bulk pass, for first use on old data."),
     "status": ("status:status_command", "Show watermark, lag, counts that reconcile, store size and the last batches."),
     "sql": ("tables:sql_command", "Run SQL over the tables and sessions_live, each registered by name."),
+    "sessions": ("sessions:sessions_command", "Show a key's sessions as of the last committed batch, oldest first."),
+    "views": ("views:views_command", "Print the SQL that makes sessions_live a view in another engine."),
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
     "compact": ("compact:compact_command", "Fold the changelog into the snapshot, trim it, and put all tables' files in order."),
     "reprocess-late": ("reprocess_late:reprocess_late_command", "Restate the late events that are still within retention."),

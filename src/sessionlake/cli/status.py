@@ -12,14 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, positive_duration
+from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
 from sessionlake.config import Config, load_config
 from sessionlake.durations import format_duration
 from sessionlake.errors import first_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from sessionlake.jobs.observe.watch import Watch
     from sessionlake.jobs.status import Status
 
@@ -33,21 +31,20 @@ def status_command(config_path: str, watch: bool, interval: str) -> None:  # noq
     """Show watermark, lag, counts that reconcile, store size and the last batches."""
     config = load_config(config_path)
     seconds = positive_duration(interval, "--interval")
+    if watch:
+        watch_status(config, seconds)
+        return
     from sessionlake.jobs.status import read_status
 
-    spark = open_session(config)
-    if watch:
-        watch_status(spark, config, seconds)
-    else:
-        print_status(config, read_status(spark, config))
+    print_status(config, read_status(config))
 
 
-def watch_status(spark: "SparkSession", config: Config, seconds: float) -> None:
+def watch_status(config: Config, seconds: float) -> None:
     """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
     from sessionlake.jobs.observe import watch
     from sessionlake.jobs.status import read_status
 
-    status = watch.Watch(spark, config, read_status)
+    status = watch.Watch(config, read_status)
     try:
         with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
             while True:
@@ -101,5 +98,10 @@ def _batches(status: "Status") -> Table:
     for row in status.last_batches:
         seconds = (row["committed_at"] - row["started_at"]).total_seconds()
         numbers = (f"{row[name]:,}" for name in ("input", "accepted", "late", "dead", "upserts", "deletes"))
-        table.add_row(str(row["batch_id"]), *numbers, f"{seconds:.1f}", str(row["watermark"] or "-"))
+        table.add_row(
+            str(row["batch_id"]),
+            *numbers,
+            f"{seconds:.1f}",
+            str(row["watermark"].replace(tzinfo=None) if row["watermark"] else "-"),
+        )
     return table

@@ -1,5 +1,6 @@
 """The command that queries the tables."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,18 +13,37 @@ from sessionlake.errors import SessionlakeError, first_line
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ENGINES = ("duckdb", "spark")
+
 
 @click.command("sql")
 @click.argument("config_path", metavar="CONFIG")
 @click.argument("query")
-@click.option("--limit", default=100, show_default=True, help="Rows to print at the most.")
+@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Rows to print at the most.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default=ENGINES[0],
+    show_default=True,
+    help="What reads the tables, and whose SQL it is; Spark takes some seconds to start.",
+)
 @one_line_errors
-def sql_command(config_path: str, query: str, limit: int) -> None:
+def sql_command(config_path: str, query: str, limit: int, engine: str) -> None:
     """Run SQL over the tables and sessions_live, each registered by name."""
     config = load_config(config_path)
-    spark = open_session(config)
-    register_tables(spark, config)
-    columns, rows = run_sql(spark, query, limit + 1)
+    if engine == "spark":
+        spark = open_session(config)
+        register_tables(spark, config)
+        columns, rows = run_sql(spark, query, limit + 1)
+    else:
+        from sessionlake.lake.queries import query_tables
+
+        columns, rows = query_tables(config, query, limit + 1)
+    print_rows(columns, rows, limit)
+
+
+def print_rows(columns: list[str], rows: list[Any], limit: int) -> None:
+    """Print the first rows of a table, and that there are more."""
     table = Table(*columns)
     for row in rows[:limit]:
         table.add_row(*(_cell(value) for value in row))
@@ -60,4 +80,6 @@ def run_sql(spark: "SparkSession", query: str, limit: int) -> tuple[list[str], l
 def _cell(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return f"<{len(value)} bytes>"
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
     return "" if value is None else str(value)

@@ -5,10 +5,10 @@ import time
 
 from pyspark.sql import SparkSession
 
+from sessionlake.batches import find_last_batch
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.errors import LockedError
-from sessionlake.jobs.runs import find_last_batch
 from sessionlake.jobs.sessionizer.run import OnCommit, run
 from sessionlake.tables import Tables
 

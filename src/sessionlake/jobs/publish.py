@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import kafka, schemas
+from sessionlake.batches import check_history
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, PipelineStateError
-from sessionlake.jobs.runs import check_history
 from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.source_config import KafkaSink, option_texts
 from sessionlake.tables import Tables

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
@@ -24,7 +25,7 @@ from sessionlake.jobs.redeem_ledger import (
 )
 from sessionlake.jobs.redeem_rows import EXPIRED, REFUSED, TAKEN, TWIN, UNREADABLE, judge_letters, judged_schema
 from sessionlake.jobs.restate import restated_partials
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, last_batch, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.sessionizer.operator import watermark_of
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.delta_log import app_id
 from sessionlake.errors import FencedError, JobError
-from sessionlake.jobs.runs import JobRun, app_id
+from sessionlake.jobs.runs import JobRun
 from sessionlake.tables import FENCED, Tables
 
 REDEEM = "redeem"

@@ -8,26 +8,25 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.late_ledger import (
     COVERED,
-    NUMBER,
-    REPROCESS_LATE,
-    Span,
     append_claimed,
-    asked_times,
     claim,
+    expired_by_runs,
     mark_covered,
     next_number,
+    restated_by_runs,
     runs_before,
 )
-from sessionlake.jobs.late_status import expired_by_runs, restated_by_runs
 from sessionlake.jobs.restate import restated_partials
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, last_batch, shaped, start_run
+from sessionlake.jobs.runs import JobReport, JobRun, OnStep, shaped, start_run
 from sessionlake.jobs.sessionizer.operator import watermark_of
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
+from sessionlake.late_runs import NUMBER, REPROCESS_LATE, Span, asked_times
 from sessionlake.sessions.windows import SessionWindows
 from sessionlake.tables import Tables
 
@@ -108,7 +107,7 @@ def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     marked = mark_covered(tables, tables.read(schemas.LATE_EVENTS), before, pinned["batch_id"])
     asked = Span(pinned["batch_id"], *asked_times(pinned["from_us"], pinned["to_us"]))
     in_retention = F.unix_micros("event_time") >= pinned["expired_us"]
-    ours = asked.holds() & ~F.col(COVERED)
+    ours = F.expr(asked.holds()) & ~F.col(COVERED)
     kept, expired = ours & in_retention, ours & ~in_retention
     unique = marked.where(kept)
     if config.event.id is not None:
@@ -148,7 +147,7 @@ def _dead_letters(run: JobRun, expired: DataFrame) -> DataFrame:
 
 def _counted(run: JobRun, frames: _Frames) -> tuple[dict[str, int], list[str]]:
     """Return what the run did, counted in the tables; of a dry run, what it would do."""
-    waiting = (F.col("batch_id") <= frames.asked.batch_id) & ~F.col(COVERED) & ~frames.asked.holds()
+    waiting = (F.col("batch_id") <= frames.asked.batch_id) & ~F.col(COVERED) & ~F.expr(frames.asked.holds())
     counts = (
         F.count_if(frames.kept),
         F.count_if(frames.expired),

@@ -13,18 +13,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.batches import check_history, last_batch
 from sessionlake.config import Config
-from sessionlake.errors import FencedError, JobError, PipelineStateError
-from sessionlake.history import ForeignChange
-from sessionlake.tables import FENCED, Commit, Tables, spark_schema
+from sessionlake.delta_log import app_id
+from sessionlake.errors import FencedError, JobError
+from sessionlake.tables import FENCED, Tables, spark_schema
 
-RESTORING = "_restoring"
-"""A file in a warehouse that is being restored; nothing may run there."""
-_NEEDED = (
-    *("pipeline", "checkpoint_id", "batch_id", "commit_id", "state", "counts"),
-    *("shards", "layout", "settings", "input", "started_us", "committed_us"),
-)
-"""What the metadata of every batch's commit has."""
 OnStep = Callable[[str], None]
 """Takes what a job does next, for people."""
 
@@ -87,11 +81,6 @@ class JobRun:
         return JobReport(self.job, self.run_id, counts, notes or [], self.dry_run)
 
 
-def app_id(job: str, run_id: str) -> str:
-    """Return the id under which a run appends to tables (Delta's txnAppId)."""
-    return f"{job}/{run_id}"
-
-
 def start_run(
     spark: SparkSession,
     config: Config,
@@ -134,52 +123,6 @@ def start_run(
     if finished is not None:
         report = JobReport(job, run_id, json.loads(finished["counts"]), dry_run=dry_run, repeated=True)
     return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report)
-
-
-def check_history(tables: Tables) -> None:
-    """Refuse tables that somebody else has removed, put back to an older version, or changed rows of, since we last wrote them."""
-    if tables.exists(schemas.CHANGELOG) and not tables.exists(schemas.SESSIONS):
-        raise PipelineStateError(
-            f"table {schemas.SESSIONS!r}: is missing in {tables.warehouse!r}, and what was trimmed from the changelog is there alone; "
-            "put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
-        )
-    found = foreign_change(tables)
-    if found is not None:
-        raise PipelineStateError(found.explained(tables.path(found.table)))
-
-
-def foreign_change(tables: Tables) -> ForeignChange | None:
-    """Return a change by others of the tables that sessions are in, since we last wrote them."""
-    for name in (schemas.CHANGELOG, schemas.SESSIONS):
-        if tables.exists(name) and (found := tables.foreign_change(name)) is not None:
-            return found
-    return None
-
-
-def find_last_batch(tables: Tables) -> Commit | None:
-    """Return the commit of the last batch, None where there is none; PipelineStateError where it can't be gone on from."""
-    if tables.read_text(f"{tables.warehouse}/{RESTORING}") is not None:
-        raise PipelineStateError(
-            f"pipeline.warehouse: {tables.warehouse!r} is half restored from a backup; run `sessionlake restore` again until it ends"
-        )
-    last = tables.last_commit(schemas.CHANGELOG)
-    missing = [name for name in _NEEDED if last is not None and name not in last.metadata]
-    if last is not None and missing:
-        raise PipelineStateError(
-            f"table {schemas.CHANGELOG!r}: version {last.version}, of batch {last.metadata['batch_id']}, lacks {missing[0]!r} in its metadata and so is "
-            "not as sessionlake wrote it; put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
-        )
-    return last
-
-
-def last_batch(tables: Tables) -> Commit:
-    """Return the commit of the last batch; PipelineStateError where there is none yet."""
-    last = find_last_batch(tables)
-    if last is None:
-        raise PipelineStateError(
-            f"pipeline.warehouse: {tables.warehouse!r} has no batches yet; run `sessionlake run` first"
-        )
-    return last
 
 
 def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:

@@ -1,21 +1,20 @@
-"""What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches."""
+"""What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches. Read without Spark."""
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from duckdb import DuckDBPyConnection
 
 from sessionlake import schemas
+from sessionlake.batches import foreign_change, last_batch
 from sessionlake.config import Config
 from sessionlake.jobs.late_status import LateStatus, read_late_status
-from sessionlake.jobs.reconcile import Accepted
-from sessionlake.jobs.runs import foreign_change, last_batch, was_forgotten
-from sessionlake.tables import Tables
-from sessionlake.views import merged_sessions, read_batches
+from sessionlake.jobs.reconcile import CORRECTIONS_SQL, Accepted
+from sessionlake.lake.database import ALL_SESSIONS, open_database
+from sessionlake.lake.lake import Lake
 
 LAST_BATCHES = 5
 
@@ -41,34 +40,55 @@ class Status:
     last_batches: list[dict[str, Any]]
 
 
-def read_status(spark: SparkSession, config: Config) -> Status:
+def read_status(config: Config) -> Status:
     """Return a pipeline's status; PipelineStateError where it has not committed a batch yet."""
-    tables = Tables(spark, config.pipeline.warehouse)
-    # First, so that no batch is folded into it that is not counted below.
-    snapshot = tables.latest_version(schemas.SESSIONS)
-    last = last_batch(tables)
-    # A batch that is committed meanwhile would have counts here, and rows beyond what is counted below.
-    batches = read_batches(tables).where(F.col("batch_id") <= last.metadata["batch_id"]).cache()
-    sums = batches.agg(*(F.sum(name).alias(name) for name in schemas.COUNTS)).collect()[0].asDict()
-    counts = {name: int(sums[name] or 0) for name in schemas.COUNTS}
-    recent = [row.asDict() for row in batches.orderBy(F.desc("batch_id")).limit(LAST_BATCHES).collect()]
-    batches.unpersist()
-    late = read_late_status(tables, last.metadata["batch_id"], with_ids=config.event.id is not None)
-    whole = _rows_add_up(counts, tables, late.events, last.metadata["batch_id"])
-    sessions = _sessions_add_up(counts, tables, snapshot, last.version)
+    lake, database = open_tables(config)
+    with closing(database):
+        return status_of(config, lake, database)
+
+
+def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
+    """Return the lake and a database of its tables for a status; PipelineStateError where there are no batches yet."""
+    lake = Lake(config.pipeline.warehouse)
+    last_batch(lake)
+    # First, so that no batch is folded into the snapshot that the changelog does not count.
+    lake.table(schemas.SESSIONS)
+    return lake, open_database(config, lake)
+
+
+def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Status:
+    """Return a pipeline's status from a database of its tables."""
+    # Side tables are committed before the changelog: they may have rows of a batch that is not counted yet.
+    last = last_batch(lake)
+    last_id = last.metadata["batch_id"]
+    sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in schemas.COUNTS)
+    summed = database.execute(f"select {sums} from batches where batch_id <= {last_id}").fetchall()[0]
+    counts = dict(zip(schemas.COUNTS, summed, strict=True))
+    late = read_late_status(lake, database, last_id, with_ids=config.event.id is not None)
+    forgotten = _was_forgotten(lake, database)
+    whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
+    sessions = _sessions_add_up(counts, database, forgotten=forgotten)
     return Status(
-        batch_id=last.metadata["batch_id"],
+        batch_id=last_id,
         watermark_us=last.metadata["state"].get("watermark_us"),
         committed_us=last.metadata["committed_us"],
         counts=counts,
-        reconciles=whole and sessions and late.reconciles and foreign_change(tables) is None,
+        reconciles=whole and sessions and late.reconciles and foreign_change(lake) is None,
         late=late,
         store_bytes=store_bytes(config),
         store_dir=config.driver_store_dir,
         checkpoint=config.checkpoint,
         changelog_version=last.version,
-        last_batches=recent,
+        last_batches=_last_batches(database, last_id),
     )
+
+
+def _last_batches(database: DuckDBPyConnection, last_id: int) -> list[dict[str, Any]]:
+    found = database.execute(
+        f"select * from batches where batch_id <= {last_id} order by batch_id desc limit {LAST_BATCHES}"
+    )
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def store_bytes(config: Config) -> int:
@@ -81,21 +101,30 @@ def store_bytes(config: Config) -> int:
     return total
 
 
-def _rows_add_up(counts: dict[str, int], tables: Tables, late: int, batch_id: int) -> bool:
+def _rows_add_up(
+    counts: dict[str, int], database: DuckDBPyConnection, late: int, batch_id: int, *, forgotten: bool
+) -> bool:
     """Check the sums, and that the tables hold as many late and dead events as were counted; no more, where some were erased."""
     out = sum(counts[name] for name in ("accepted", "late", "dead", "dropped", "emitted"))
     # What jobs bury has no batch_id and so is not counted here a second time.
-    of_batches = (F.col("batch_id") <= batch_id) & (F.col("kind") == "event")
-    dead = tables.read(schemas.DEAD_LETTERS).where(of_batches).count()
+    of_batches = f"batch_id <= {batch_id} and kind = 'event'"
+    dead = database.execute(f"select count(*) from dead_letters where {of_batches}").fetchall()[0][0]
     rows, counted = (late, dead), (counts["late"], counts["dead"])
-    kept = all(a <= b for a, b in zip(rows, counted, strict=True)) if was_forgotten(tables) else rows == counted
+    kept = all(a <= b for a, b in zip(rows, counted, strict=True)) if forgotten else rows == counted
     return counts["input"] == out and kept
 
 
-def _sessions_add_up(counts: dict[str, int], tables: Tables, snapshot: int, changelog: int) -> bool:
-    """Check that sessions, as of versions, hold as many events as were accepted."""
-    advance = F.count_if(F.col("kind") == "advance")
-    corrections, advances = tables.read(schemas.CORRECTIONS).agg(F.count("*"), advance).collect()[0]
-    known = Accepted(counts["accepted"], counts["applied"], corrections, advances, was_forgotten(tables))
-    live = merged_sessions(tables, snapshot_version=snapshot, changelog_version=changelog)
-    return known.corrected or known.agrees_with(live.agg(F.coalesce(F.sum("event_count"), F.lit(0))).collect()[0][0])
+def _sessions_add_up(counts: dict[str, int], database: DuckDBPyConnection, *, forgotten: bool) -> bool:
+    """Check that sessions hold as many events as were accepted."""
+    corrections, advances = database.execute(CORRECTIONS_SQL).fetchall()[0]
+    known = Accepted(counts["accepted"], counts["applied"], corrections, advances, forgotten)
+    if known.corrected:
+        return True
+    events = database.execute(f"select coalesce(sum(event_count), 0)::bigint from {ALL_SESSIONS}").fetchall()[0][0]
+    return known.agrees_with(events)
+
+
+def _was_forgotten(lake: Lake, database: DuckDBPyConnection) -> bool:
+    """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
+    query = "select 1 from job_runs where job = 'forget' limit 1"
+    return lake.exists(schemas.JOB_RUNS) and bool(database.execute(query).fetchall())

@@ -13,13 +13,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.delta_log import FENCED
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.history import user_metadata
 from sessionlake.tables.log import Log
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
-FENCED = 1 << 62
-"""The version of an application that has been kept from appending."""
 
 
 @dataclass(frozen=True)

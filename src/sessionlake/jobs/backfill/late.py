@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span, stale_puts, with_stale_marks
+from sessionlake.jobs.late_ledger import stale_puts, with_stale_marks
+from sessionlake.late_runs import BACKFILL, LateRun, Span
 from sessionlake.tables import Tables
 
 INCLUDED = "included"
@@ -28,10 +29,10 @@ def late_events(
     late = late.withColumn("_owner", F.lit(_NOBODY)) if not runs else _owned(tables, late, runs, asked.batch_id)
     backfills = [i for i, run in enumerate(runs) if run.job == BACKFILL and run.run_id not in in_flight]
     waiting = F.col("_owner") == _NOBODY
-    included = (waiting & asked.holds()) | F.col("_owner").isin(backfills)
+    included = (waiting & F.expr(asked.holds())) | F.col("_owner").isin(backfills)
     if not with_ids:
         return late.withColumn(INCLUDED, included).drop("_owner")
-    taken = ~waiting | asked.holds()
+    taken = ~waiting | F.expr(asked.holds())
     order = Window.partitionBy("event_id").orderBy(
         F.desc("_taken"), "_owner", "event_time", "session_key", "batch_id", "source", "raw"
     )
@@ -44,10 +45,10 @@ def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> 
     """Add the number of the first run that took an event, knowing what it knew."""
     marked, marks = with_stale_marks(late, stale_puts(tables, runs, as_of))
     names = {(run.job, run.run_id): i for i, run in enumerate(runs)}
-    stale = {names[run]: mark for run, mark in marks.items()}
+    stale = {names[run]: F.col(mark) for run, mark in marks.items()}
     owner: Column = F.lit(_NOBODY)
     for i, run in reversed(list(enumerate(runs))):
-        takes = reduce(or_, (span.holds() for span in run.covers()), F.lit(False))
+        takes = reduce(or_, (F.expr(span.holds()) for span in run.covers()), F.lit(False))
         for j, mark in stale.items():
             # A run that started before the replacement was refused left the event to it.
             takes &= mark.isNull() if j == i else (mark.isNull() | F.lit(j > i) | (mark <= run.asked.batch_id))

@@ -36,11 +36,11 @@ from sessionlake.jobs.backfill.ledger import (
     restates,
     topic_tombstones,
 )
-from sessionlake.jobs.late_ledger import BACKFILL, LateRun, Span
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.jobs.sessionizer.mapper import events_of
 from sessionlake.jobs.sessionizer.pipeline import engine_rows
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.late_runs import BACKFILL, LateRun, Span
 from sessionlake.sessions.arrays import combined
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials, StateCodec

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 
 from sessionlake import schemas
+from sessionlake.batches import check_history, last_batch
 from sessionlake.config import Config
 from sessionlake.errors import JobError
-from sessionlake.jobs.runs import check_history, last_batch
 from sessionlake.jobs.sessionizer.planned import fingerprint
 from sessionlake.tables import Commit, Tables
 from sessionlake.views import fold_point

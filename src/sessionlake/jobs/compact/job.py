@@ -8,12 +8,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.compact import fold, layout, trim
 from sessionlake.jobs.compact.upkeep import MB, OF_BATCHES, Upkeep, total
-from sessionlake.jobs.runs import JobReport, OnStep, last_batch, start_run
+from sessionlake.jobs.runs import JobReport, OnStep, start_run
 from sessionlake.tables import Tables
 from sessionlake.times import format_time
 

@@ -4,11 +4,11 @@ And old events the archive.
 """
 
 from sessionlake import schemas
+from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
-from sessionlake.jobs.runs import last_batch
 from sessionlake.tables import Tables
 from sessionlake.views import ARCHIVED_FROM, fold_point
 

@@ -2,8 +2,6 @@
 
 import time
 
-from pyspark.sql import SparkSession
-
 from sessionlake import metrics
 from sessionlake.config import Config
 from sessionlake.jobs.observe.disks import set_disks
@@ -19,12 +17,10 @@ class Exporter:
         self.readings = Readings(config.pipeline.name)
         self.readings.set(metrics.REFRESH_SUCCESS, 0)
         self._config = config
-        self._watch: Watch[TablesState] | None = None
+        self._watch: Watch[TablesState] = Watch(config, read_state)
 
-    def refresh(self, spark: SparkSession) -> BaseException | None:
+    def refresh(self) -> BaseException | None:
         """Look at the tables; return what kept them from being read."""
-        if self._watch is None:
-            self._watch = Watch(spark, self._config, read_state)
         started = time.monotonic()
         try:
             found = readings_of(self._config, self._watch.look())

@@ -1,19 +1,18 @@
-"""Metrics that the tables tell, also while no stream runs."""
+"""Metrics that the tables tell, also while no stream runs. Read without Spark."""
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from duckdb import DuckDBPyConnection
 
 from sessionlake import metrics, schemas
 from sessionlake.config import Config
-from sessionlake.jobs.compact.layout import size
 from sessionlake.jobs.observe.counts import count_values
-from sessionlake.jobs.status import Status, read_status, store_bytes
+from sessionlake.jobs.status import Status, open_tables, status_of, store_bytes
+from sessionlake.lake.lake import Lake
+from sessionlake.live import FOLD
 from sessionlake.readings import Readings
-from sessionlake.tables import Tables
-from sessionlake.views import fold_point, read_batches
 
 _REASONS = 30
 
@@ -38,67 +37,58 @@ class TablesState:
     """By table and severity, of the last run of quality; also those of which none failed."""
 
 
-def read_state(spark: SparkSession, config: Config) -> TablesState:
+def read_state(config: Config) -> TablesState:
     """Return what the tables say now; PipelineStateError where there are no batches yet."""
-    status = read_status(spark, config)
-    tables = Tables(spark, config.pipeline.warehouse)
-    fold = fold_point(tables)
-    rest = F.col("batch_id") > (-1 if fold is None else fold)
-    found = (
-        read_batches(tables)
-        .agg(
-            F.count(F.lit(1)),
-            F.count_if(rest),
-            F.sum(F.when(rest, F.col("upserts") + F.col("deletes"))),
-            F.min(F.when(rest, F.unix_micros("committed_at"))),
+    lake, database = open_tables(config)
+    with closing(database):
+        fold = lake.app_version(schemas.SESSIONS, FOLD)
+        rest = f"filter (batch_id > {-1 if fold is None else fold})"
+        found = database.execute(f"""
+            select count(*), count(*) {rest}, coalesce(sum(upserts + deletes) {rest}, 0)::bigint, min(epoch_us(committed_at)) {rest}
+            from batches
+        """).fetchall()[0]
+        runs = _last_runs(lake, database)
+        return TablesState(
+            status=status_of(config, lake, database),
+            batches=found[0],
+            unfolded_batches=found[1],
+            unfolded_changes=found[2],
+            unfolded_since_us=found[3],
+            dead_letters=_by_reason(database),
+            sizes={name: lake.size(name) for name in schemas.TABLES if lake.exists(name)},
+            started_us=runs.get("started", {}),
+            finished_us=runs.get("finished", {}),
+            failed_checks=_failed_checks(lake, database),
         )
-        .collect()[0]
-    )
-    runs = _last_runs(tables)
-    return TablesState(
-        status=status,
-        batches=found[0],
-        unfolded_batches=found[1],
-        unfolded_changes=found[2] or 0,
-        unfolded_since_us=found[3],
-        dead_letters=_by_reason(tables.read(schemas.DEAD_LETTERS)),
-        sizes={name: size(tables, name) for name in schemas.TABLES if tables.exists(name)},
-        started_us=runs.get("started", {}),
-        finished_us=runs.get("finished", {}),
-        failed_checks=_failed_checks(tables),
-    )
 
 
-def _by_reason(dead_letters: DataFrame) -> dict[str, int]:
+def _by_reason(database: DuckDBPyConnection) -> dict[str, int]:
     """Count rows by what stands before the value that a reason quotes: a label must not take a value from the data."""
-    kinds = dead_letters.groupBy(F.split_part("reason", F.lit(":"), F.lit(1)).alias("kind")).agg(
-        F.count(F.lit(1)).alias("n")
-    )
-    rows = kinds.orderBy(F.desc("n"), "kind").limit(_REASONS).collect()
-    return {row["kind"] or "none": row["n"] for row in rows}
+    rows = database.execute(f"""
+        select split_part(reason, ':', 1) as what, count(*) as n from dead_letters
+        group by what order by n desc, what nulls first limit {_REASONS}
+    """).fetchall()
+    return {kind or "none": n for kind, n in rows}
 
 
-def _last_runs(tables: Tables) -> dict[str, dict[str, int]]:
+def _last_runs(lake: Lake, database: DuckDBPyConnection) -> dict[str, dict[str, int]]:
     """Return, by event and job, the time of the last one."""
     found: dict[str, dict[str, int]] = {}
-    if tables.exists(schemas.JOB_RUNS):
-        last = tables.read(schemas.JOB_RUNS).groupBy("event", "job").agg(F.max(F.unix_micros("at")).alias("at"))
-        for row in last.collect():
-            found.setdefault(row["event"], {})[row["job"]] = row["at"]
+    if lake.exists(schemas.JOB_RUNS):
+        last = database.execute('select event, job, max(epoch_us("at")) from job_runs group by event, job')
+        for event, job, at_us in last.fetchall():
+            found.setdefault(event, {})[job] = at_us
     return found
 
 
-def _failed_checks(tables: Tables) -> dict[tuple[str, str], int]:
-    if not tables.exists(schemas.QUALITY_RESULTS):
+def _failed_checks(lake: Lake, database: DuckDBPyConnection) -> dict[tuple[str, str], int]:
+    if not lake.exists(schemas.QUALITY_RESULTS):
         return {}
-    results = tables.read(schemas.QUALITY_RESULTS)
-    last = results.agg(F.max_by("run_id", "at")).collect()[0][0]
-    failed = (
-        results.where(F.col("run_id") == last)
-        .groupBy("table", "severity")
-        .agg(F.count_if(~F.col("success")).alias("n"))
-    )
-    return {(row["table"], row["severity"]): row["n"] for row in failed.collect()}
+    rows = database.execute("""
+        select "table", severity, count(*) filter (not success) from quality_results
+        where run_id = (select max_by(run_id, "at") from quality_results) group by "table", severity
+    """).fetchall()
+    return {(table, severity): failed for table, severity, failed in rows}
 
 
 def readings_of(config: Config, state: TablesState) -> Readings:

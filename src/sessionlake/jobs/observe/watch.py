@@ -4,16 +4,15 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+import duckdb
+from deltalake.exceptions import DeltaError
 
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import SessionlakeError
-from sessionlake.tables import Tables
+from sessionlake.lake.lake import Lake
 
-PASSING = (SessionlakeError, PySparkException, Py4JJavaError, OSError)
+PASSING = (SessionlakeError, DeltaError, duckdb.Error, OSError)
 """What a look may end with while tables are made, replaced or removed; the next one may succeed."""
 Found = TypeVar("Found")
 
@@ -21,17 +20,17 @@ Found = TypeVar("Found")
 class Watch(Generic[Found]):
     """The latest of what `read` returns; it is called again where a table has a new version."""
 
-    def __init__(self, spark: SparkSession, config: Config, read: Callable[[SparkSession, Config], Found]) -> None:
-        self._spark, self._config, self._read = spark, config, read
-        self._tables = Tables(spark, config.pipeline.warehouse)
+    def __init__(self, config: Config, read: Callable[[Config], Found]) -> None:
+        self._config, self._read = config, read
+        self._lake = Lake(config.pipeline.warehouse)
         self._seen: tuple[dict[str, int], Found] | None = None
 
     def look(self) -> Found:
         """Return what was read at the tables' present versions; raises one of PASSING, and then reads anew the next time."""
-        versions = {name: self._tables.latest_version(name) for name in schemas.TABLES}
+        versions = {name: self._lake.latest_version(name) for name in schemas.TABLES}
         if self._seen is None or self._seen[0] != versions:
             self._seen = None
-            found = self._read(self._spark, self._config)
+            found = self._read(self._config)
             self._seen = (versions, found)
         return self._seen[1]
 

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
 from sessionlake.jobs.quality.neighbours import crowded, repeated
-from sessionlake.jobs.runs import last_batch, was_forgotten
+from sessionlake.jobs.runs import was_forgotten
 from sessionlake.jobs.sessionizer.setup import build_spec
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.tables import Tables, spark_schema

@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import errors, kafka, schemas
+from sessionlake.batches import batch_row, check_history, find_last_batch
 from sessionlake.config import Config
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.engine.erasure import remove_all_marked
 from sessionlake.errors import PipelineStateError, SessionlakeError, StoreError
-from sessionlake.jobs.runs import check_history, find_last_batch
 from sessionlake.jobs.sessionizer.clock import check_batch_clock, check_clock
 from sessionlake.jobs.sessionizer.inputs import InputLog
 from sessionlake.jobs.sessionizer.kafka import check_topic
@@ -30,7 +30,7 @@ from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_sto
 from sessionlake.jobs.sessionizer.stream import read_inputs
 from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.tables import Tables
-from sessionlake.views import batch_row, batches_frame, merged_sessions
+from sessionlake.views import batches_frame, merged_sessions
 
 _BATCHES_EVERY = 50
 
@@ -160,8 +160,10 @@ class _Session:
 
     def save_batches(self) -> None:
         """Append to the table batches what the changelog's commits have and it has not."""
-        seen = self.tables.read(schemas.BATCHES).agg(F.max("changelog_version")).head()
-        after = -1 if seen is None or seen[0] is None else seen[0]
+        after = self.tables.newest_txn(schemas.BATCHES, schemas.BATCHES)
+        if after is None:
+            seen = self.tables.read(schemas.BATCHES).agg(F.max("changelog_version")).head()
+            after = -1 if seen is None or seen[0] is None else seen[0]
         rows = [batch_row(commit.metadata, commit.version) for commit in self.tables.commits(schemas.CHANGELOG, after)]
         if rows:
             frame = batches_frame(self.spark, rows).coalesce(1)

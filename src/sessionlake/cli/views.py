@@ -1,0 +1,21 @@
+"""The command that gives other engines the view sessions_live."""
+
+import click
+
+from sessionlake.cli.shared import one_line_errors
+from sessionlake.config import load_config
+
+DIALECTS = ("spark", "duckdb", "trino")
+
+
+@click.command("views")
+@click.argument("config_path", metavar="CONFIG")
+@click.option("--dialect", type=click.Choice(DIALECTS), required=True, help="The engine whose SQL it is to be.")
+@click.option("--schema", help="Where the tables are registered, as in 'delta.clicks'; else they are named by path.")
+@one_line_errors
+def views_command(config_path: str, dialect: str, schema: str | None) -> None:
+    """Print the SQL that makes sessions_live a view in another engine."""
+    config = load_config(config_path)
+    from sessionlake.lake.views import live_view
+
+    click.echo(live_view(config, dialect, schema))
