@@ -103,7 +103,7 @@ class Config(Section):
 
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
-        event = self.event.model_dump(exclude={"max_future_skew"})
+        event = self.event.model_dump(exclude={"max_future_skew", "max_key_bytes"})
         return {
             "session.gap": self.gap_us,
             **{f"event.{k}": v for k, v in event.items()},
@@ -113,7 +113,11 @@ class Config(Section):
     def live_settings(self) -> dict[str, Any]:
         """Return the settings of classification that may change from batch to batch."""
         names = ("grace_us", "retention_us", "max_future_skew_us")
-        others = {"beyond_retention": self.session.beyond_retention, "archive": self.pipeline.archive}
+        others = {
+            "beyond_retention": self.session.beyond_retention,
+            "archive": self.pipeline.archive,
+            "max_key_bytes": self.event.max_key_bytes,
+        }
         return {**{name: getattr(self, name) for name in names}, **others}
 
     def warnings(self) -> list[str]:

@@ -50,6 +50,8 @@ class EventSection(Section):
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     id: str | None = None
     max_future_skew: Duration | None = None
+    max_key_bytes: int = Field(default=65_536, ge=1)
+    """An event whose key is longer, in bytes of UTF-8, is a dead letter."""
 
 
 class SessionSection(Section):

@@ -1,6 +1,7 @@
 """Errors a user can cause. Each ends as one line: what, which value, what to do."""
 
 import re
+from collections.abc import Mapping
 
 _LONGEST_SENT = 300
 """Characters of an error that go to other systems."""
@@ -54,6 +55,18 @@ class LakeError(SessionlakeError):
 
 class PipelineStateError(SessionlakeError):
     """Config, checkpoint and changelog don't belong together."""
+
+
+class AggregateError(SessionlakeError):
+    """A user's aggregate raised an error."""
+
+
+class BadEventsError(AggregateError):
+    """A user's aggregate raised an error at some events; `reasons` has why, by the number of the event."""
+
+    def __init__(self, message: str, reasons: Mapping[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.reasons = dict(reasons or {})
 
 
 class FencedError(SessionlakeError):

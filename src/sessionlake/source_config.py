@@ -34,7 +34,12 @@ class SourceSection(Section):
     kind: Literal["files", "delta", "kafka"]
     path: str = ""
     format: Literal["json", "csv", "parquet", "avro"] | None = None
-    max_files_per_batch: int = Field(default=16, ge=1)
+    max_files_per_batch: int | None = Field(default=None, ge=1)
+    """Files a micro-batch reads at the most; 16 where none is given, and no bytes are for a source of files."""
+    max_bytes_per_batch: int | None = Field(default=None, ge=1)
+    """Bytes of files a micro-batch reads at the most, one file at least; for a source of files in place of their number."""
+    max_line_bytes: int = Field(default=16_777_216, ge=1, le=1 << 30)
+    """A longer line of JSON or record of CSV is a dead letter, and is read past."""
     types: dict[str, ColumnType] = Field(default={})
     """Column types of text files, where inference from the files at first start is not enough."""
     bootstrap_servers: str | None = None
@@ -48,6 +53,20 @@ class SourceSection(Section):
     """Whether records without a value, with the headers that name a session, remove it: then whoever may write to the topic may."""
     options: dict[str, str | int | bool] = Field(default={})
     """Passed on to Spark's Kafka connector. `${env:NAME}` and `${file:PATH}` in a text stand for a secret's value."""
+
+    @property
+    def files_per_batch(self) -> int | None:
+        """Files a micro-batch reads at the most; None where bytes alone bound it."""
+        if self.max_files_per_batch is None and self.kind == "files" and self.max_bytes_per_batch is not None:
+            return None
+        return self.max_files_per_batch or 16
+
+    @property
+    def bytes_per_batch(self) -> int | None:
+        """Bytes a micro-batch reads at the most; None where files or records alone bound it."""
+        if self.max_bytes_per_batch is None and self.kind == "delta":
+            return 1 << 30
+        return self.max_bytes_per_batch
 
     @property
     def file_format(self) -> Format | None:
@@ -98,6 +117,11 @@ def check_source(source: SourceSection) -> None:
     if source.kind == "kafka":
         _check_kafka(source)
         return
+    if source.kind == "files" and source.max_files_per_batch and source.max_bytes_per_batch:
+        raise ConfigError(
+            "source.max_bytes_per_batch: goes without max_files_per_batch, since Spark bounds a batch of files by one of them; "
+            "remove one"
+        )
     named = next((name for name in _KAFKA_ONLY if getattr(source, name)), None)
     if named is not None:
         raise ConfigError(f"source.{named}: goes with kind 'kafka' only; remove it")
@@ -111,6 +135,11 @@ def check_source(source: SourceSection) -> None:
 
 
 def _check_kafka(source: SourceSection) -> None:
+    if source.max_bytes_per_batch is not None:
+        raise ConfigError(
+            "source.max_bytes_per_batch: Spark bounds a batch of a topic by its records; write max_offsets_per_batch, "
+            "the bytes divided by those of your largest usual record"
+        )
     if source.path:
         raise ConfigError(f"source.path: {source.path!r} goes with kind 'files' or 'delta'; write source.topic")
     if not source.bootstrap_servers:

@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 @click.option(
     "--trust-clock", is_flag=True, help="This machine's clock is right though it is behind the last commit's."
 )
+@click.option(
+    "--replan",
+    is_flag=True,
+    help="First give up the batch that was planned but not committed: it is made anew, under the limits of the config.",
+)
 @one_line_errors
-def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, replan: bool) -> None:  # noqa: FBT001 (click passes flags by name)
     """Run the sessionizer until stopped (ctrl-C), or once."""
     if drain and not once:
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
     show_warnings(config.warnings())
     try:
-        summary = (
-            _run_once(config, drain=drain, trust_clock=trust_clock)
-            if once
-            else _run_stream(config, trust_clock=trust_clock)
-        )
+        options = {"trust_clock": trust_clock, "give_up_plan": replan}
+        summary = _run_once(config, drain=drain, **options) if once else _run_stream(config, **options)
     except KeyboardInterrupt:
         console.print("stopped; nothing is lost, `sessionlake run` goes on from here")
         return
@@ -41,18 +43,16 @@ def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool) ->
     print_metrics(summary)
 
 
-def _run_once(config: Config, *, drain: bool, trust_clock: bool) -> "RunSummary":
+def _run_once(config: Config, **options: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
     with observed(config, SESSIONIZE) as counted:
-        summary = run(
-            open_session(config), config, once=True, drain=drain, trust_clock=trust_clock, on_commit=print_batch
-        )
+        summary = run(open_session(config), config, once=True, **options, on_commit=print_batch)
         counted({"batches": summary.batches, **summary.counts})
     return summary
 
 
-def _run_stream(config: Config, *, trust_clock: bool) -> "RunSummary":
+def _run_stream(config: Config, **options: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
     spark = open_session(config)
@@ -62,7 +62,7 @@ def _run_stream(config: Config, *, trust_clock: bool) -> "RunSummary":
             print_batch(metadata)
             committed(metadata)
 
-        return run(spark, config, trust_clock=trust_clock, on_commit=on_commit)
+        return run(spark, config, **options, on_commit=on_commit)
 
 
 @click.command("bootstrap")

@@ -15,7 +15,10 @@ from sessionlake.errors import StoreError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-_TOO_MUCH = "in one Arrow array, which holds 2 GiB; raise it, or lower max_files_per_batch"
+_TOO_MUCH = (
+    "in one Arrow array, which holds 2 GiB; raise it, or lower source.max_bytes_per_batch (of a topic: max_offsets_per_batch) "
+    "and start once with `sessionlake run --replan`, which makes a smaller batch"
+)
 
 
 @dataclass(frozen=True)

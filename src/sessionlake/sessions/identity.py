@@ -18,6 +18,8 @@ _P1, _P2, _P3, _P4, _P5 = (
     )
 )
 _SEED = 42
+_BLOCK_BYTES = 1 << 25
+_LONG_BYTES = 256
 
 
 def session_ids(keys: pa.Array, start_us: Ints) -> Ints:
@@ -30,16 +32,26 @@ def session_ids(keys: pa.Array, start_us: Ints) -> Ints:
 
 
 def _hash_bytes(texts: pa.Array) -> Hashes:
-    """Return XXH64 of each byte string, those of one length at a time."""
+    """Return XXH64 of each byte string, those of one length at a time, as many as make a block of bounded size."""
     offsets, data = offsets_of(texts)
     data = np.frombuffer(data, np.uint8)
     lengths = np.diff(offsets)
     hashes = np.empty(len(lengths), np.uint64)
     for length in np.unique(lengths):
-        rows = np.flatnonzero(lengths == length)
-        block = data[offsets[rows][:, None] + np.arange(length)]
-        hashes[rows] = _mix(_tail(_stripes(block), block))
+        same = np.flatnonzero(lengths == length)
+        step = max(1, _BLOCK_BYTES // max(1, int(length)))
+        for at in range(0, len(same), step):
+            rows = same[at : at + step]
+            block = _block(data, offsets[rows], int(length))
+            hashes[rows] = _mix(_tail(_stripes(block), block))
     return hashes
+
+
+def _block(data: npt.NDArray[np.uint8], at: Ints, length: int) -> npt.NDArray[np.uint8]:
+    """Return data[at[i] : at[i] + length] as row i; of long strings without an index, which takes eight bytes a byte."""
+    if length > _LONG_BYTES:
+        return np.stack([data[start : start + length] for start in at.tolist()])
+    return data[at[:, None] + np.arange(length)]
 
 
 def _stripes(block: npt.NDArray[np.uint8]) -> Hashes:

@@ -27,16 +27,32 @@ class Checked:
     reason: pa.Array | None
 
 
-def check(decoded_table: pa.Table, error: pa.Array | None, columns: EventColumns) -> Checked:
+def check(
+    decoded_table: pa.Table, error: pa.Array | None, columns: EventColumns, max_key_bytes: int | None = None
+) -> Checked:
     """Check decoded rows.
 
-    The reason is the first of: the decode error, null key, empty key, null time, unparsable time.
+    The reason is the first of: the decode error, null key, empty key, key too long, null time, unparsable time. A key of
+    more than `max_key_bytes`, in UTF-8, becomes null.
     """
     key = _text(decoded_table.column(columns.key))
     times = decoded_table.column(columns.time).combine_chunks()
     time_us, no_time = parse_times(times, columns.time_unit)
     event_id = None if columns.id is None else _text(decoded_table.column(columns.id))
-    return Checked(time_us, no_time, key, event_id, _reason(key, times, no_time, error))
+    lengths = pc.binary_length(key)
+    too_long = _too_long(lengths, max_key_bytes)
+    reason = _reason(key, lengths, too_long, times, no_time, error)
+    if too_long:
+        key = pc.if_else(pc.greater(lengths, max_key_bytes), pa.scalar(None, pa.string()), key)
+    return Checked(time_us, no_time, key, event_id, reason)
+
+
+def _too_long(lengths: pa.Array, limit: int | None) -> dict[int, str]:
+    """Return why keys are too long, by row."""
+    if limit is None or (pc.max(lengths).as_py() or 0) <= limit:
+        return {}
+    rows = pc.indices_nonzero(pc.greater(lengths, limit).fill_null(pa.scalar(value=False))).to_pylist()
+    return {row: f"key too long: {lengths[row].as_py()} bytes, event.max_key_bytes is {limit}" for row in rows}
 
 
 def _text(values: pa.ChunkedArray) -> pa.Array:
@@ -44,11 +60,15 @@ def _text(values: pa.ChunkedArray) -> pa.Array:
     return flat if flat.type == pa.string() else flat.cast(pa.string())
 
 
-def _reason(key: pa.Array, times: pa.Array, no_time: Mask, error: pa.Array | None) -> pa.Array | None:
-    empty = pc.equal(pc.binary_length(key), 0).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
+def _reason(
+    key: pa.Array, lengths: pa.Array, too_long: dict[int, str], times: pa.Array, no_time: Mask, error: pa.Array | None
+) -> pa.Array | None:
+    empty = pc.equal(lengths, 0).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
     failed = np.zeros(len(key), np.bool_) if error is None else ~nulls_of(error)
     no_key = nulls_of(key)
     broken = np.flatnonzero(failed | no_key | empty | no_time)
+    if too_long:
+        broken = np.union1d(broken, np.fromiter(too_long, np.int64))
     if not len(broken):
         return None
     no_value = nulls_of(times)
@@ -61,6 +81,8 @@ def _reason(key: pa.Array, times: pa.Array, no_time: Mask, error: pa.Array | Non
             continue
         if no_key[row] or empty[row]:
             reasons[row] = "null key" if no_key[row] else "empty key"
+        elif row in too_long:
+            reasons[row] = too_long[row]
         elif no_value[row]:
             reasons[row] = "null time"
         else:

@@ -16,6 +16,7 @@ from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import by_shard, shard_of
 from sessionlake.errors import PipelineStateError, SourceError, first_line
 from sessionlake.jobs.backfill.delta_log import BATCH, read_files, streamed_files
+from sessionlake.jobs.sessionizer.files import file_rows
 from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.jobs.sessionizer.mapper import Rows, events_of, split_events
 from sessionlake.jobs.sessionizer.operator import CONTENT, PATH
@@ -26,7 +27,6 @@ from sessionlake.sessions.arrays import Ints, combined
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials
 from sessionlake.sessions.windows import NO_WATERMARK, Bounds
-from sessionlake.sources.decode import decode
 from sessionlake.tables import Tables, spark_schema
 
 MERGED, ALONE = "merged", "alone"
@@ -182,11 +182,10 @@ def at_batch(partials: Partials, batch: Ints) -> Partials:
 
 def _file_rows(spec: SessionizerSpec) -> Callable[[pa.Table], Iterator[tuple[int, Rows]]]:
     def read(table: pa.Table) -> Iterator[tuple[int, Rows]]:
-        assert spec.format is not None  # noqa: S101
         has_content = CONTENT in table.column_names
         contents = table[CONTENT].to_pylist() if has_content else [None] * table.num_rows
         for path, content, batch_id in zip(table[PATH].to_pylist(), contents, table[BATCH].to_pylist(), strict=True):
-            for decoded in decode(path if content is None else content, path, spec.format, spec.columns):
+            for decoded in file_rows(spec, path, content):
                 yield batch_id, Rows(decoded.table, decoded.error, _no_text, _no_text)
 
     return read

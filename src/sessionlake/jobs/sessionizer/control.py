@@ -13,6 +13,7 @@ from sessionlake.sessions.arrays import Bools, Ints, combined
 from sessionlake.sessions.corrections import REMOVE_SCHEMA
 from sessionlake.sessions.partials import Partials, StateCodec
 from sessionlake.sessions.windows import Bounds
+from sessionlake.sources.raw import raw_text
 from sessionlake.sources.safe_cast import nulls_of
 from sessionlake.sources.times import parse_times
 
@@ -33,7 +34,8 @@ def split_corrections(spec: SessionizerSpec, bounds: Bounds, clock_us: int, tabl
     ahead = _is_ahead(spec, bounds, clock_us, table) & ~malformed
     for mask, reason in ((malformed, "malformed correction"), (ahead, FUTURE), (expired, "expired")):
         if mask.any():
-            yield 0, "dead", _dead(table.filter(pa.array(mask)), reason)
+            dead = _dead(table.filter(pa.array(mask)), reason)
+            yield from by_shard("dead", dead, shard_of(combined(dead["source"].fill_null("")), spec.shards))
     good = table.filter(pa.array(~malformed & ~ahead & ~expired))
     for name, split in (("restate", _restated), ("replace", _replaced), ("tombstone", _tombstones)):
         rows = good.filter(pc.equal(good["kind"], name))
@@ -112,7 +114,8 @@ def _micros(times: pa.ChunkedArray | pa.Array) -> Ints:
 def _dead(table: pa.Table, reason: str) -> pa.Table:
     # Times as numbers: Python can't hold all of them.
     plain = table.cast(pa.schema([(field.name, _plain(field.type)) for field in table.schema]))
-    raw = pa.array([str({k: v for k, v in row.items() if v is not None}) for row in plain.to_pylist()])
+    texts = (str({k: v for k, v in row.items() if v is not None}) for row in plain.to_pylist())
+    raw = pa.array([raw_text(text.encode()) for text in texts])
     start, no_start = parse_times(table["session_start"], None)
     arrays = [
         pa.repeat(reason, table.num_rows),

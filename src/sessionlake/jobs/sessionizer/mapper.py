@@ -1,23 +1,29 @@
 """Before the shuffle: rules 1 and 3 on events, and as much merging as can't change what is late."""
 
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.engine.operator import by_shard, shard_of
+from sessionlake.errors import BadEventsError
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, SessionizerSpec
 from sessionlake.schemas import TIME
 from sessionlake.sessions.aggregates import Events
 from sessionlake.sessions.arrays import Bools, Ints, combined
 from sessionlake.sessions.kernel import lift, premerge
+from sessionlake.sessions.partials import Partials
 from sessionlake.sessions.windows import Bounds
 from sessionlake.sources.contract import Checked, check
 
 Texts = Callable[[Ints], pa.Array]
 Split = Iterator[tuple[int, str, pa.Table]]
+_T = TypeVar("_T")
+_PIECE_ROWS = 1024
 
 ARCHIVED, TOMBSTONES = "archived", "archived_tombstones"
 """Kinds of rows that go to the archive as they are: events that were not refused, and a topic's tombstones."""
@@ -47,50 +53,91 @@ class Rows:
 
 def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Rows) -> Split:
     """Yield (shard, kind, rows) of the kinds merged, alone, archived, emit, dead and tally."""
-    checked = check(rows.table, rows.error, spec.columns)
+    checked = check(rows.table, rows.error, spec.columns, spec.max_key_bytes)
     n = rows.table.num_rows
     good = np.ones(n, bool)
     tally = {"input": n}
-    refused: list[tuple[Bools, pa.Array]] = []
+    refused: list[tuple[Ints, pa.Array]] = []
     if checked.reason is not None:
         good = pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
-        refused.append((~good, checked.reason.filter(pa.array(~good))))
+        refused.append((np.flatnonzero(~good), checked.reason.filter(pa.array(~good))))
     if spec.max_future_skew_us is not None:
         future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
-        refused.append((future, _reason(future, FUTURE)))
+        refused.append(_told(future, FUTURE))
         good &= ~future
     expired = good & (checked.time_us < bounds.expired_us)
     good &= ~expired
     if spec.beyond_retention == DEAD_LETTER:
-        refused.append((expired, _reason(expired, "beyond retention")))
+        refused.append(_told(expired, "beyond retention"))
     elif spec.beyond_retention == DROP:
         tally["dropped"] = int(expired.sum())
 
-    for mask, reason in refused:
-        if mask.any():
-            at = np.flatnonzero(mask)
-            index = pa.array(at)
-            columns = [
-                reason,
-                pa.array(["event"] * len(at)),
-                checked.key.take(index),
-                pa.array(checked.time_us[at], mask=checked.no_time[at]).cast(TIME),
-                rows.raw(at),
-                rows.source(at),
-            ]
-            yield 0, "dead", pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
+    emitted = None
     if expired.any() and spec.beyond_retention not in (DEAD_LETTER, DROP):
-        emitted = lift(spec.aggregates, _events(spec, rows.table, checked, np.flatnonzero(expired))).to_table()
-        yield from by_shard("emit", emitted, shard_of(combined(emitted["key"]), spec.shards))
-    yield from _accepted(spec, bounds, rows, checked, np.flatnonzero(good))
+        emitted, _ = _lifted(
+            lambda at: lift(spec.aggregates, _events(spec, rows.table, checked, at)), np.flatnonzero(expired), refused
+        )
+    accepted = _accepted(spec, bounds, rows, checked, np.flatnonzero(good), refused)
+    for at, reason in refused:
+        yield from _dead_letters(spec, rows, checked, at, reason)
+    if emitted is not None:
+        yield from by_shard("emit", emitted.to_table(), shard_of(emitted.keys, spec.shards))
+    yield from accepted
     yield 0, "tally", pa.table({"name": list(tally), "value": pa.array(tally.values(), pa.int64())})
 
 
-def _accepted(spec: SessionizerSpec, bounds: Bounds, rows: Rows, checked: Checked, at: Ints) -> Split:
-    events = _events(spec, rows.table, checked, at)
+def _dead_letters(spec: SessionizerSpec, rows: Rows, checked: Checked, refused: Ints, reasons: pa.Array) -> Split:
+    """Yield dead letters in pieces of bounded size, each to a shard that hangs on its first row: no task gets all of them."""
+    for first in range(0, len(refused), _PIECE_ROWS):
+        at = refused[first : first + _PIECE_ROWS]
+        index = pa.array(at)
+        raw, source = rows.raw(at), rows.source(at)
+        columns = [
+            reasons.slice(first, len(at)),
+            pa.array(["event"] * len(at)),
+            checked.key.take(index),
+            pa.array(checked.time_us[at], mask=checked.no_time[at]).cast(TIME),
+            raw,
+            source,
+        ]
+        place = f"{source[0].as_py()} {raw[0].as_py()}".encode()
+        yield zlib.crc32(place) % spec.shards, "dead", pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
+
+
+def _lifted(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple[Ints, pa.Array]]) -> tuple[_T, Ints]:
+    """Compute over the rows at which no user's aggregate raises; the others are refused."""
+    while True:
+        try:
+            return compute(at), at
+        except BadEventsError as error:
+            if not error.reasons:
+                raise
+            bad = np.fromiter(error.reasons, np.int64)
+            refused.append((at[bad], pa.array(error.reasons.values(), pa.string())))
+            at = np.delete(at, bad)
+
+
+def _accepted(
+    spec: SessionizerSpec,
+    bounds: Bounds,
+    rows: Rows,
+    checked: Checked,
+    good: Ints,
+    refused: list[tuple[Ints, pa.Array]],
+) -> Split:
+    """Merge the good rows at once, and return an iterator of what comes of them."""
+
+    def merge(at: Ints) -> tuple[Events, Partials, Bools]:
+        events = _events(spec, rows.table, checked, at)
+        return events, *premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
+
+    (events, merged, alone), at = _lifted(merge, good, refused)
+    return _merged(spec, rows, at, events, merged, alone)
+
+
+def _merged(spec: SessionizerSpec, rows: Rows, at: Ints, events: Events, merged: Partials, alone: Bools) -> Split:
     if spec.archive:
         yield from by_shard(ARCHIVED, event_table(spec, events), shard_of(events.keys, spec.shards))
-    merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
     yield from by_shard("merged", merged.to_table(), shard_of(merged.keys, spec.shards))
     if alone.any():
         old = np.flatnonzero(alone)
@@ -139,5 +186,6 @@ def _events(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) 
     )
 
 
-def _reason(mask: Bools, text: str) -> pa.Array:
-    return pa.array([text] * int(mask.sum()), pa.string())
+def _told(mask: Bools, text: str) -> tuple[Ints, pa.Array]:
+    at = np.flatnonzero(mask)
+    return at, pa.array([text] * len(at), pa.string())

@@ -9,14 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
+from sessionlake.errors import SessionlakeError, SourceError, first_line
 from sessionlake.jobs.sessionizer.control import archived_tombstones, split_corrections
+from sessionlake.jobs.sessionizer.files import file_rows, gone_file
 from sessionlake.jobs.sessionizer.mapper import Rows, Split, split_events
 from sessionlake.jobs.sessionizer.shard import apply_shard
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import combined, sorted_codes
 from sessionlake.sessions.windows import NO_WATERMARK, Bounds
-from sessionlake.sources.decode import decode
 from sessionlake.sources.kafka_records import Topic, decode_records, split_tombstones
+from sessionlake.sources.raw import raw_text
 from sessionlake.store.layout import Sessions
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 
@@ -24,6 +26,8 @@ WATERMARK = "watermark_us"
 CORRECTION = "correction"
 PATH, CONTENT = "path", "content"
 RECORD = "record"
+GONE = "gone"
+"""Says of a file that it was planned and is there no more; the column is there only where one is."""
 
 
 def watermark_of(state: Mapping[str, Any]) -> int:
@@ -72,7 +76,7 @@ class Sessionizer:
                 yield from self._split_records(self.spec.topic, table, context)
             else:
                 for rows in self._rows(table):
-                    yield from split_events(self.spec, bounds, context.clock_us, rows)
+                    yield from self._split_events(bounds, context, rows)
 
     def _split_records(self, topic: Topic, table: pa.Table, context: BatchContext) -> Split:
         bounds = self.bounds(context)
@@ -82,15 +86,29 @@ class Sessionizer:
             yield from archived_tombstones(self.spec, tombstones)
         for decoded in decode_records(records, topic, self.spec.columns):
             rows = Rows(decoded.table, decoded.error, decoded.raw, decoded.position)
+            yield from self._split_events(bounds, context, rows)
+
+    def _split_events(self, bounds: Bounds, context: BatchContext, rows: Rows) -> Split:
+        """Split events; where that fails, which only a fault of ours can cause, the error names their place."""
+        try:
             yield from split_events(self.spec, bounds, context.clock_us, rows)
+        except (SessionlakeError, MemoryError):
+            raise
+        except Exception as error:
+            place = rows.source(np.zeros(1, np.int64))[0].as_py() if rows.table.num_rows else "an empty part"
+            raise SourceError(
+                f"source: the {rows.table.num_rows} rows from {place} on can't be processed ({type(error).__name__}: "
+                f"{first_line(error)}); move a file that holds them away and start once with `sessionlake run --replan`"
+            ) from error
 
     def _rows(self, table: pa.Table) -> Iterator[Rows]:
         if self.spec.format is None:
             yield rows_of_table(table, self.spec.place)
             return
         contents = table[CONTENT].to_pylist() if CONTENT in table.column_names else [None] * table.num_rows
-        for path, content in zip(table[PATH].to_pylist(), contents, strict=True):
-            for decoded in decode(path if content is None else content, path, self.spec.format, self.spec.columns):
+        gone = table[GONE].to_pylist() if GONE in table.column_names else [False] * table.num_rows
+        for path, content, is_gone in zip(table[PATH].to_pylist(), contents, gone, strict=True):
+            for decoded in [gone_file(self.spec, path)] if is_gone else file_rows(self.spec, path, content):
                 yield Rows(decoded.table, decoded.error, decoded.raw, decoded.position)
 
     def open_store(self, path: Path) -> SegmentedSessionStore:
@@ -132,4 +150,4 @@ def rows_of_table(table: pa.Table, place: str | None) -> Rows:
 def _json(table: pa.Table) -> pa.Array:
     frame = table.to_pandas()
     lines = frame.to_json(orient="records", lines=True, date_format="iso", date_unit="us").splitlines()
-    return pa.array(lines, pa.string())
+    return pa.array([raw_text(line.encode()) for line in lines], pa.string())

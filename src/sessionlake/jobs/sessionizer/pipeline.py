@@ -97,6 +97,7 @@ def with_live_settings(spec: SessionizerSpec, live: dict[str, Any]) -> Sessioniz
         beyond_retention=live["beyond_retention"],
         max_future_skew_us=live["max_future_skew_us"],
         archive=live.get("archive", False),
+        max_key_bytes=live.get("max_key_bytes"),
     )
 
 

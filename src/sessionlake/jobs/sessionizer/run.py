@@ -1,5 +1,6 @@
 """Run the sessionizer: until stopped, or over all available input."""
 
+import logging
 import re
 import threading
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
 from sessionlake.jobs.sessionizer.pipeline import make_pipeline
 from sessionlake.jobs.sessionizer.planned import check_planned
+from sessionlake.jobs.sessionizer.planned_files import PlannedFiles
+from sessionlake.jobs.sessionizer.replan import replan
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
 from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_store
 from sessionlake.jobs.sessionizer.stream import read_inputs
@@ -33,6 +36,7 @@ from sessionlake.tables import Tables
 from sessionlake.views import batches_frame, merged_sessions
 
 _BATCHES_EVERY = 50
+_log = logging.getLogger("sessionlake")
 
 OnCommit = Callable[[dict[str, Any]], None]
 
@@ -55,13 +59,15 @@ def run(
     drain: bool = False,
     bootstrap: bool = False,
     trust_clock: bool = False,
+    give_up_plan: bool = False,
     on_commit: OnCommit | None = None,
 ) -> RunSummary:
     """Run until stopped or, with `once`, until all input that is available now is committed.
 
     `drain` then closes what is open: it moves the watermark past every session's close time. `bootstrap` takes all
     input in one batch, for first use on old data: nothing is late before the first watermark.
-    A clock behind the last commit's is refused unless `trust_clock` says that the latter was wrong.
+    A clock behind the last commit's is refused unless `trust_clock` says that the latter was wrong. `give_up_plan` makes
+    the batch that was planned but not committed anew, under the limits that the config has now.
     """
     with locked_store(config):
         session = _Session(spark, config, trust_clock=trust_clock)
@@ -69,6 +75,9 @@ def run(
             raise PipelineStateError(
                 f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
             )
+        if give_up_plan:
+            for note in replan(session.tables, config, session.coordinator.last):
+                _log.warning("sessionlake: %s", note)
         session.coordinator.on_commit = lambda metadata: session.committed(metadata, on_commit)
         try:
             session.stream(once=once or bootstrap, everything_at_once=bootstrap)
@@ -105,6 +114,7 @@ class _Session:
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
         """Run the streaming query to its end."""
         failures: list[BaseException] = []
+        files = PlannedFiles(self.tables, self.config) if self.config.source.kind == "files" else None
 
         def run_batch(rows: DataFrame, batch_id: int) -> None:
             try:
@@ -113,7 +123,7 @@ class _Session:
                 if not self.trust_clock:
                     check_batch_clock(offsets, self.coordinator.last, batch_id)
                 with self._batch_runs:
-                    self.coordinator.run_batch(rows, batch_id)
+                    self.coordinator.run_batch(files.with_gone(rows, batch_id) if files else rows, batch_id)
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
                 failures.append(error)

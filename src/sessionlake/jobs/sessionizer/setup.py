@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import ConfigError, PipelineStateError, SourceError
+from sessionlake.jobs.sessionizer.files import refusal
 from sessionlake.jobs.sessionizer.kafka import record_columns, record_types
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
@@ -56,6 +57,8 @@ def build_spec(spark: SparkSession, config: Config, pinned: dict[str, str] | Non
         shards=config.pipeline.shards,
         beyond_retention=config.session.beyond_retention,
         max_future_skew_us=config.max_future_skew_us,
+        max_key_bytes=config.event.max_key_bytes,
+        max_line_bytes=config.source.max_line_bytes,
         archive=config.pipeline.archive,
         format=config.source.file_format,
         place=config.source.path,
@@ -121,7 +124,9 @@ def source_files(config: Config) -> list[str]:
     files = sorted(
         str(f)
         for f in root.rglob("*")
-        if f.is_file() and not any(p.startswith((".", "_")) for p in f.relative_to(root).parts)
+        if f.is_file()
+        and refusal(str(f), path) is None
+        and not any(p.startswith((".", "_")) for p in f.relative_to(root).parts)
     )
     if not files:
         raise SourceError(

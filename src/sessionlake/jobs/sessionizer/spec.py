@@ -10,6 +10,7 @@ from sessionlake.sessions.windows import SessionWindows
 from sessionlake.source_config import Format
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.kafka_records import Topic
+from sessionlake.sources.long_lines import MAX_LINE_BYTES
 
 DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
 
@@ -32,6 +33,10 @@ class SessionizerSpec:
     """Events that are not refused go to the archive too."""
     topic: Topic | None = None
     """The topic that records come from; None where rows are files or events."""
+    max_key_bytes: int | None = None
+    """An event whose key is longer is refused."""
+    max_line_bytes: int = MAX_LINE_BYTES
+    """A line of a text file that is longer is refused."""
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:

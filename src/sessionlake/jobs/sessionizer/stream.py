@@ -8,6 +8,7 @@ from sessionlake.config import Config
 from sessionlake.jobs.sessionizer.kafka import record_stream
 from sessionlake.jobs.sessionizer.operator import CONTENT, CORRECTION, PATH
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.source_config import SourceSection
 from sessionlake.tables import Tables, spark_schema
 
 _ALL_FILES = 1 << 30
@@ -24,11 +25,11 @@ def read_inputs(
 ) -> DataFrame:
     """Return rows of files (path, and content where workers can't open it), events or records, corrections, and the batch's clock."""
     spark = tables.spark
-    files = _ALL_FILES if everything_at_once else config.source.max_files_per_batch
     if config.source.kind == "kafka":
         events = record_stream(spark, config.source, spec.columns, everything_at_once=everything_at_once)
     else:
-        events = _files(spark, config, files) if config.source.kind == "files" else _delta(spark, config, spec, files)
+        limits = _limits(config.source, everything_at_once=everything_at_once)
+        events = _files(spark, config, limits) if config.source.kind == "files" else _delta(spark, config, spec, limits)
     corrections = (
         spark.readStream.format("delta")
         .option("skipChangeCommits", "true")
@@ -38,11 +39,19 @@ def read_inputs(
     return events.unionByName(corrections, allowMissingColumns=True).withColumn("clock", F.current_timestamp())
 
 
-def _files(spark: SparkSession, config: Config, files: int) -> DataFrame:
+def _limits(source: SourceSection, *, everything_at_once: bool) -> dict[str, int]:
+    """Return the options that bound a batch."""
+    if everything_at_once:
+        return {"maxFilesPerTrigger": _ALL_FILES}
+    limits = {"maxFilesPerTrigger": source.files_per_batch, "maxBytesPerTrigger": source.bytes_per_batch}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _files(spark: SparkSession, config: Config, limits: dict[str, int]) -> DataFrame:
     reader = (
         spark.readStream.format("binaryFile")
         .schema("path string, modificationTime timestamp, length long, content binary")
-        .option("maxFilesPerTrigger", files)
+        .options(**limits)
         # Spark would otherwise pass over files a week older than the newest, without a word.
         .option("maxFileAge", _FOREVER)
         .option("recursiveFileLookup", "true")
@@ -53,12 +62,9 @@ def _files(spark: SparkSession, config: Config, files: int) -> DataFrame:
     return rows.select(F.col("path").alias(PATH), F.col("content").alias(CONTENT))
 
 
-def _delta(spark: SparkSession, config: Config, spec: SessionizerSpec, files: int) -> DataFrame:
+def _delta(spark: SparkSession, config: Config, spec: SessionizerSpec, limits: dict[str, int]) -> DataFrame:
     rows = (
-        spark.readStream.format("delta")
-        .option("skipChangeCommits", "true")
-        .option("maxFilesPerTrigger", files)
-        .load(config.source.path)
+        spark.readStream.format("delta").option("skipChangeCommits", "true").options(**limits).load(config.source.path)
     )
     # Delta's streams know no _metadata: a dead letter's place is the table.
     return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(spec.columns.schema)))

@@ -3,13 +3,14 @@
 import importlib
 import json
 import sys
+import zlib
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sessionlake.errors import ConfigError
+from sessionlake.errors import AggregateError, BadEventsError, ConfigError, first_line
 from sessionlake.sessions.aggregates.base import Aggregate, Events, States, merge_shared
 from sessionlake.sessions.arrays import Groups
 from sessionlake.sessions.scalars import BYTES
@@ -91,14 +92,40 @@ class Custom(Aggregate):
         return custom(data) if custom else json.loads(data)
 
     def lift(self, events: Events) -> States:
-        """Aggregate each event into an empty aggregate."""
+        """Aggregate each event into an empty aggregate; BadEventsError names all events at which the user's class raises."""
         names = list(self.inputs or events.columns)
-        rows = (
-            pa.table({name: events.columns[name] for name in names}).to_pylist() if names else [{}] * len(events.keys)
-        )
+        columns = pa.table({name: events.columns[name] for name in names})
+        try:
+            return [pa.array(self._lifted(events.keys, columns), BYTES)]
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 (a user's code raises what it likes)
+            return [pa.array(self._one_by_one(events.keys, columns), BYTES)]
+
+    def _lifted(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
+        rows = columns.to_pylist() if columns.num_columns else [{}] * len(keys)
         user = self.user
-        keyed = zip(events.keys.to_pylist(), rows, strict=True)
-        return [pa.array([self._dump(user.aggregator(key, row, user.initializer())) for key, row in keyed], BYTES)]
+        return [
+            self._dump(user.aggregator(key, row, user.initializer()))
+            for key, row in zip(keys.to_pylist(), rows, strict=True)
+        ]
+
+    def _one_by_one(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
+        states: list[bytes] = []
+        reasons: dict[int, str] = {}
+        for row in range(len(keys)):
+            try:
+                states += pa.array(self._lifted(keys[row : row + 1], columns.slice(row, 1)), BYTES).to_pylist()
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 (as in lift)
+                reasons[row] = f"aggregate {self.name} raised {_told(error)}"
+        if reasons:
+            raise BadEventsError(
+                f"aggregates.{self.name}: {self.path}: {next(iter(reasons.values()))}; correct the class",
+                reasons,
+            )
+        return states
 
     def merge(self, states: States, groups: Groups) -> States:
         """Merge each group's aggregates in turn."""
@@ -111,19 +138,38 @@ class Custom(Aggregate):
             groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True
         ):
             # Sorted, so that an aggregate that is order-free only up to rounding still comes out the same on a rerun.
-            aggregates = [self._load(part) for part in sorted(parts[start : start + size])]
-            total = aggregates[0]
-            for one in aggregates[1:]:
-                total = self.user.merger(key, total, one)
-            merged.append(self._dump(total))
+            try:
+                merged.append(self._merged(key, sorted(parts[start : start + size])))
+            except MemoryError:
+                raise
+            except Exception as error:
+                # Which row to blame can't be told: each was good alone, and other batches would have met others.
+                raise AggregateError(
+                    f"aggregates.{self.name}: {self.path}.merger raised {_told(error)}, for a key whose CRC-32 is "
+                    f"{zlib.crc32(str(key).encode()):08x}; correct the class and start again: the batch is not committed"
+                ) from error
         return [pa.array(merged, BYTES)]
+
+    def _merged(self, key: str, parts: list[bytes]) -> bytes:
+        total, *others = (self._load(part) for part in parts)
+        for one in others:
+            total = self.user.merger(key, total, one)
+        return self._dump(total)
 
     def value(self, states: States) -> pa.Array:
         """Return each aggregate's result."""
         result = getattr(self.user, "result", lambda aggregate: aggregate)
-        values = [result(self._load(part)) for part in states[0].to_pylist()]
-        if self.declared == "string":
-            values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
+        try:
+            values = [result(self._load(part)) for part in states[0].to_pylist()]
+            if self.declared == "string":
+                values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise AggregateError(
+                f"aggregates.{self.name}: {self.path}.result raised {_told(error)}; "
+                "correct the class and start again: the batch is not committed"
+            ) from error
         try:
             return pa.array(values, self.value_type)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -131,3 +177,7 @@ class Custom(Aggregate):
                 f"aggregates.{self.name}: {self.path}.result does not fit its value_type {self.declared} ({error}); "
                 "return that type or None, or declare another"
             ) from error
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"[:200]
