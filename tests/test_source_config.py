@@ -44,6 +44,10 @@ def test_a_kafka_source() -> None:
         ({"path": "events"}, "source.path: 'events' goes with kind 'files' or 'delta'; write source.topic"),
         ({"options": {"Subscribe": "x"}}, "source.options.Subscribe: is set by another key; write source.topic"),
         ({"kind": "files", "path": "events"}, "source.bootstrap_servers: goes with kind 'kafka' only; remove it"),
+        (
+            {"max_bytes_per_batch": 1},
+            "source.max_bytes_per_batch: Spark bounds a batch of a topic by its records; write max_",
+        ),
         ({"max_offsets_per_batch": 0}, "source.max_offsets_per_batch: 0 is wrong: input should be greater than"),
     ],
 )
@@ -87,3 +91,26 @@ def test_a_wrong_sink() -> None:
         parse(KAFKA, sink={"kafka": {**sink, "topik": "other"}})
     with pytest.raises(ConfigError, match=r"^sink\.kafka\.topic: is missing"):
         parse(KAFKA, sink={"kafka": {"bootstrap_servers": "localhost:9092"}})
+
+
+@pytest.mark.parametrize(
+    ("source", "limits"),
+    [
+        ({"kind": "files", "format": "json"}, (16, None)),
+        ({"kind": "files", "format": "json", "max_files_per_batch": 3}, (3, None)),
+        ({"kind": "files", "format": "json", "max_bytes_per_batch": 5}, (None, 5)),
+        ({"kind": "delta"}, (16, 1 << 30)),
+        ({"kind": "delta", "max_files_per_batch": 3, "max_bytes_per_batch": 5}, (3, 5)),
+    ],
+)
+def test_what_bounds_a_batch(source: dict[str, Any], limits: tuple[int | None, int | None]) -> None:
+    found = parse({"path": "events", **source}).source
+    assert (found.files_per_batch, found.bytes_per_batch) == limits
+
+
+def test_a_batch_of_files_is_bounded_by_one_limit() -> None:
+    source = {"kind": "files", "path": "e", "format": "json", "max_files_per_batch": 3, "max_bytes_per_batch": 5}
+    with pytest.raises(
+        ConfigError, match=r"source\.max_bytes_per_batch: goes without max_files_per_batch.*; remove one"
+    ):
+        parse(source)

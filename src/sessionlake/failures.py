@@ -28,7 +28,7 @@ CAUSES = (
     Cause(
         ("java.lang.OutOfMemoryError", "insufficient memory for the Java Runtime"),
         "Java has too little memory",
-        "give the driver more (spark-submit --driver-memory, or spark.executor.memory on a cluster), or make batches smaller (source.max_files_per_batch, source.max_offsets_per_batch)",
+        "give the driver more (spark-submit --driver-memory, or spark.executor.memory on a cluster), or make batches smaller (source.max_files_per_batch, source.max_bytes_per_batch, source.max_offsets_per_batch) and start once with `sessionlake run --replan`",
     ),
     Cause(
         (
@@ -39,7 +39,7 @@ CAUSES = (
             "Python worker exited unexpectedly",
         ),
         "a Python process has too little memory, or was killed",
-        "give the machine more, raise pipeline.shards, or make batches smaller (source.max_files_per_batch, source.max_offsets_per_batch)",
+        "give the machine more, raise pipeline.shards, or make batches smaller (source.max_files_per_batch, source.max_bytes_per_batch, source.max_offsets_per_batch) and start once with `sessionlake run --replan`",
     ),
     Cause(
         ("Answer from Java side is empty", "Py4JNetworkError", "Error while sending or receiving"),
