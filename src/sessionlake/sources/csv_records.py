@@ -83,7 +83,7 @@ def read_records(source: str | bytes, path: str, block_bytes: int, limit: int) -
 def _cut(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[tuple[bytes | LongLine, bool]]:
     cutter = _Cutter(limit)
     with open_stream(source, path) as stream:
-        for block in in_slices(read_blocks(stream, block_bytes)):
+        for block in in_slices(read_blocks(stream, block_bytes), b"\r\n"):
             yield from cutter.feed(block)
     yield from cutter.end()
 
