@@ -105,7 +105,7 @@ def test_shard_that_comes_back_before_the_other_disk_committed_is_kept(tmp_path:
     assert pipeline.batch("a", ["x"]) == (KEPT, {"x": 2})
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from("xyz"), min_size=1), st.booleans()), max_size=6)
 )

@@ -114,7 +114,7 @@ def test_stores_of_other_machines_are_named(config: Config) -> None:
     assert line.startswith("stores: pipeline.store '/data/$DISK' may be another place for each executor")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     some=st.lists(st.integers(0, 19_999), max_size=2),
     others=st.lists(st.text("ab0123456789", min_size=1, max_size=16), min_size=1, max_size=3),

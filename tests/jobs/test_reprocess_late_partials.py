@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.jobs.restate import PARTIALS_SCHEMA, _merged, _whole_cells
@@ -57,7 +57,6 @@ def spans_of(partials: pa.Table) -> list[tuple[str, int, int]]:
     return list(zip(partials["session_key"].to_pylist(), start, end, strict=True))
 
 
-@settings(deadline=None)
 @given(lists, st.lists(st.integers(0, 100), max_size=5), st.integers(-45, 45))
 def test_partials_do_not_depend_on_how_rows_arrive_in_batches(events: list[Event], cuts: list[int], alone: int) -> None:
     rows = rows_of(events)
@@ -69,7 +68,6 @@ def test_partials_do_not_depend_on_how_rows_arrive_in_batches(events: list[Event
     assert len({(key, start) for key, start, _ in spans}) == len(spans)
 
 
-@settings(deadline=None)
 @given(lists, st.integers(-45, 45))
 def test_no_partial_spans_a_gap_and_old_events_travel_alone(events: list[Event], alone: int) -> None:
     for _, start, end in spans_of(partials_of(rows_of(events), [], alone)):
@@ -77,7 +75,6 @@ def test_no_partial_spans_a_gap_and_old_events_travel_alone(events: list[Event],
         assert start == end or start >= alone
 
 
-@settings(deadline=None)
 @given(lists, st.integers(-45, 45))
 def test_partials_merge_into_the_sessions_of_their_events(events: list[Event], alone: int) -> None:
     partials = partials_of(rows_of(events), [], alone)

@@ -12,7 +12,7 @@ events = st.tuples(st.integers(0, 2), st.integers(0, 60))
 streams = st.lists(st.lists(events, max_size=6), max_size=8)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(streams, st.integers(1, 6), st.integers(0, 8), st.integers(0, 8))
 def test_late_share_is_what_the_reference_model_refuses(
     stream: list[list[tuple[int, int]]], gap: int, grace: int, more: int

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle.model import COUNTS, ReferenceModel
@@ -38,9 +38,6 @@ ALL = {
     "latest": "last(v)",
     "kinds": "count_distinct(v)",
 }
-
-settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-settings.load_profile("ci")
 
 
 def ci(examples: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:

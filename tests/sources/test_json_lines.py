@@ -271,7 +271,7 @@ def encodable(text: str) -> bool:
     return text.encode(errors="replace").decode() == text
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(LINES, st.integers(0, 60), st.sampled_from([1, 40, 1 << 20]))
 def test_exactly_the_bad_lines_are_flagged_in_order(lines: list[bytes], padding: int, block_bytes: int) -> None:
     lines = [line for line in lines if b'"k":' not in line[line.find(b'"k":') + 1 :]]

@@ -103,7 +103,7 @@ _PIECES = [
 _VALUES = st.one_of(st.none(), st.just(GOOD), st.lists(st.sampled_from(_PIECES), max_size=8).map(b"".join))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(_VALUES, min_size=1, max_size=60))
 def test_a_record_never_hangs_on_its_neighbours(values: list[bytes | None]) -> None:
     together = outcome(values)

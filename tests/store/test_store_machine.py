@@ -126,6 +126,4 @@ def plain(found: Any) -> list[tuple[Any, ...]]:
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(
-    max_examples=12, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestStoreMachine.settings = settings(max_examples=12, stateful_step_count=15, suppress_health_check=list(HealthCheck))
