@@ -195,7 +195,8 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
             dataSkippingStatsColumns=STATS_COLUMNS,
         )
     except Exception as error:
-        if any(sign in str(error) for sign in ("DELTA_CANNOT_CREATE_LOG_PATH", "Permission denied", "Mkdirs failed")):
+        signs = ("DELTA_CANNOT_CREATE_LOG_PATH", "Permission denied", "Not a directory", "File exists", "Mkdirs failed")
+        if any(sign in str(error) for sign in signs):
             raise ConfigError(
                 f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path"
             ) from error
