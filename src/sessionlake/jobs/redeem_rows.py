@@ -45,7 +45,7 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
     for decoded in decode(content, "dead_letters", "json", spec.columns):
         of = pa.array(readable[at : at + decoded.table.num_rows])
         at += len(of)
-        checked = check(decoded.table, decoded.error, spec.columns)
+        checked = check(decoded.table, decoded.error, spec.columns, spec.max_key_bytes)
         outcome = np.full(len(of), TAKEN, object)
         outcome[checked.time_us < expired_us] = EXPIRED
         outcome[checked.time_us > latest_us] = REFUSED
