@@ -28,6 +28,7 @@ from sessionlake import schemas
 from sessionlake.config import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact
+from sessionlake.jobs.compact.layout import rewrite_ragged
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
 from sessionlake.views import FOLD, changes, latest_changes, merged_sessions
@@ -85,7 +86,9 @@ def build(spark: SparkSession, root: Path, sessions: int, changed: int, spread: 
     tables = Tables(spark, config.pipeline.warehouse)
     date = f"id % {DATES}"
     stored = rows(spark.range(sessions), sessions // 5, "0", date)
-    snapshot = stored.select(*tables.read(schemas.SESSIONS).columns).repartition(DATES, "session_date")
+    snapshot = stored.select(*tables.read(schemas.SESSIONS).columns).repartitionById(
+        DATES, F.expr("cast(dayofyear(session_date) as int)")
+    )
     tables.append(schemas.SESSIONS, snapshot.sortWithinPartitions("session_date"), FOLD, 0, {"batch_id": 0})
     dates = RECENT if spread == "recent" else DATES
     old, per_date = changed * 3 // 4, sessions // DATES
@@ -127,6 +130,9 @@ def fingerprint(frame: DataFrame) -> list[Any]:
 def rows_written(tables: Tables) -> int:
     found = 0
     for version in tables.versions(schemas.SESSIONS):
+        commit = tables.commit(schemas.SESSIONS, version)
+        if commit is not None and commit.metadata.get("maintenance", {}).get("step") == "optimize":
+            continue
         info = tables.commit_info(schemas.SESSIONS, version) or {}
         metrics = info.get("operationMetrics", {})
         if info.get("operation") == "MERGE":
@@ -214,49 +220,82 @@ def measure(spark: SparkSession, work: Path, sessions: int, changed: int, spread
     return result
 
 
-LAYOUTS = {"plain": "", "zorder": " zorder by (session_key)", "liquid": ""}
+LAYOUTS = {
+    "partitions by date": "partitioned by (session_date)",
+    "partitions by date, Z-order by key": "partitioned by (session_date)",
+    "liquid clustering by date and key": "cluster by (session_date, session_key)",
+    "files by date, in order of key": "",
+}
+APPENDS = 8
+"""As many small files of a date as so many folds by MERGE leave."""
 
 
 def layouts(spark: SparkSession, work: Path, sessions: int) -> list[dict[str, Any]]:
-    """Return cost and use of OPTIMIZE's three ways, with files so small that each date has about eight of them."""
+    """Return cost and use of the ways to put files in order, with files so small that each date has about eight of them.
+
+    Then the cost once more after an append on the last dates, of a hundredth of the rows.
+    """
     session = spark.newSession()
     target = sessions * BYTES_PER_SESSION // (DATES * 8)
     session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(target))
     session.conf.set("spark.databricks.delta.optimize.minFileSize", str(target // 2))
     source = rows(session.range(sessions), sessions // 5, "0", f"id % {DATES}").drop("id")
     found = []
-    for name, order in LAYOUTS.items():
-        path = work / f"layout-{name}"
-        clustering = "cluster by (session_key)" if name == "liquid" else "partitioned by (session_date)"
+    for name, clustering in LAYOUTS.items():
+        tables = Tables(session, str(work / f"layout-{len(found)}"))
+        table = tables.sql_name(schemas.SESSIONS)
         source.limit(0).createOrReplaceTempView("source")
-        session.sql(f"create table delta.`{path}` using delta {clustering} as select * from source")  # noqa: S608 (a path)
-        # Eight appends of every date: as many small files as eight folds by MERGE leave.
-        for part in range(8):
-            source.where(f"pmod(session_id, 8) = {part}").repartition(4, "session_date").write.format("delta").mode(
-                "append"
-            ).save(str(path))
-        started = time.time()
-        metrics = session.sql(f"optimize delta.`{path}`{order}").collect()[0].metrics
-        took = time.time() - started
-        table = session.read.format("delta").load(str(path))
-        keys = [f"user-{n * 7919 % (sessions // 5)}" for n in range(LOOKUPS)]
-        read = [table.where(F.col("session_key") == key).inputFiles() for key in keys]
-        started = time.time()
-        for key in keys:
-            table.where(F.col("session_key") == key).collect()
-        found.append(
-            {
-                "layout": name,
-                "optimize_s": round(took, 2),
-                "rewritten_mb": round(metrics.filesRemoved.totalSize / 1e6, 1) if metrics.filesRemoved else 0,
-                "files": len(table.inputFiles()),
-                "files_read_per_lookup": sum(map(len, read)) / LOOKUPS,
-                "lookup_s": round((time.time() - started) / LOOKUPS, 3),
-            }
-        )
-        console.print(f"  {found[-1]}")
-        shutil.rmtree(path)
+        session.sql(f"create table {table} using delta {clustering} as select * from source")  # noqa: S608 (a path)
+        for part in range(APPENDS):
+            _append(tables, source.where(f"pmod(session_id, {APPENDS}) = {part}"))
+        one: dict[str, Any] = {"layout": name}
+        one["optimize_s"], one["rewritten_mb"] = _optimized(tables, name, target)
+        one["files"] = tables.files(schemas.SESSIONS).count()
+        stored = tables.read(schemas.SESSIONS)
+        keys = [F.col("session_key") == f"user-{n * 7919 % (sessions // 5)}" for n in range(LOOKUPS)]
+        dates = [
+            F.col("session_date") == row[0] for row in stored.select("session_date").distinct().limit(LOOKUPS).collect()
+        ]
+        for what, conditions in (("key", keys), ("date", dates)):
+            read = [stored.where(condition).inputFiles() for condition in conditions]
+            started = time.time()
+            for condition in conditions:
+                stored.where(condition).agg(F.sum("event_count"), F.max("session_end")).collect()
+            one[f"files_read_by_{what}"] = sum(map(len, read)) / LOOKUPS
+            one[f"look_up_{what}_s"] = round((time.time() - started) / LOOKUPS, 3)
+        recent = f"id % {DATES} >= {DATES - RECENT} and pmod(id, 7) = 0"
+        _append(tables, rows(session.range(sessions).where(recent), sessions // 5, "1", f"id % {DATES}").drop("id"))
+        one["again_s"], one["again_mb"] = _optimized(tables, name, target)
+        found.append(one)
+        console.print(f"  {one}")
+        shutil.rmtree(tables.warehouse)
     return found
+
+
+def _append(tables: Tables, part: DataFrame) -> None:
+    part.repartition(4, "session_date").write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
+
+
+def _optimized(tables: Tables, name: str, target: int) -> tuple[float, float]:
+    """Put a table's files in order; return the seconds, and the MB that were rewritten."""
+    started = time.time()
+    if "files by date" in name:
+        rewritten = rewrite_ragged(tables, target, lambda *_: {})
+        return round(time.time() - started, 1), round(sum(file.bytes for file in rewritten) / 1e6, 1)
+    order = " zorder by (session_key)" if "Z-order" in name else ""
+    # Of partitions compact rewrites only those with new files.
+    newest = "" if not order else f" where session_date in ({_ragged_dates(tables)})"
+    metrics = tables.spark.sql(f"optimize {tables.sql_name(schemas.SESSIONS)}{newest}{order}").collect()[0].metrics
+    removed = metrics.filesRemoved.totalSize if metrics.filesRemoved else 0
+    return round(time.time() - started, 1), round(removed / 1e6, 1)
+
+
+def _ragged_dates(tables: Tables) -> str:
+    counts = tables.files(schemas.SESSIONS).groupBy(F.col("partitionValues")["session_date"].alias("date")).count()
+    found = {row["date"]: row["count"] for row in counts.collect()}
+    least = min(found.values())
+    every = len(set(found.values())) == 1
+    return ", ".join(f"date'{date}'" for date, count in found.items() if every or count > least)
 
 
 def show(results: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from sessionlake import names
 TIME = pa.timestamp("us", "UTC")
 IDENTITY = ["session_key", "session_start"]
 """What names a session."""
+SESSION_DATE = "session_date"
+SESSION_DATE_COMMENT = "UTC date of session_start; files hold whole dates, and the log has their bounds"
 YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond that Python has a date for; no session lies outside."""
 COLUMN_TYPES = {
@@ -107,7 +109,7 @@ def changelog(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -
 
 def sessions(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> pa.Schema:
     """Return the schema of the snapshot and of sessions_live."""
-    date = _field("session_date", pa.date32(), "UTC date of session_start; partition column")
+    date = _field(SESSION_DATE, pa.date32(), SESSION_DATE_COMMENT)
     return pa.schema([*_SESSION, _SESSION_ID, date, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
 
 

@@ -29,6 +29,8 @@ extra = {"spark.sql.ansi.enabled": "false"}
 session = build_session("probe", master="local[1]", shuffle_partitions=3, extra_conf=extra)
 worker = session.range(1).coalesce(1).mapInArrow(look, "seen string").collect()[0].seen
 session.range(5).write.format("delta").save(sys.argv[1])
+session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+session.sql(f"vacuum delta.`{sys.argv[1]}`").collect()
 print(json.dumps({
     "conf": dict(session.sparkContext.getConf().getAll()),
     "worker": json.loads(worker),
@@ -54,7 +56,7 @@ def seen(probe: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return json.loads(probe.stdout)
 
 
-def test_start_and_delta_write_print_nothing(probe: subprocess.CompletedProcess[str]) -> None:
+def test_start_delta_write_and_vacuum_print_nothing(probe: subprocess.CompletedProcess[str]) -> None:
     assert (probe.returncode, probe.stderr) == (0, "")
 
 

@@ -37,6 +37,20 @@ def one_event(spark: SparkSession, root: Path, **sections: dict[str, Any]) -> Co
     return config
 
 
+def nine_batches(spark: SparkSession, root: Path) -> None:
+    """Make a pipeline: a session deleted in batch 5 and made anew in 7, one with many changes, one of a date that empties, one emitted."""
+    found = one_event(spark, root)
+    tables = Tables(spark, found.pipeline.warehouse)
+    append_batch(tables, 1, ("upsert", "again", 10, 1), ("upsert", "often", 10, 1), ("emit", "none", 10, 9))
+    append_batch(tables, 2, ("upsert", "often", 10, 2), ("upsert", "gone", 3 * DAY, 1))
+    append_batch(tables, 3, ("emit", "none", 20, 9))
+    append_batch(tables, 4, ("upsert", "stays", 3 * DAY + DAY, 4), ("upsert", "often", 10, 4))
+    append_batch(tables, 5, ("delete", "again", 10, 0), ("upsert", "again", 30, 5))
+    append_batch(tables, 6, ("delete", "gone", 3 * DAY, 0), ("delete", "never there", DAY, 0))
+    append_batch(tables, 7, ("upsert", "again", 10, 7), ("delete", "again", 30, 0))
+    append_batch(tables, 8, ("upsert", "often", 10, 8), ("upsert", "last", 5 * DAY, 8))
+
+
 def append_batch(tables: Tables, batch_id: int, *rows: tuple[str, str, int, int]) -> None:
     """Append a batch of (op, key, start, value) to the changelog, as the stream does."""
     last = tables.last_commit(schemas.CHANGELOG)

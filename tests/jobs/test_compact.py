@@ -17,7 +17,7 @@ from sessionlake import read_sessions, schemas
 from sessionlake.cli import main
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
-from sessionlake.jobs.compact import compact, layout
+from sessionlake.jobs.compact import compact, layout, plan
 from sessionlake.jobs.runs import JobReport
 from sessionlake.jobs.sessionizer.run import run
 from sessionlake.jobs.status import read_status
@@ -48,10 +48,19 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return found
 
 
+@pytest.fixture(scope="module")
+def folded_once(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Three batches folded by MERGE, three more to fold."""
+    found = lake.copy(tmp_path_factory.mktemp("folded_once") / "lake")
+    compact(spark, impatient(found), method="merge", run_id="first")
+    run_once(spark, found)
+    return found
+
+
 @pytest.fixture(autouse=True)
 def tidy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small tables be ragged, so that every step has work to do."""
-    monkeypatch.setattr(layout, "SPARE_FILES", 0)
+    monkeypatch.setattr(plan, "SPARE_FILES", 0)
     monkeypatch.setattr(layout, "SMALL_FILES", 1)
 
 
@@ -78,12 +87,9 @@ def uncounted(report: JobReport) -> dict[str, int]:
     "points", [["compact_after_fold", "compact_before_vacuum_sessions"], pytest.param(POINTS, marks=pytest.mark.slow)]
 )
 def test_killed_and_repeated_is_once_and_no_reader_sees_it(
-    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: list[str]
+    spark: SparkSession, folded_once: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: list[str]
 ) -> None:
-    ours, undisturbed = lake.copy(tmp_path / "ours"), lake.copy(tmp_path / "undisturbed")
-    for one in (ours, undisturbed):
-        compact(spark, impatient(one), method="merge", run_id="first")
-        run_once(spark, one)
+    ours, undisturbed = folded_once.copy(tmp_path / "ours"), folded_once.copy(tmp_path / "undisturbed")
     tables, config = tables_of(spark, ours), impatient(ours)
     expected, side = folded(history(tables)), schemas.LATE_EVENTS
     late, files, last = ours.rows(side), layout.size(tables, side)[0], tables.last_commit(side)

@@ -34,23 +34,6 @@ from tests.jobs.support import make_config, write_rows
 MB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def nine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nine batches: a session deleted in 5 and made anew in 7, one with many changes, one of a date that empties, one emitted."""
-    root = tmp_path_factory.mktemp("nine")
-    found = one_event(spark, root)
-    tables = Tables(spark, found.pipeline.warehouse)
-    append_batch(tables, 1, ("upsert", "again", 10, 1), ("upsert", "often", 10, 1), ("emit", "none", 10, 9))
-    append_batch(tables, 2, ("upsert", "often", 10, 2), ("upsert", "gone", 3 * DAY, 1))
-    append_batch(tables, 3, ("emit", "none", 20, 9))
-    append_batch(tables, 4, ("upsert", "stays", 3 * DAY + DAY, 4), ("upsert", "often", 10, 4))
-    append_batch(tables, 5, ("delete", "again", 10, 0), ("upsert", "again", 30, 5))
-    append_batch(tables, 6, ("delete", "gone", 3 * DAY, 0), ("delete", "never there", DAY, 0))
-    append_batch(tables, 7, ("upsert", "again", 10, 7), ("delete", "again", 30, 0))
-    append_batch(tables, 8, ("upsert", "often", 10, 8), ("upsert", "last", 5 * DAY, 8))
-    return root
-
-
 @pytest.fixture
 def config(nine: Path, tmp_path: Path) -> Config:
     return copy_pipeline(nine, tmp_path)
@@ -143,14 +126,16 @@ def test_two_runs_at_once_fold_each_batch_once(spark: SparkSession, config: Conf
     assert (fold_point(tables), sessions(tables.read(schemas.SESSIONS))) == (8, expected)
 
 
-def test_size_decides_the_method_and_dry_run_writes_nothing(spark: SparkSession, config: Config) -> None:
+def test_size_decides_the_method_and_dry_run_writes_nothing(
+    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = Tables(spark, config.pipeline.warehouse)
     names = (schemas.SESSIONS, schemas.CHANGELOG)
     before = [tables.latest_version(name) for name in names]
     report = compact(spark, config, dry_run=True)
     assert report.counts | {"rows_folded": 15, "sessions_upserted": 5, "sessions_deleted": 3} == report.counts
     assert report.notes == [
-        "would fold up to batch 8 by rewrite: 8 sessions changed on 5 dates that hold 0",
+        "would fold up to batch 8 by rewrite: 8 sessions changed in 0 files that hold 0",
         "would trim nothing",
     ]
     assert [tables.latest_version(name) for name in names] == before
@@ -158,6 +143,10 @@ def test_size_decides_the_method_and_dry_run_writes_nothing(spark: SparkSession,
     append_batch(tables, 9, *(("upsert", f"k{i}", i, 1) for i in range(200)))
     fold(upkeep_of(spark, config), 9, REWRITE, MB)
     append_batch(tables, 10, *(("upsert", f"k{i}", i, 2) for i in range(20)))
+    tail = read_tail(upkeep_of(spark, config), 10)
+    assert tail.method("auto") == REWRITE
+    tail.release()
+    monkeypatch.setattr("sessionlake.jobs.compact.fold.REWRITE_BELOW", 0)
     for until, rows, method in ((9, 0, "nothing"), (10, 20, MERGE)):
         tail = read_tail(upkeep_of(spark, config), until)
         assert (tail.rows, tail.method("auto")) == (rows, method)

@@ -151,14 +151,17 @@ def _require_delta() -> None:
 
 
 def _start_java(conf: SparkConf, driver_memory: str) -> None:
-    """Start the driver's JVM with the jars and this package's log settings, its boot warning left out."""
+    """Start the driver's JVM with the jars and this package's log settings.
+
+    Its boot warning is left out, and all that it prints to standard output: Delta's word of each VACUUM.
+    """
     java_command()
     conf.setIfMissing("spark.jars", ",".join(map(str, find_jars())))
     conf.setIfMissing("spark.driver.memory", driver_memory)
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     conf.setIfMissing("spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={logging}")
     try:
-        gateway = launch_gateway(_without_secrets(conf), {"stderr": subprocess.PIPE})
+        gateway = launch_gateway(_without_secrets(conf), {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL})
     except PySparkRuntimeError as error:
         require_java()
         raise ConfigError(

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from sessionlake.errors import FencedError, JobError
 from sessionlake.history import user_metadata
+from sessionlake.tables.replacement import Replacement
 from sessionlake.tables.transactions import CONCURRENT, Transactions
 
 _CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
@@ -81,11 +82,15 @@ class Tables(Transactions):
                 "this one stops, keep only one running on this warehouse"
             ) from error
 
+    def replacement(self, name: str) -> Replacement:
+        """Begin to put files of a table in the place of others."""
+        return Replacement(self.spark, self._delta_log(name))
+
     def sql_name(self, name: str) -> str:
         """Return a table as SQL names it."""
         return "delta.`" + self.path(name).replace("`", "``") + "`"
 
-    def retried(self, name: str, attempts: int, action: Callable[[], None]) -> None:
+    def retried(self, name: str, attempts: int, action: Callable[[], object]) -> None:
         """Do what commits to a table, again where another commit came between; JobError after so many attempts."""
         for attempt in range(1, attempts + 1):
             try:

@@ -175,6 +175,11 @@ class Transactions(Log):
         """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
         return DataFrame(self._snapshot(name, version).allFiles().toDF(), self.spark)
 
+    def partitioned_by(self, name: str) -> list[str]:
+        """Return the columns that a table is partitioned by."""
+        columns = self._snapshot(name).metadata().partitionColumns()
+        return [str(columns.apply(n)) for n in range(columns.size())]
+
     def rows(self, name: str, version: int | None = None) -> int:
         """Return how many rows a version's files have, as its log says; those in deletion vectors count too."""
         rows = F.get_json_object("stats", "$.numRecords").cast("bigint")

@@ -10,17 +10,21 @@ from pyspark.storagelevel import StorageLevel
 from sessionlake import schemas
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError
-from sessionlake.jobs.compact.layout import partitions
+from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
+from sessionlake.jobs.compact.plan import MB, File, touched
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
-from sessionlake.schemas import IDENTITY
+from sessionlake.schemas import IDENTITY, SESSION_DATE
 from sessionlake.tables import USER_METADATA, user_metadata
 from sessionlake.views import CHANGE_COUNT, ERASURES, FOLD, changes, fold_point, latest_changes
 
 STEP = "fold"
 AUTO, MERGE, REWRITE, NOTHING = "auto", "merge", "rewrite", "nothing"
 REWRITE_FROM = 0.1
-"""Share of the touched dates' sessions from which their rewrite is cheaper than a MERGE, measured: docs/decisions/0007."""
+"""Share of the touched files' sessions from which their rewrite is cheaper than a MERGE, measured: docs/decisions/0007."""
+REWRITE_BELOW = 32 * MB
+"""Bytes of touched files up to which their rewrite takes no longer than a MERGE starts up."""
 _DELETION_VECTORS = "delta.enableDeletionVectors"
+_ERASED = "a key was erased while the changelog was read; it is read again"
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,20 @@ class Tail:
     rows: int
     upserts: int
     deletes: int
-    dates: list[str]
-    stored: int
-    """Sessions that the snapshot has on these dates."""
-    stored_bytes: int
+    by_date: dict[str, int]
+    """How many sessions the fold puts there, by date; in order, dates of deletes only with 0."""
+    files: list[File]
+    """Those of the snapshot that may hold one of them."""
+
+    @property
+    def dates(self) -> list[str]:
+        """Dates on which sessions change, in order."""
+        return list(self.by_date)
+
+    @property
+    def stored(self) -> int:
+        """Sessions that these files hold."""
+        return sum(file.rows - file.deleted for file in self.files)
 
     @property
     def changed(self) -> int:
@@ -50,7 +64,8 @@ class Tail:
             return NOTHING
         if asked != AUTO:
             return asked
-        return REWRITE if self.changed >= REWRITE_FROM * self.stored else MERGE
+        small = sum(file.bytes for file in self.files) <= REWRITE_BELOW
+        return REWRITE if small or self.changed >= REWRITE_FROM * self.stored else MERGE
 
     def details(self, method: str) -> dict[str, Any]:
         """Return what the commit says of the fold."""
@@ -80,9 +95,8 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     batches = changes(tables.read(schemas.CHANGELOG, version), -1 if after is None else after, until)
     latest = latest_changes(batches).persist(StorageLevel.MEMORY_AND_DISK)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
-    by_date = latest.groupBy("session_date").agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
-    dates = sorted(str(row.session_date) for row in by_date)
-    stored = [row for row in partitions(tables).collect() if row.session_date in set(dates)] if dates else []
+    by_date = latest.groupBy(SESSION_DATE).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
+    upserts = {row[SESSION_DATE].isoformat(): row.upsert for row in sorted(by_date)}
     return Tail(
         changes=latest,
         until=until,
@@ -90,9 +104,8 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
         rows=sum(row.rows for row in by_date),
         upserts=sum(row.upsert for row in by_date),
         deletes=sum(row.delete for row in by_date),
-        dates=dates,
-        stored=sum(row.rows - row.deleted for row in stored),
-        stored_bytes=sum(row.bytes for row in stored),
+        by_date=upserts,
+        files=touched(snapshot_files(tables), list(upserts)) if upserts else [],
     )
 
 
@@ -111,13 +124,14 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
         failpoints.hit("compact_tail_read")
         try:
             method = tail.method(asked)
+            if method == REWRITE:
+                _rewrite(upkeep, tail, file_bytes, erasures)
+                return
             # One from here on, before the transaction below, sets the fold point too, by which Delta refuses the fold.
             if upkeep.tables.app_version(schemas.SESSIONS, ERASURES) != erasures:
-                raise FencedError("a key was erased while the changelog was read; it is read again")
+                raise FencedError(_ERASED)
             if method == MERGE:
                 _merge(upkeep, tail)
-            elif method == REWRITE:
-                _rewrite(upkeep, tail, file_bytes)
             # Without changes, or with none that Delta wrote, the fold point still moves, so that trim can follow.
             nothing = upkeep.spark.createDataFrame([], upkeep.tables.read(schemas.SESSIONS).schema)
             upkeep.tables.append(schemas.SESSIONS, nothing, FOLD, until, _metadata(upkeep, tail, method))
@@ -127,8 +141,8 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
     upkeep.tables.retried(schemas.SESSIONS, ATTEMPTS, once)
 
 
-def _metadata(upkeep: Upkeep, tail: Tail, method: str) -> dict[str, Any]:
-    return upkeep.metadata(schemas.SESSIONS, STEP, **tail.details(method))
+def _metadata(upkeep: Upkeep, tail: Tail, method: str, **details: int) -> dict[str, Any]:
+    return upkeep.metadata(schemas.SESSIONS, STEP, **tail.details(method), **details)
 
 
 def _merge(upkeep: Upkeep, tail: Tail) -> None:
@@ -156,23 +170,31 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
         ).collect()
 
 
-def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int) -> None:
-    """Replace the touched dates as a whole, in order of key.
-
-    By replaceWhere: a dynamic partition overwrite would leave a date alone that has no sessions left.
-    """
-    # Not pinned to a version: so Delta reads it within the transaction, and refuses the commit if it changed meanwhile.
-    stored = upkeep.tables.read(schemas.SESSIONS)
-    names, where = stored.columns, f"session_date in ({_dates(tail)})"
-    kept = stored.where(where).join(tail.changes.select(*IDENTITY), IDENTITY, "left_anti").select(*names)
-    rows = kept.unionAll(tail.changes.where("op = 'upsert'").select(*names))
-    order = ["session_date", *IDENTITY]
-    files = max(upkeep.spark.sparkContext.defaultParallelism, 1 + tail.stored_bytes // file_bytes)
-    writer = rows.repartitionByRange(files, *order).sortWithinPartitions(*order).write.format("delta")
-    for key, value in _transaction(tail).items():
-        writer = writer.option(key, value)
-    writer = writer.option("userMetadata", user_metadata(_metadata(upkeep, tail, REWRITE)))
-    writer.mode("overwrite").option("replaceWhere", where).save(upkeep.tables.path(schemas.SESSIONS))
+def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) -> None:
+    """Replace the files that may hold a changed session by ones in order of date and key."""
+    change = upkeep.tables.replacement(schemas.SESSIONS)
+    # Asked of the transaction, so that one of which this does not know refuses the commit.
+    if change.app_version(ERASURES) != (-1 if erasures is None else erasures):
+        raise FencedError(_ERASED)
+    if change.app_version(FOLD) >= tail.until:
+        return
+    files = touched(snapshot_files(upkeep.tables, change.version), tail.dates)
+    upserts = tail.changes.where("op = 'upsert'")
+    rows = sample = upserts
+    stored = change.read([file.path for file in files]) if files else None
+    names = upkeep.tables.read(schemas.SESSIONS).columns
+    if stored is not None:
+        kept = stored.join(tail.changes.select(*IDENTITY), IDENTITY, "left_anti")
+        rows = kept.select(*names).unionAll(upserts.select(*names))
+        places = [SESSION_DATE, IDENTITY[0]]
+        sample = stored.select(*places).unionAll(upserts.select(*places))
+    counts = rows_by_date(files, stored)
+    for day, more in tail.by_date.items():
+        counts[day] = counts.get(day, 0) + more
+    written = change.write(in_order(rows.select(*names), sample, counts, row_bytes(files), file_bytes))
+    failpoints.hit("compact_files_written")
+    metadata = _metadata(upkeep, tail, REWRITE, rows_written=written.rows)
+    change.commit(written, [f.path for f in files], metadata, app=(FOLD, tail.until), changes_data=True)
 
 
 def _transaction(tail: Tail) -> dict[str, str]:

@@ -13,7 +13,8 @@ from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.compact import fold, layout, trim
-from sessionlake.jobs.compact.upkeep import MB, OF_BATCHES, Upkeep, total
+from sessionlake.jobs.compact.plan import MB
+from sessionlake.jobs.compact.upkeep import OF_BATCHES, Upkeep, total
 from sessionlake.jobs.runs import JobReport, OnStep, start_run
 from sessionlake.tables import Tables
 from sessionlake.times import format_time
@@ -93,6 +94,11 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
 
     every = [*_TABLES, *(name for name in _side_tables(tables) if f"{name}_version" in run.pinned)]
     return {
+        **(
+            {"layout": partial(layout.take_partitions_away, upkeep, config)}
+            if tables.partitioned_by(schemas.SESSIONS)
+            else {}
+        ),
         "fold": partial(fold.fold, upkeep, run.pinned["batch_id"], method, config.compact.file_mb * MB),
         "trim": once(schemas.CHANGELOG, trim.STEP, trimmed),
         **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
@@ -110,7 +116,7 @@ def _report(upkeep: Upkeep) -> JobReport:
     optimized = upkeep.done(schemas.SESSIONS, layout.STEP_OPTIMIZE)
     written = total(folds, "numTargetRowsUpdated", "numTargetRowsInserted", "numTargetRowsCopied")
     if folded.get("method") == fold.REWRITE:
-        written = total(folds, "numOutputRows")
+        written = folded.get("rows_written", 0)
     counts = {
         "rows_folded": folded.get("folded", 0),
         "sessions_upserted": folded.get("upserts", 0),
@@ -119,7 +125,7 @@ def _report(upkeep: Upkeep) -> JobReport:
         "rows_trimmed": total(trims, "numDeletedRows"),
         "rows_copied_by_trim": total(trims, "numCopiedRows"),
         "files_trimmed": total(trims, "numRemovedFiles"),
-        "sessions_files_optimized": total(optimized, "numRemovedFiles"),
+        "sessions_files_optimized": sum(commit.get("files_removed", 0) for commit in optimized),
         "changelog_files_optimized": total(upkeep.done(schemas.CHANGELOG, layout.STEP_OPTIMIZE), "numRemovedFiles"),
     }
     if f"{schemas.EVENTS}_version" in run.pinned:
@@ -155,14 +161,14 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
         "sessions_upserted": tail.upserts,
         "sessions_deleted": tail.deletes,
         "rows_trimmed": 0 if point is None else changelog.where(F.col("batch_id") <= point).count(),
-        "dates_to_optimize": len(layout.ragged(tables, config)),
+        "sessions_files_to_optimize": len(layout.ragged_files(tables, config)),
         "changelog_small_files": layout.small_files(tables, config, schemas.CHANGELOG),
         **{f"{t}_{what}_before": run.pinned[f"{t}_{what}"] for t in _TABLES for what in ("files", "bytes")},
     }
     tail.release()
     fold_note = (
         f"would fold up to batch {tail.until} by {tail.method(method)}: {tail.changed:,} sessions changed "
-        f"on {len(tail.dates)} dates that hold {tail.stored:,}"
+        f"in {len(tail.files)} files that hold {tail.stored:,}"
     )
     notes = [fold_note, "would trim nothing" if point is None else f"would trim the changelog up to batch {point}"]
     if (archived := trim.archive_point(tables, config)) is not None:

@@ -1,38 +1,28 @@
 """Files: how many the tables have, which of them to rewrite together, and the sweep of those that belong to none."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from math import ceil
+from typing import Any
 
-from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.durations import parse_duration
-from sessionlake.jobs.compact.upkeep import MB, Upkeep
-from sessionlake.tables import Tables
+from sessionlake.engine import failpoints
+from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
+from sessionlake.jobs.compact.plan import MB, File, ragged
+from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
+from sessionlake.schemas import SESSION_DATE
+from sessionlake.tables import Tables, user_metadata
 
-STEP_OPTIMIZE, STEP_VACUUM = "optimize", "vacuum"
-SPARE_FILES = 4
-"""Files that a date may have beyond what its bytes ask for, before they are rewritten."""
+STEP_LAYOUT, STEP_OPTIMIZE, STEP_VACUUM = "layout", "optimize", "vacuum"
+LAYOUT = "sessionlake.layout"
+"""Delta's txnAppId of the commit that took a snapshot's partitions away."""
 SMALL_FILES = 50
 """Small files that a table which the stream appends to may have before they are put together."""
-DELETED_SHARE = 0.1
-"""Rows of a date that deletion vectors may hide, before its files are rewritten without them."""
-
-
-def partitions(tables: Tables) -> DataFrame:
-    """Return the snapshot's dates: session_date (text), files, bytes, rows in the files, and of these the deleted."""
-    return (
-        tables.files(schemas.SESSIONS)
-        .groupBy(F.col("partitionValues")["session_date"].alias("session_date"))
-        .agg(
-            F.count(F.lit(1)).alias("files"),
-            F.sum("size").alias("bytes"),
-            F.coalesce(F.sum(F.get_json_object("stats", "$.numRecords").cast("long")), F.lit(0)).alias("rows"),
-            F.coalesce(F.sum("deletionVector.cardinality"), F.lit(0)).alias("deleted"),
-        )
-    )
 
 
 def size(tables: Tables, table: str) -> tuple[int, int]:
@@ -41,28 +31,60 @@ def size(tables: Tables, table: str) -> tuple[int, int]:
     return (0, 0) if row is None else (row[0], row[1])
 
 
-def ragged(tables: Tables, config: Config) -> list[Row]:
-    """Return the dates whose files are too many for their bytes, or hold too many deleted rows."""
-    target = config.compact.file_mb * MB
-
-    def is_ragged(row: Row) -> bool:
-        return bool(row.files > ceil(row.bytes / target) + SPARE_FILES or row.deleted > DELETED_SHARE * row.rows)
-
-    return sorted((row for row in partitions(tables).collect() if is_ragged(row)), key=lambda row: row.session_date)
-
-
 def small_files(tables: Tables, config: Config, table: str) -> int:
     """Return how many of a table's files are less than half the size they might have."""
     return tables.files(table).where(F.col("size") < config.compact.file_mb * MB // 2).count()
 
 
+def ragged_files(tables: Tables, config: Config) -> list[File]:
+    """Return the snapshot's files that are to be rewritten together."""
+    return ragged(snapshot_files(tables), config.compact.file_mb * MB)
+
+
+def take_partitions_away(upkeep: Upkeep, config: Config) -> None:
+    """Rewrite a snapshot that is partitioned by date, as earlier releases made it; no reader sees a change.
+
+    Who changes the snapshot meanwhile makes this start again, or does so itself: the commit changes the table's metadata.
+    """
+    tables = upkeep.tables
+
+    def once() -> None:
+        if not tables.partitioned_by(schemas.SESSIONS):
+            return
+        # Not pinned to a version: so Delta reads it within the transaction, and refuses the commit if it changed meanwhile.
+        rows, files = tables.read(schemas.SESSIONS), snapshot_files(tables)
+        counts = rows_by_date(files, rows)
+        ordered = in_order(rows, rows, counts, row_bytes(files), config.compact.file_mb * MB)
+        failpoints.hit("compact_layout_read")
+        writer = ordered.withMetadata(SESSION_DATE, {"comment": schemas.SESSION_DATE_COMMENT}).write.format("delta")
+        metadata = user_metadata(upkeep.metadata(schemas.SESSIONS, STEP_LAYOUT, files_removed=len(files)))
+        writer = writer.option("txnAppId", LAYOUT).option("txnVersion", 1).option("userMetadata", metadata)
+        writer.mode("overwrite").option("overwriteSchema", "true").save(tables.path(schemas.SESSIONS))
+
+    tables.retried(schemas.SESSIONS, ATTEMPTS, once)
+
+
 def optimize_sessions(upkeep: Upkeep, config: Config) -> None:
-    """Rewrite the files of ragged dates, in order of key if the config says so."""
-    dates = ", ".join(f"date'{row.session_date}'" for row in ragged(upkeep.tables, config))
-    if dates:
-        order = " zorder by (session_key)" if config.compact.order == "zorder" else ""
-        name = upkeep.tables.sql_name(schemas.SESSIONS)
-        upkeep.execute(schemas.SESSIONS, STEP_OPTIMIZE, f"optimize {name} where session_date in ({dates}){order}")
+    """Rewrite the snapshot's files where they are ragged, in order of date and key; no reader sees a change."""
+
+    def metadata(rows_written: int, files_removed: int) -> dict[str, Any]:
+        details = {"rows_written": rows_written, "files_removed": files_removed}
+        return upkeep.metadata(schemas.SESSIONS, STEP_OPTIMIZE, **details)
+
+    rewrite = partial(rewrite_ragged, upkeep.tables, config.compact.file_mb * MB, metadata)
+    upkeep.tables.retried(schemas.SESSIONS, ATTEMPTS, rewrite)
+
+
+def rewrite_ragged(tables: Tables, file_bytes: int, metadata: Callable[[int, int], dict[str, Any]]) -> list[File]:
+    """Rewrite ragged files in one commit, whose metadata hangs on the numbers of rows and replaced files; return these files."""
+    change = tables.replacement(schemas.SESSIONS)
+    files = ragged(snapshot_files(tables, change.version), file_bytes)
+    if files:
+        paths = [file.path for file in files]
+        rows = change.read(paths)
+        written = change.write(in_order(rows, rows, rows_by_date(files, rows), row_bytes(files), file_bytes))
+        change.commit(written, paths, metadata(written.rows, len(files)), changes_data=False)
+    return files
 
 
 def optimize_appended(upkeep: Upkeep, config: Config, table: str) -> None:

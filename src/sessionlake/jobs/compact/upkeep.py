@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake import schemas
 from sessionlake.config import Config
+from sessionlake.jobs.compact.plan import MB
 from sessionlake.jobs.runs import JobRun
 from sessionlake.jobs.sessionizer.inputs import BATCH_INPUTS
 from sessionlake.tables import USER_METADATA, Tables, user_metadata
@@ -14,7 +15,6 @@ from sessionlake.views import fold_point
 ATTEMPTS = 8
 OF_BATCHES = (schemas.BATCHES, BATCH_INPUTS)
 """Tables that the stream saves many batches at once in, by commits that say nothing of them."""
-MB = 1 << 20
 _SHUFFLE_BYTES = 8 * MB
 """Bytes of files to one partition of a shuffle: compressed ones, which grow several times in memory."""
 _MAX_PARTITIONS = 200

@@ -184,7 +184,6 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
             schemas.SESSIONS,
             schemas.sessions(spec.value_types, specs),
             "Snapshot of sessions, as far as compacted",
-            ("session_date",),
         )
         tables.create(schemas.BATCHES, schemas.BATCHES_SCHEMA, "What each micro-batch did; counts reconcile")
         tables.create(

@@ -1,0 +1,115 @@
+"""Which files of the snapshot to rewrite together, and how rows are dealt out to files: by date, as many as the bytes ask for.
+
+The snapshot has no partitions. Instead each file holds whole dates, next to each other, or a range of one date's keys;
+Delta's bounds on session_date, in the log, then say what partitions would. How many dates share a file follows from how
+many bytes they have.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
+from math import ceil
+
+MB = 1 << 20
+LEAST_BYTES = 8 * MB
+"""Size from which on a file begins with a new date: a smaller one costs more to open than to read."""
+SPARE_FILES = 4
+"""Files that any date may have beyond what its bytes ask for, and small files that the table may have."""
+DELETED_SHARE = 0.1
+"""Rows of a file that its deletion vector may hide, before it is rewritten without them."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the snapshot, as the table's log has it."""
+
+    path: str
+    bytes: int
+    rows: int
+    deleted: int
+    """Rows that a deletion vector hides."""
+    first: str
+    """Its dates, inclusive, as ISO texts; all dates where the log has no statistics."""
+    last: str
+
+    @property
+    def days(self) -> range:
+        """Its dates as days since the first one of year 1."""
+        return range(date.fromisoformat(self.first).toordinal(), date.fromisoformat(self.last).toordinal() + 1)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Dates whose rows go into files of their own: into one, or, of a single date, into several by ranges of keys."""
+
+    dates: list[str]
+    files: int
+
+
+def touched(files: Collection[File], dates: Sequence[str]) -> list[File]:
+    """Return the files that may hold rows of some dates, which are in order."""
+
+    def is_touched(file: File) -> bool:
+        place = bisect_left(dates, file.first)
+        return place < len(dates) and dates[place] <= file.last
+
+    return [file for file in files if is_touched(file)]
+
+
+def ragged(files: Collection[File], file_bytes: int) -> list[File]:
+    """Return the files to rewrite together: where a date has too many, where too many are small, or hide deleted rows."""
+    small = [f for f in files if f.bytes < LEAST_BYTES // 2]
+    found = {f.path for f in small} if len(small) > max(1, SPARE_FILES) else set()
+    found |= {f.path for f in files if f.deleted > DELETED_SHARE * f.rows}
+    crowded = _crowded(files, file_bytes)
+    return [
+        f for f in files if f.path in found or any(f.days.start < c.stop and c.start < f.days.stop for c in crowded)
+    ]
+
+
+def _crowded(files: Collection[File], file_bytes: int) -> list[range]:
+    """Return the days that more files may hold than their bytes ask for; a file's bytes count evenly for its days."""
+    changes: dict[int, list[float]] = defaultdict(lambda: [0, 0.0])
+    for file in files:
+        share = file.bytes / len(file.days)
+        for day, sign in ((file.days.start, 1), (file.days.stop, -1)):
+            changes[day][0] += sign
+            changes[day][1] += sign * share
+    count, held, found = 0.0, 0.0, []
+    for day, until in pairwise(sorted(changes)):
+        count, held = count + changes[day][0], held + changes[day][1]
+        if count > max(1, ceil(held / file_bytes - 1e-6)) + SPARE_FILES:
+            found.append(range(day, until))
+    return found
+
+
+def shares(rows: Mapping[str, int], row_bytes: float, file_bytes: int, cores: int) -> list[Share]:
+    """Divide dates, each with its number of rows, into shares: in order, of at least LEAST_BYTES but the last.
+
+    Of a date that fills cores for longer than others do, several files may be made at once: half of SPARE_FILES more.
+    """
+    total = sum(rows.values()) * row_bytes
+    found: list[Share] = []
+    dates: list[str] = []
+    held = 0.0
+    for day in sorted(rows):
+        size = rows[day] * row_bytes
+        if dates and held + size > file_bytes:
+            found.append(Share(dates, 1))
+            dates, held = [], 0.0
+        dates.append(day)
+        held += size
+        if held >= LEAST_BYTES:
+            alone = len(dates) == 1
+            found.append(Share(dates, _files(size, total, file_bytes, cores) if alone else 1))
+            dates, held = [], 0.0
+    return [*found, Share(dates, 1)] if dates else found
+
+
+def _files(size: float, total: float, file_bytes: int, cores: int) -> int:
+    needed = ceil(size / file_bytes)
+    # Half of those to spare: the sizes are estimates, and what is written here must not be ragged at once.
+    return max(needed, min(needed + SPARE_FILES // 2, round(cores * size / total), int(size // LEAST_BYTES)))
