@@ -41,9 +41,9 @@ class Lake(DeltaLog):
                 self._tables[name] = DeltaTable(self._uri(self.path(name)), storage_options=_options())
         return self._tables[name]
 
-    def _log_files(self, name: str) -> set[int]:
-        found = super()._log_files(name)
-        return {v for v in found if v <= self._tables[name].version()} if name in self._tables else found
+    def latest_version(self, name: str) -> int:
+        """Return the version at which the table was opened; the newest where it has not been yet, -1 where there is none."""
+        return self._tables[name].version() if name in self._tables else super().latest_version(name)
 
     def app_version(self, name: str, app_id: str) -> int | None:
         """Return the last version that an application has written to a table; None where it has not."""

@@ -6,3 +6,8 @@ from sessionlake.tables.files import Files
 
 class Log(Files, DeltaLog):
     """The logs of a warehouse's tables."""
+
+    def has(self, name: str, version: int) -> bool:
+        """Say whether the log has a version's commit, without reading it."""
+        fs, path = self.file_system(self._file(name, version))
+        return bool(fs.exists(path))
