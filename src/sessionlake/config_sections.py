@@ -71,10 +71,12 @@ class CompactSection(Section):
     """How long changes stay in the changelog after they were folded into the snapshot."""
     file_mb: int = Field(default=128, ge=1, le=4096)
     """Size of the files that compaction aims at."""
-    order: Literal["zorder", "none"] = "zorder"
-    """Whether a date's files are put in order of session_key when they are rewritten."""
     archive: Duration | None = None
     """How long events stay in the archive, before the watermark; for ever where none is given."""
+    dead_letters: Duration = "365 days"
+    """How long dead letters of events keep their text, key and time; the rows stay, with their reason and place."""
+    runs: Duration = "90 days"
+    """How long runs of compact and quality stay in job_runs, and their results in quality_results and Data Docs."""
     vacuum: Duration = "7 days"
     """How long files that belong to no table version stay; the table's own retention where that is longer."""
 

@@ -126,7 +126,9 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
     assert live(spark, config) == expected
     assert expire(spark, config, where=PER_KEY, tables=lives).counts["matched"] == 0
     spark.sql(f"delete from delta.`{config.pipeline.warehouse}/job_runs` where run_id = 'two' and event = 'started'")
-    with pytest.raises(JobError, match=r"--run-id: 'two' of expire: its record was erased with a key; choose another"):
+    with pytest.raises(
+        JobError, match=r"--run-id: 'two' of expire: its record is gone, by age or with a key; choose another"
+    ):
         expire(spark, config, where=PER_KEY, tables=lives, run_id="two")
 
 

@@ -94,7 +94,7 @@ def start_run(
     """Start a run, or take up one that was started before under the same id, with what it had pinned.
 
     `pin` reads the versions of the inputs; JSON values. Raises PipelineStateError where the pipeline has no batches
-    yet, JobError where the run was started with other arguments, or its record was erased since.
+    yet, JobError where the run was started with other arguments, or its record has gone since.
     """
     tables = Tables(spark, config.pipeline.warehouse)
     last_batch(tables)
@@ -111,7 +111,9 @@ def start_run(
     started = found.get("started")
     if started is None:
         if not dry_run:
-            raise JobError(f"--run-id: {run_id!r} of {job}: its record was erased with a key; choose another run id")
+            raise JobError(
+                f"--run-id: {run_id!r} of {job}: its record is gone, by age or with a key; choose another run id"
+            )
         return JobRun(tables, job, run_id, now_us, pin(tables), dry_run, None)
     if started["arguments"] != json.dumps(arguments, sort_keys=True):
         raise JobError(

@@ -12,9 +12,9 @@ from sessionlake.batches import last_batch
 from sessionlake.config import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
-from sessionlake.jobs.compact import fold, layout, trim
+from sessionlake.jobs.compact import fold, layout, retention, trim
 from sessionlake.jobs.compact.plan import MB
-from sessionlake.jobs.compact.upkeep import OF_BATCHES, Upkeep, total
+from sessionlake.jobs.compact.upkeep import OF_BATCHES, OF_RUNS, Upkeep, total
 from sessionlake.jobs.runs import JobReport, OnStep, start_run
 from sessionlake.tables import Tables
 from sessionlake.times import format_time
@@ -22,8 +22,15 @@ from sessionlake.times import format_time
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)
 _TABLES = (schemas.SESSIONS, schemas.CHANGELOG)
-_SIDE_TABLES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, *OF_BATCHES)
-"""What the stream appends to besides the changelog. Not corrections: it is an input, whose files say who has read them."""
+_SIDE_TABLES = (
+    schemas.EVENTS,
+    schemas.TOPIC_TOMBSTONES,
+    schemas.LATE_EVENTS,
+    schemas.DEAD_LETTERS,
+    *OF_BATCHES,
+    *OF_RUNS,
+)
+"""What the stream and jobs append to besides the changelog. Not corrections: it is an input, whose files say who has read them."""
 
 
 def compact(
@@ -89,7 +96,8 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
 
     def vacuumed(table: str) -> None:
         # Files that an optimize takes out of a side table go with a later one's vacuum: most runs need not look.
-        if table in _TABLES or upkeep.done(table, layout.STEP_OPTIMIZE) or upkeep.done(table, trim.STEP):
+        rewriting = (layout.STEP_OPTIMIZE, trim.STEP, retention.STEP)
+        if table in _TABLES or any(upkeep.done(table, step) for step in rewriting):
             layout.vacuum(upkeep, config, table)
 
     every = [*_TABLES, *(name for name in _side_tables(tables) if f"{name}_version" in run.pinned)]
@@ -102,6 +110,7 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
         "fold": partial(fold.fold, upkeep, run.pinned["batch_id"], method, config.compact.file_mb * MB),
         "trim": once(schemas.CHANGELOG, trim.STEP, trimmed),
         **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
+        **retention.steps(upkeep, config),
         **{f"optimize_{t}": once(t, layout.STEP_OPTIMIZE, partial(optimized, t)) for t in every},
         **{f"vacuum_{t}": partial(vacuumed, t) for t in every},
     }

@@ -15,6 +15,8 @@ from sessionlake.views import fold_point
 ATTEMPTS = 8
 OF_BATCHES = (schemas.BATCHES, BATCH_INPUTS)
 """Tables that the stream saves many batches at once in, by commits that say nothing of them."""
+OF_RUNS = (schemas.JOB_RUNS, schemas.QUALITY_RESULTS)
+"""Tables that jobs append to, likewise."""
 _SHUFFLE_BYTES = 8 * MB
 """Bytes of files to one partition of a shuffle: compressed ones, which grow several times in memory."""
 _MAX_PARTITIONS = 200
@@ -58,7 +60,7 @@ class Upkeep:
             # The run was refused if somebody else had changed the snapshot by then; the next one looks from there.
             follows = {"follows": self.run.pinned[f"{table}_version"]} if step == "fold" else {"copied": True}
             return {"batch_id": fold_point(self.tables), **details, **follows, "maintenance": mark}
-        last = None if table in OF_BATCHES else self.tables.last_commit(table)
+        last = None if table in (*OF_BATCHES, *OF_RUNS) else self.tables.last_commit(table)
         return {**(last.metadata if last else {}), "copied": True, "maintenance": mark}
 
     def execute(self, table: str, step: str, statement: str, **details: Any) -> None:

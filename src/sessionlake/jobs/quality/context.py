@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame
 # Its expectations are known to Great Expectations once they are imported.
 from sessionlake.jobs.quality import expectations  # noqa: F401
 
+_RESULTS = ("gx/uncommitted/validations", "gx/uncommitted/data_docs/local_site/validations")
+"""Where Great Expectations keeps a file a run and table, and a page of Data Docs for each."""
 _DATASOURCE, _WHOLE = "sessionlake", "whole table"
 
 
@@ -30,6 +32,14 @@ def open_context(directory: Path | None) -> AbstractDataContext:
         context.enable_analytics(False)
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     return context
+
+
+def remove_older(directory: Path, before_us: int) -> None:
+    """Remove results, and their pages, of runs before a moment: each run renders the pages of all that are there."""
+    for results in _RESULTS:
+        for file in (directory / results).rglob("*"):
+            if file.is_file() and file.stat().st_mtime_ns < before_us * 1000:
+                file.unlink(missing_ok=True)
 
 
 def validate(

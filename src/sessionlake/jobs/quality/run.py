@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.config import Config
+from sessionlake.durations import parse_duration
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
-from sessionlake.jobs.quality.context import open_context, validate
+from sessionlake.jobs.quality.context import open_context, remove_older, validate
 from sessionlake.jobs.quality.frames import FRAMES, Inputs, pin
 from sessionlake.jobs.quality.parameters import parameters
 from sessionlake.jobs.quality.results import rows_of
@@ -48,6 +49,8 @@ def run_quality(
         return replace(run.finished, notes=_failures(_found(run)))
     directory = None if dry_run else (data_docs or Path(config.directory, "quality"))
     inputs = Inputs(run.tables, config, run.pinned, run.started_us)
+    if directory is not None:
+        remove_older(directory, run.started_us - parse_duration(config.compact.runs))
     context = open_context(directory)
     values = parameters(inputs)
     rows: Rows = []
