@@ -97,6 +97,7 @@ FILLED: dict[str, dict[str, Any]] = {
     "forget_key": {"keys_file": "/k", "keys": [], "wait": "1 minute", "apply": False, "dry_run": True},
     "compact_tables": {"method": "merge", "dry_run": True},
     "quality_checks": {"fail_on": "warn", "dry_run": True},
+    "redeem_dead_letters": {"reason": "bad JSON", **SPAN},
 }
 """Each DAG's form with a value in every field."""
 CASES: dict[str, dict[str, Any]] = {

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.runs import JobReport, _record
 from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.tables import USER_METADATA, Tables, spark_schema, user_metadata
 from tests.jobs.support import make_config, write_config, write_rows
 
 Row = dict[str, Any]
@@ -64,6 +65,12 @@ def tables_of(spark: SparkSession, root: Path) -> Tables:
     return Tables(spark, str(root / "warehouse"))
 
 
+def damaging(tables: Tables) -> AbstractContextManager[None]:
+    """Let commits pass for a job's: what others change is refused before any check."""
+    mark = {"copied": True, "maintenance": {"job": "test"}}
+    return tables.settings({USER_METADATA: user_metadata(mark)})
+
+
 def check(spark: SparkSession, root: Path, *only: str, config: Config | None = None, **options: Any) -> JobReport:
     from sessionlake.jobs.quality.run import run_quality
 
@@ -98,7 +105,8 @@ def plant(spark: SparkSession, root: Path, table: str, rows: list[Row]) -> None:
     frame = spark.createDataFrame(arrow, spark_schema(arrow.schema))
     if "session_id" in schema.names:
         frame = frame.withColumn("session_id", F.coalesce("session_id", F.xxhash64("session_key", "session_start")))
-    frame.coalesce(1).write.format("delta").mode("append").save(tables.path(table))
+    with damaging(tables):
+        frame.coalesce(1).write.format("delta").mode("append").save(tables.path(table))
 
 
 def to_arrow(schema: Any) -> pa.Schema:
@@ -272,7 +280,8 @@ def test_late_rate_fails(spark: SparkSession, lake: Path) -> None:
 @pytest.mark.slow
 def test_lost_sessions_fail_and_events_of_corrections_are_allowed_for(spark: SparkSession, lake: Path) -> None:
     tables = tables_of(spark, lake)
-    spark.sql(f"delete from delta.`{tables.path('session_changelog')}` where session_key = 'c'")
+    with damaging(tables):
+        spark.sql(f"delete from delta.`{tables.path('session_changelog')}` where session_key = 'c'")
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {"events_add_up": 9}
     rows = [{"correction_id": "x", "kind": "tombstone", "session_key": "c", "session_start": 200, "revision": 2}]
     plant(spark, lake, "corrections", rows)
@@ -303,7 +312,8 @@ def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, l
 def test_missing_column_fails_the_schema(spark: SparkSession, lake: Path, table: str, column: str, suite: str) -> None:
     tables = tables_of(spark, lake)
     rows = tables.read(table).drop(column)
-    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(tables.path(table))
+    with damaging(tables):
+        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(tables.path(table))
     report = check(spark, lake, suite, dry_run=True)
     failed = found(report)
     if (table, suite) == ("session_changelog", "sessions"):
