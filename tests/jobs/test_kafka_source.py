@@ -225,7 +225,9 @@ def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker,
     topic.send([{"value": '{"key": "a", "at": 1, "v": 2}'}])
     with pytest.raises(SourceError, match=r"no column 'time'; pick one of key, at, v, _key, _timestamp"):
         run(spark, config, once=True)
-    unknown = config.model_copy(update={"source": config.source.model_copy(update={"topic": "nowhere"})})
+    unknown = config.model_copy(
+        update={"source": config.source.model_copy(update={"topic": "nowhere", "tombstones": True})}
+    )
     with pytest.raises(SourceError, match=r"source\.topic: 'nowhere' does not exist on .*; create it or correct"):
         run(spark, unknown, once=True)
     with pytest.raises(SourceError, match=r"source\.topic: 'nowhere' does not exist on .*; create it or correct"):

@@ -110,7 +110,7 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
     assert redeem(spark, config, reasons=[FUTURE], run_id="two").counts["dead_letters"] == 0
     assert apply_corrections(spark, config)
     assert sessions(spark, config) == [(1, 1), (3, 32)]
-    assert read_status(spark, config).reconciles
+    assert read_status(config).reconciles
 
 
 def test_what_a_letter_does_not_hold_is_told(tmp_path: Path) -> None:
