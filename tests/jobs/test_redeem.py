@@ -32,10 +32,10 @@ HOUR = 3_600_000_000
 FUTURE = "too far in the future"
 
 
-def spec_of() -> SessionizerSpec:
+def spec_of(total: str = "sum(v)") -> SessionizerSpec:
     types = {"k": pa.string(), "t": pa.int64(), "v": pa.int64()}
     columns = EventColumns("k", "t", "us", None, ("v",), types)
-    aggregates = build_aggregates({"total": "sum(v)"}, types, with_id=False)
+    aggregates = build_aggregates({"total": total}, types, with_id=False)
     return SessionizerSpec(SessionWindows(10, 10, 20), aggregates, columns, shards=1)
 
 
@@ -57,6 +57,17 @@ def test_each_text_is_judged_as_the_row_it_was() -> None:
     assert [judged[str(i)]["outcome"] for i in range(len(texts) + 1)] == [*texts.values(), "unreadable"]
     taken = [judged["0"], judged["7"]]
     assert [(row["session_key"], row["event"]) for row in taken] == [("a", {"v": 1}), ("d", {"v": 5})]
+
+
+def test_a_letter_at_which_a_users_class_raises_is_refused_alone() -> None:
+    texts = [
+        f'{{"k": "{key}", "t": {time}, "v": {value}}}'
+        for key, time, value in (("a", 100, 1), ("b", 100, 0), ("c", 10, 0), ("d", 100, 5), ("e", 100, 0))
+    ]
+    letters = pa.RecordBatch.from_pydict({"letter": ["0", "1", "2", "3", "4"], "batch_id": [7] * 5, "raw": texts})
+    judged = judge_letters(spec_of("tests.jobs.raising:Raising"), letters, 50, 500).to_pylist()
+    outcomes = {row["letter"]: row["outcome"] for row in judged}
+    assert outcomes == {"0": "redeemed", "1": "refused", "2": "beyond_retention", "3": "redeemed", "4": "refused"}
 
 
 @pytest.fixture

@@ -179,6 +179,6 @@ def _notes(counts: dict[str, int]) -> list[str]:
 
 _STAY = {
     EXPIRED: "beyond retention",
-    REFUSED: "that the contract still refuses",
+    REFUSED: "that the contract or a class of the aggregates still refuses",
     UNREADABLE: "whose text was cut or is none",
 }

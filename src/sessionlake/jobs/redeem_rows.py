@@ -5,11 +5,12 @@ import pyarrow as pa
 
 from sessionlake.errors import JobError
 from sessionlake.jobs.redeem_ledger import LETTER
-from sessionlake.jobs.sessionizer.mapper import event_struct
+from sessionlake.jobs.sessionizer.mapper import checked_events, event_struct, without_raising
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.schemas import TIME
-from sessionlake.sessions.arrays import combined
-from sessionlake.sources.contract import check
+from sessionlake.sessions.arrays import Ints, combined
+from sessionlake.sessions.kernel import lift
+from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decode import decode
 from sessionlake.sources.raw import is_cut
 
@@ -51,6 +52,7 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
         outcome[checked.time_us > latest_us] = REFUSED
         if checked.reason is not None:
             outcome[checked.reason.is_valid().to_numpy(zero_copy_only=False)] = REFUSED
+        outcome[_raising(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
         columns = [combined(decoded.table[name]) for name in spec.columns.inputs]
         time = pa.array(checked.time_us, mask=checked.no_time).cast(TIME)
         parts.append(
@@ -62,6 +64,12 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
     if at != len(readable):
         raise JobError(f"dead_letters: {len(readable)} texts were read as {at} rows; report this with the texts")
     return pa.concat_tables(parts)
+
+
+def _raising(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Ints:
+    """Return those of some rows at which a user's aggregate raises."""
+    _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec, table, checked, at)), at, [])
+    return np.setdiff1d(at, kept)
 
 
 def _line(raw: str | None) -> str | None:

@@ -74,8 +74,10 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
 
     emitted = None
     if expired.any() and spec.beyond_retention not in (DEAD_LETTER, DROP):
-        emitted, _ = _lifted(
-            lambda at: lift(spec.aggregates, _events(spec, rows.table, checked, at)), np.flatnonzero(expired), refused
+        emitted, _ = without_raising(
+            lambda at: lift(spec.aggregates, checked_events(spec, rows.table, checked, at)),
+            np.flatnonzero(expired),
+            refused,
         )
     accepted = _accepted(spec, bounds, rows, checked, np.flatnonzero(good), refused)
     for at, reason in refused:
@@ -104,8 +106,8 @@ def _dead_letters(spec: SessionizerSpec, rows: Rows, checked: Checked, refused: 
         yield zlib.crc32(place) % spec.shards, "dead", pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
 
 
-def _lifted(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple[Ints, pa.Array]]) -> tuple[_T, Ints]:
-    """Compute over the rows at which no user's aggregate raises; the others are refused."""
+def without_raising(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple[Ints, pa.Array]]) -> tuple[_T, Ints]:
+    """Compute over the rows at which no user's aggregate raises, and return them too; the others are added to `refused`."""
     while True:
         try:
             return compute(at), at
@@ -128,10 +130,10 @@ def _accepted(
     """Merge the good rows at once, and return an iterator of what comes of them."""
 
     def merge(at: Ints) -> tuple[Events, Partials, Bools]:
-        events = _events(spec, rows.table, checked, at)
+        events = checked_events(spec, rows.table, checked, at)
         return events, *premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
 
-    (events, merged, alone), at = _lifted(merge, good, refused)
+    (events, merged, alone), at = without_raising(merge, good, refused)
     return _merged(spec, rows, at, events, merged, alone)
 
 
@@ -173,7 +175,8 @@ def event_struct(inputs: list[pa.Array], spec: SessionizerSpec, rows: int) -> pa
     return pa.StructArray.from_arrays(inputs, names=list(spec.columns.inputs))
 
 
-def _events(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Events:
+def checked_events(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Events:
+    """Return the rows at some places of a table, as it came from the source, as events."""
     columns = {name: combined(table[name]) for name in spec.columns.inputs}
     if len(at) == table.num_rows:
         return Events(checked.key, checked.time_us, columns, checked.event_id)
