@@ -39,9 +39,10 @@ def test_offsets_of_another_driver_stop_the_batch_before_it_is_computed_and_befo
     assert tables.last_commit(schemas.CHANGELOG) is None
     plan_another(offsets)
 
-    read_text = Tables.read_text
+    read_text, read = Tables.read_text, []
 
     def overtaken(self: Tables, uri: str) -> str | None:
+        read.append(uri)
         if uri.endswith("/offsets/1"):
             plan_another(Path(uri))
         return read_text(self, uri)
@@ -54,6 +55,7 @@ def test_offsets_of_another_driver_stop_the_batch_before_it_is_computed_and_befo
     monkeypatch.setattr(Tables, "read_text", read_text)
     last = last_batch(tables)
     assert last.metadata["batch_id"] == 0
+    assert read.count(str(offsets)) == 2, "a batch's offsets are read once before it runs and once before its commit"
 
     # A job's own pass gives way to a driver on another host while that one's last commit is young.
     committed = last.metadata["committed_us"]

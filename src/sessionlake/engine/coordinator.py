@@ -54,14 +54,14 @@ class Coordinator:
         self.totals: dict[str, int] = {}
         self.on_commit: Callable[[dict[str, Any]], None] = lambda _: None
 
-    def run_batch(self, rows: DataFrame, batch_id: int) -> None:
+    def run_batch(self, rows: DataFrame, batch_id: int, planned: str | None) -> None:
         """Run and commit a batch; one that is committed already is left alone.
 
-        `rows` has a column `clock`, the batch's time as logged, beside what the operator reads.
+        `rows` has a column `clock`, the batch's time as logged, beside what the operator reads. `planned` is what
+        `Pipeline.input_of` says of the batch before it runs; it is asked once more before the first commit.
         Raises FencedError where another driver committed this batch_id, or plans it too: not every file system keeps the
         second of two from writing the batch's offsets, and its are then what the next start would go on from.
         """
-        planned = self._pipeline.input_of(batch_id)
         if self._is_committed(batch_id, planned):
             return
         started = time.time_ns() // 1000
@@ -72,6 +72,11 @@ class Coordinator:
         operator = self._pipeline.operator if same else self._pipeline.operator_with(settings)
         outcome = self._compute(operator, rows, context)
         failpoints.hit("computed")
+        if self._pipeline.input_of(batch_id) != planned:
+            raise FencedError(
+                f"checkpoint: another driver has planned batch {batch_id} of {self._pipeline.name!r} while this one computed it; "
+                "this one stops, keep only one running on this warehouse"
+            )
         metadata = {**self._metadata(operator, context, outcome, started), "input": planned, "settings": dict(settings)}
         *sides, changelog = self._pipeline.outputs
         for side in sides:
@@ -227,11 +232,6 @@ class Coordinator:
         seen, batch_id = self._seen[output.table], metadata["batch_id"]
         if seen.batch_id >= batch_id:
             return
-        if self._pipeline.input_of(batch_id) != metadata["input"]:
-            raise FencedError(
-                f"checkpoint: another driver has planned batch {batch_id} of {self._pipeline.name!r} while this one computed it; "
-                "this one stops, keep only one running on this warehouse"
-            )
         files = [file for file in outcome.files if file.table == output.table]
         seen.version = self._tables.commit_files(
             output.table,

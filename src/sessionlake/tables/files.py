@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -50,12 +51,21 @@ class Files:
 
     def read_text(self, uri: str) -> str | None:
         """Return a small file's text, or None where there is none."""
+        if "://" not in uri:
+            # A stream asks for some with each batch: through Hadoop that is about ten round trips to the JVM.
+            try:
+                return Path(uri).read_bytes().decode()
+            except FileNotFoundError:
+                return None
         fs, path = self.file_system(uri)
-        if not fs.exists(path):
-            return None
-        stream = fs.open(path)
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            stream = fs.open(path)
+        except Py4JJavaError:
+            if fs.exists(path):
+                raise
+            return None
+        try:
+            return bytes(stream.readAllBytes()).decode()
         finally:
             stream.close()
 

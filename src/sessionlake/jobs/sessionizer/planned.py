@@ -14,22 +14,33 @@ def fingerprint(offsets: str | None) -> str | None:
     return None if offsets is None else hashlib.sha256(offsets.encode()).hexdigest()[:16]
 
 
-def check_planned(spark: SparkSession, query: str, batch_id: int, offsets: str | None) -> None:
-    """Raise FencedError unless a batch's offset file is what the running query of this name planned.
+class PlannedOffsets:
+    """What the running query of a name has planned, as Spark holds it in memory."""
 
-    A file system that does not keep two drivers from writing one file leaves the second one's offsets there, and a start
-    after a crash would go on from these. What Spark hands to a batch names no offsets: they are asked of the query.
-    """
-    running = next((q for q in spark.streams.active if q.name == query), None)
-    if running is None or offsets is None:
-        return
-    _, settings, *logged = offsets.splitlines()
-    context: Any = running._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
-    ends = context.endOffsets().values().toList()
-    planned = sorted(str(ends.apply(i).json()) for i in range(ends.size()))
-    clock = int(context.offsetSeqMetadata().batchTimestampMs())
-    if sorted(line for line in logged if line != "-") != planned or json.loads(settings)["batchTimestampMs"] != clock:
-        raise FencedError(
-            f"checkpoint: the offsets of batch {batch_id} of {query!r} are another driver's than this one's; "
-            "this one stops, keep only one running on this warehouse"
-        )
+    def __init__(self, spark: SparkSession, query: str) -> None:
+        self._spark, self._query = spark, query
+        self._running: Any = None
+
+    def check(self, batch_id: int, offsets: str | None) -> None:
+        """Raise FencedError unless the text of a batch's offset file is what the query planned.
+
+        A file system that does not keep two drivers from writing one file leaves the second one's offsets there, and a
+        start after a crash would go on from these. What Spark hands to a batch names no offsets: they are asked of the
+        query, in few calls, for each is a round trip to the JVM.
+        """
+        if self._running is None or not self._running.isActive():
+            found = next((q for q in self._spark.streams.active if q.name == self._query), None)
+            self._running = None if found is None else found._jsq.streamingQuery()  # noqa: SLF001
+        if self._running is None or offsets is None:
+            return
+        _, settings, *logged = offsets.splitlines()
+        context = self._running.getLatestExecutionContext()
+        # An offset's text is its JSON, of one line, as the file has it.
+        planned = str(context.endOffsets().values().mkString("\n")).splitlines()
+        clock = int(context.offsetSeqMetadata().batchTimestampMs())
+        same = sorted(line for line in logged if line != "-") == sorted(planned)
+        if not same or json.loads(settings)["batchTimestampMs"] != clock:
+            raise FencedError(
+                f"checkpoint: the offsets of batch {batch_id} of {self._query!r} are another driver's than this one's; "
+                "this one stops, keep only one running on this warehouse"
+            )

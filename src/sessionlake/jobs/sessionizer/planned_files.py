@@ -25,11 +25,12 @@ class PlannedFiles:
         self._local = is_local(config.source.path)
         self._reached: dict[int, int] = {-1: -1}
 
-    def with_gone(self, rows: DataFrame, batch_id: int) -> DataFrame:
+    def with_gone(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return the rows of a batch and one, marked GONE, for each planned file that is there no more.
 
-        Spark passes over such a file without a word.
+        Spark passes over such a file without a word. `offsets` is the text of the batch's offset file.
         """
+        self._reached[batch_id] = _last_entry(offsets)
         gone = self.gone(batch_id)
         if not gone:
             return rows
@@ -53,26 +54,16 @@ class PlannedFiles:
     def reached(self, batch_id: int) -> int:
         """Return the last entry of the file log that a batch and those before it read; -1 where none has."""
         if batch_id not in self._reached:
-            lines = (self._text(f"{self._checkpoint}/offsets/{batch_id}") or "").splitlines()
-            events = lines[2] if len(lines) > 2 else "-"
-            self._reached[batch_id] = -1 if events == "-" else int(json.loads(events)["logOffset"])
+            self._reached[batch_id] = _last_entry(self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}"))
         return self._reached[batch_id]
 
     def _entry(self, number: int) -> list[str]:
         log = f"{self._checkpoint}/sources/0/{number}"
-        text = self._text(log) or self._text(f"{log}.compact") or ""
+        text = self._tables.read_text(log) or self._tables.read_text(f"{log}.compact") or ""
         marked = (line for line in text.splitlines() if line.startswith("{") and f'"batchId":{number}' in line)
         entries = (json.loads(line) for line in marked)
         paths = (unquote(entry["path"]) for entry in entries if entry["batchId"] == number)
         return [local_path(path) if self._local else path for path in paths]
-
-    def _text(self, uri: str) -> str | None:
-        if "://" in uri:
-            return self._tables.read_text(uri)
-        try:
-            return Path(uri).read_text()
-        except FileNotFoundError:
-            return None
 
     def _is_there(self, path: str) -> bool:
         if not self._local:
@@ -85,3 +76,9 @@ class PlannedFiles:
         except OSError:
             return True
         return True
+
+
+def _last_entry(offsets: str | None) -> int:
+    lines = (offsets or "").splitlines()
+    events = lines[2] if len(lines) > 2 else "-"
+    return -1 if events == "-" else int(json.loads(events)["logOffset"])

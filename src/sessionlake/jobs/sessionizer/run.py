@@ -25,7 +25,7 @@ from sessionlake.jobs.sessionizer.inputs import InputLog
 from sessionlake.jobs.sessionizer.kafka import check_topic
 from sessionlake.jobs.sessionizer.operator import WATERMARK, watermark_of
 from sessionlake.jobs.sessionizer.pipeline import make_pipeline
-from sessionlake.jobs.sessionizer.planned import check_planned
+from sessionlake.jobs.sessionizer.planned import PlannedOffsets, fingerprint
 from sessionlake.jobs.sessionizer.planned_files import PlannedFiles
 from sessionlake.jobs.sessionizer.replan import replan
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
@@ -115,15 +115,17 @@ class _Session:
         """Run the streaming query to its end."""
         failures: list[BaseException] = []
         files = PlannedFiles(self.tables, self.config) if self.config.source.kind == "files" else None
+        planned = PlannedOffsets(self.spark, self.config.pipeline.name)
 
         def run_batch(rows: DataFrame, batch_id: int) -> None:
             try:
                 offsets = self.tables.read_text(f"{self.config.checkpoint}/offsets/{batch_id}")
-                check_planned(self.spark, self.config.pipeline.name, batch_id, offsets)
+                planned.check(batch_id, offsets)
                 if not self.trust_clock:
                     check_batch_clock(offsets, self.coordinator.last, batch_id)
                 with self._batch_runs:
-                    self.coordinator.run_batch(files.with_gone(rows, batch_id) if files else rows, batch_id)
+                    rows = files.with_gone(rows, batch_id, offsets) if files else rows
+                    self.coordinator.run_batch(rows, batch_id, fingerprint(offsets))
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
                 failures.append(error)
