@@ -23,11 +23,12 @@ cluster: setup ## start a Spark master and two workers on port 7077, until ctrl-
 
 .PHONY: test
 test: lint kafka-jars ## check style and types, run all but the slow tests
-	@$(PYTHON) -m pytest -n 2 --dist worksteal -m "not slow"
+	@$(PYTHON) -m pytest -n 2 -m "not slow"
 
 .PHONY: test-all
-test-all: lint kafka-jars ## the same with the slow and the cluster tests
-	@$(PYTHON) -m pytest
+test-all: lint kafka-jars ## the same with the slow tests; those that can't share the machine come last, one by one
+	@$(PYTHON) -m pytest -n 2 -m "not alone"
+	@$(PYTHON) -m pytest -m alone
 
 .PHONY: airflow
 airflow: setup ## start Airflow with all DAGs on the demo's pipeline

@@ -1,10 +1,12 @@
 """One Spark for all tests that need it, and one profile of Hypothesis."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
+from xdist.scheduler import LoadScopeScheduling
 
 from sessionlake.engine.spark import SHORT_LIVED, build_session
 
@@ -12,12 +14,60 @@ from sessionlake.engine.spark import SHORT_LIVED, build_session
 settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 settings.load_profile("ci")
 
-LONGEST = ("test_forget.py", "test_compact.py", "test_crash.py", "test_publish.py", "test_backfill.py")
+SLOW_TIMEOUT_SECONDS = 900
+# By the time they take, the longest first.
+LONGEST = (
+    "test_sessionizer.py",
+    "test_crash.py",
+    "test_forget.py",
+    "test_compact.py",
+    "test_kafka_source.py",
+    "test_kafka_crash.py",
+    "test_publish.py",
+    "test_quality.py",
+    "test_compact_fold.py",
+    "test_compact_layout.py",
+    "test_expire.py",
+    "test_restore.py",
+    "test_reprocess_late.py",
+    "test_lake.py",
+    "test_backfill.py",
+    "test_archive.py",
+    "test_reprocess_late_ledger.py",
+    "test_store_machine.py",
+)
+# Modules that use one fixture of all tests' that takes long to make.
+SHARING = {
+    "a broker": ("tests/jobs/test_kafka_source.py", "tests/jobs/test_kafka_crash.py", "tests/jobs/test_publish.py"),
+    "nine batches": ("tests/jobs/test_compact_fold.py", "tests/jobs/test_compact_layout.py"),
+}
+_GROUPS = {module: name for name, modules in SHARING.items() for module in modules}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the modules with the longest tests first: one begun at the end would keep the other worker waiting."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    """Put the modules that take longest first: one begun at the end would keep the other worker waiting.
+
+    Slow tests may take longer than others before they count as stuck.
+    """
+    places = {name: place for place, name in enumerate(LONGEST)}
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
+class WholeModules(LoadScopeScheduling):
+    """Give each module to one worker of xdist, so that what its tests share is made once; likewise what modules share."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return _GROUPS.get(module, module)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeModules:
+    config.option.loadscopereorder = False
+    return WholeModules(config, log)
 
 
 @pytest.fixture(scope="session")

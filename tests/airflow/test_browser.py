@@ -11,6 +11,7 @@ from tests.airflow.support import wait_for
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "-"),
 ]

@@ -14,7 +14,7 @@ import pytest
 from tests.airflow.live import LiveAirflow, live_airflow, release
 from tests.airflow.support import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(1500)]
 HELD = 5
 # What an undisturbed run of the demo counts: batches of one file each, whatever kills them in between.
 INPUT, ACCEPTED = 62_726, 61_664

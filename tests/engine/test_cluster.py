@@ -18,7 +18,7 @@ from sessionlake.jobs.sessionizer.run import run
 from sessionlake.tables import Tables
 from tests.engine.cluster_support import BATCHES, SHARDS, cluster_config, write_batches
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(400)]
 
 EXECUTOR_KILLED, WORKER_KILLED = 10, 17
 """The batch during which an executor dies, the one before which a whole worker does."""

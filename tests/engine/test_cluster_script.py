@@ -17,7 +17,7 @@ def is_zombie(process: psutil.Process) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.cluster
+@pytest.mark.alone
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_all_processes_end_with_the_script(tmp_path: Path, end: signal.Signals) -> None:
     command = [sys.executable, str(SCRIPT), "--folder", str(tmp_path), "--port", "0", "--workers", "1"]

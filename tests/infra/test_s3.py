@@ -12,7 +12,7 @@ from sessionlake.engine.spark import SHORT_LIVED
 from sessionlake.jars import copy_to, load_list
 from tests.infra.s3_server import ROOT, s3_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 
 PIPELINE = """
 [pipeline]

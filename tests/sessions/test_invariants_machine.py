@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.sessions.strategies import (
     SLOW_FACTOR,
-    SLOW_TIMEOUT_SECONDS,
     Config,
     Draft,
     Event,
@@ -77,6 +76,4 @@ class SlowSessionizerMachine(SessionizerMachine):
 SessionizerMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=12)
 SlowSessionizerMachine.TestCase.settings = settings(max_examples=EXAMPLES * SLOW_FACTOR, stateful_step_count=30)
 TestSessionizerMachine = SessionizerMachine.TestCase
-TestSlowSessionizerMachine = pytest.mark.slow(
-    pytest.mark.timeout(SLOW_TIMEOUT_SECONDS)(SlowSessionizerMachine.TestCase)
-)
+TestSlowSessionizerMachine = pytest.mark.slow(SlowSessionizerMachine.TestCase)
