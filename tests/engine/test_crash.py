@@ -1,7 +1,6 @@
 """A driver that dies at any point loses nothing and counts nothing twice: its tables equal an undisturbed run's."""
 
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,9 @@ from tests.engine.crash_support import (
     killed_run,
     run_once,
 )
+
+# What the JVM sees of a killed worker hangs on what it had written to it and on which end it looks at first.
+WORKER_GONE = "Python worker exited unexpectedly|Connection reset|Broken pipe"
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +76,12 @@ def test_sigkill_chain(spark: SparkSession, expected: Lake, tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("nth", [1, 2])
-def test_sigkill_at_every_point(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, nth: int) -> None:
-    killed = 0
-    for point in DRIVER_POINTS:
-        lake = half.copy(tmp_path / point)
-        done = killed_run(lake, f"{point}:{nth}")
-        killed += done.returncode == -signal.SIGKILL
-        run_once(spark, lake)
-        assert_same(lake, expected)
-    assert killed >= len(DRIVER_POINTS) - (2 if nth == 2 else 0)
+@pytest.mark.parametrize("point", DRIVER_POINTS)
+def test_sigkill_at_every_point(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, point: str) -> None:
+    lake = half.copy(tmp_path / "lake")
+    assert_killed(killed_run(lake, point))
+    run_once(spark, lake)
+    assert_same(lake, expected)
 
 
 def test_driver_fails_at_every_point_of_one_batch(
@@ -106,8 +104,9 @@ def test_worker_killed_in_mid_batch(
         with monkeypatch.context() as patch:
             patch.setitem(spark.sparkContext.environment, "SESSIONLAKE_KILL_AT", point)
             patch.setitem(spark.sparkContext.environment, "SESSIONLAKE_KILL_ONCE", str(once))
-            with pytest.raises(Exception, match="Python worker exited unexpectedly"):
-                run_once(spark, lake)  # the tests' local[2] tries a task once only
+            # The tests' local[2] tries a task once only.
+            with pytest.raises(Exception, match=WORKER_GONE):
+                run_once(spark, lake)
         assert not once.exists()
     run_once(spark, lake)
     assert_same(lake, expected)

@@ -227,11 +227,11 @@ def test_what_the_sessionizer_finds_expired_takes_no_younger_event_along(
     assert late.sessions() == sessionized([e for e in ALL if e["n"] not in refused])
 
 
-@pytest.mark.parametrize("seed", [slow(3), slow(4), slow(5)])
+@pytest.mark.slow
 def test_later_batches_wait_for_the_next_run_and_events_of_one_id_count_once(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    files = events(seed)
+    files = events(3)
     files[3] += [{**event, "n": 3500 + i} for i, event in enumerate(files[2][40:60])]
     everything = [event for file in files for event in file]
     late = pipeline(spark, tmp_path / "ids", files[:3], id="id")

@@ -13,14 +13,14 @@ import sessionlake
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import LakeError, PipelineStateError
-from sessionlake.jobs.compact import compact
+from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.lake.database import open_database
 from sessionlake.lake.lake import Lake
 from sessionlake.lake.queries import find_sessions, query_tables
 from sessionlake.lake.scan import TableScan
 from sessionlake.tables import Tables
 from sessionlake.views import read_batches, read_sessions
-from tests.jobs.compact_support import DAY, append_batch, one_event
+from tests.jobs.compact_support import DAY, append_batch, one_event, upkeep_of
 from tests.jobs.support import make_config
 
 LONG = "é" * 40
@@ -35,9 +35,9 @@ def config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Con
     found = one_event(spark, root)
     tables = Tables(spark, found.pipeline.warehouse)
     append_batch(tables, 1, *(("upsert", key, day * DAY, 5) for key in KEYS for day in range(3)))
-    compact(spark, found, method="merge")
+    fold(upkeep_of(spark, found, "first"), 1, MERGE, 1 << 20)
     append_batch(tables, 2, *(("upsert", key, DAY, 6) for key in KEYS[::2]), ("delete", "it's", 0, 0))
-    compact(spark, found, method="merge")
+    fold(upkeep_of(spark, found, "second"), 2, MERGE, 1 << 20)
     append_batch(tables, 3, ("upsert", "a", DAY, 7), ("delete", 'quo"te', DAY, 0), ("upsert", "new", 4 * DAY, 1))
     return found
 

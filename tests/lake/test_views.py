@@ -12,12 +12,12 @@ from sessionlake import schemas
 from sessionlake.cli import views
 from sessionlake.config import Config
 from sessionlake.errors import ConfigError, PipelineStateError
-from sessionlake.jobs.compact import compact
+from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.lake.lake import Lake
 from sessionlake.lake.scan import TableScan
 from sessionlake.lake.views import DIALECTS, live_view
 from sessionlake.tables import Tables
-from tests.jobs.compact_support import DAY, append_batch, one_event
+from tests.jobs.compact_support import DAY, append_batch, one_event, upkeep_of
 from tests.jobs.support import make_config
 
 TABLES = (schemas.SESSIONS, schemas.CHANGELOG, schemas.BATCHES)
@@ -28,7 +28,7 @@ def config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Con
     found = one_event(spark, tmp_path_factory.mktemp("views"))
     tables = Tables(spark, found.pipeline.warehouse)
     append_batch(tables, 1, *(("upsert", "a", day * DAY, day + 1) for day in range(4)))
-    compact(spark, found)
+    fold(upkeep_of(spark, found), 1, MERGE, 1 << 20)
     append_batch(tables, 2, ("upsert", "a", 0, 9), ("delete", "a", DAY, 0), ("upsert", "b", 5, 1), ("emit", "a", 7, 1))
     return found
 
