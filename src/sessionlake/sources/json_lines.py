@@ -11,10 +11,13 @@ import pyarrow.json as pj
 from sessionlake.sources.blocks import open_stream, read_blocks
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoded import BLOCK_BYTES, MAX_ROWS, Decoded, bad_row, in_halves, one_line, typed, unreadable
+from sessionlake.sources.json_alike import read_alike
 from sessionlake.sources.json_rows import Converter, Row, parse_object
 from sessionlake.sources.lines import Lines, index_lines
 from sessionlake.sources.long_lines import MAX_LINE_BYTES, LongLine, OpenLine, in_slices, too_long
 
+# Below this many lines one call of Arrow costs less than numpy's many.
+_FEW_LINES = 512
 # Below this many lines one call of Arrow costs more than Python's parser on each line.
 _LEAF_LINES = 48
 # Where Arrow turns down this many pieces of a chunk, Python reads the rest of it.
@@ -95,7 +98,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _Reader:
-    """Read lines with Arrow, and with Python those that Arrow turns down.
+    """Read lines that are all laid out alike by place, others with Arrow, and with Python those that Arrow turns down.
 
     Arrow alone can't be trusted with any input: a leading top-level null crashes it, a later one reads
     as a row of nulls, and it takes several objects on a line or one over several lines as they come.
@@ -115,6 +118,10 @@ class _Reader:
 
     def read(self) -> pa.Table:
         """Read all lines; the reasons of bad ones are in `errors`."""
+        if self.all_utf8 and len(self.lines) >= _FEW_LINES:
+            alike = read_alike(self.lines, self.schema)
+            if alike is not None:
+                return alike
         try:
             return self._fast(0, len(self.lines))
         except _RefusedError:
