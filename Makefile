@@ -35,8 +35,8 @@ airflow: setup ## start Airflow with all DAGs on the demo's pipeline
 	@$(PYTHON) infra/airflow/up.py
 
 .PHONY: bench
-bench: setup ## measure throughput against the peers
-	@$(PYTHON) -m benchmarks.run
+bench: setup ## measure throughput against the peers, and with BASE=COMMIT against an older commit
+	@$(PYTHON) -m benchmarks.run $(if $(BASE),--base $(BASE))
 
 .PHONY: bench-jobs
 bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plain ways
@@ -44,6 +44,10 @@ bench-jobs: setup ## measure the scheduled jobs on 10M sessions against the plai
 	@$(PYTHON) -m benchmarks.expire
 	@$(PYTHON) -m benchmarks.backfill
 	@$(PYTHON) -m benchmarks.quality
+
+.PHONY: bench-kafka
+bench-kafka: setup kafka-jars ## measure a topic of JSON and of Avro against files of JSON
+	@$(PYTHON) -m benchmarks.kafka
 
 .PHONY: bench-latency
 bench-latency: setup kafka-jars ## measure event to Delta row through Kafka at 10,000 events a second

@@ -1,4 +1,4 @@
-"""Peak resident memory of this process and all it started, sampled."""
+"""Peak resident memory of a process and all it started, sampled."""
 
 import threading
 from collections.abc import Iterator
@@ -8,16 +8,23 @@ import psutil
 
 
 @contextmanager
-def peak_memory(every_seconds: float = 2.0) -> Iterator[dict[str, float]]:
-    """Sample while the block runs; afterwards the dict holds the peak, in MB: total, jvm, python (driver and workers)."""
+def peak_memory(every_seconds: float = 2.0, pid: int | None = None) -> Iterator[dict[str, float]]:
+    """Sample a process, by default this one, while the block runs.
+
+    Afterwards the dict holds the peak, in MB: total, jvm, python (driver and workers).
+    """
     peak = {"total": 0.0, "jvm": 0.0, "python": 0.0}
     stop = threading.Event()
 
     def sample() -> None:
-        me = psutil.Process()
+        me = psutil.Process(pid)
         while not stop.wait(every_seconds):
             used = {"jvm": 0.0, "python": 0.0}
-            for process in [me, *me.children(recursive=True)]:
+            try:
+                tree = [me, *me.children(recursive=True)]
+            except psutil.Error:  # it has ended
+                return
+            for process in tree:
                 try:
                     kind = "jvm" if process.name().startswith("java") else "python"
                     # Forked workers share pages with their daemon: PSS counts each page once.

@@ -3,13 +3,17 @@
 from itertools import pairwise
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 EVENTS_PER_SESSION = 5
 SECONDS_PER_BATCH = 2160.0
+GAP, GRACE, RETENTION = "30 minutes", "2 hours", "1 day"
+"""The events below are never late for these: the comparisons count on it."""
 
 
 def write_events(directory: Path, batches: int, events: int, users: int, files_per_batch: int, seed: int = 7) -> None:
@@ -45,3 +49,24 @@ def write_events(directory: Path, batches: int, events: int, users: int, files_p
             }
         )
         pq.write_table(table, directory / f"part-{i:05d}.parquet")
+
+
+def write_json(events: Path, directory: Path) -> None:
+    """Write each Parquet file of events as JSON lines with ISO 8601 times, in the same order."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in sorted(events.glob("*.parquet")):
+        fields = "key, strftime(make_timestamp(epoch_us(ts)), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts, amount, page, \"offset\""
+        rows = f"SELECT {fields} FROM read_parquet('{file}')"  # noqa: S608 (a path of our own)
+        with duckdb.connect() as connection:
+            connection.execute(f"COPY ({rows}) TO '{directory / file.stem}.json' (FORMAT json)")
+
+
+def write_sessions(directory: Path, sessions: int) -> None:
+    """Write one event for each of as many users, at the time at which the other events begin."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for i, at in enumerate(range(0, sessions, 500_000)):
+        users = pa.array(range(at, min(sessions, at + 500_000)))
+        keys = pc.binary_join_element_wise("user-", users.cast(pa.string()), "")
+        times = pa.array([BASE_US] * len(users)).cast(pa.timestamp("us", "UTC"))
+        amounts = pa.array([1] * len(users))
+        pq.write_table(pa.table({"key": keys, "ts": times, "amount": amounts}), directory / f"part-{i:05d}.parquet")

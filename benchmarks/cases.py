@@ -1,0 +1,165 @@
+"""What `make bench` measures: each case in processes of its own, an older commit's and this one's in turns."""
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks.processes import measure
+from benchmarks.synthetic import write_events, write_json, write_sessions
+from benchmarks.trees import Tree
+from sessionlake.engine.spark import SHORT_LIVED
+
+Found = dict[str, Any]
+STREAM_SETTINGS = dict(SHORT_LIVED)
+"""Settings of Spark with which this checkout runs streams."""
+PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored")
+ROUNDS = 2
+"""Runs of each tree where two are compared: base, ours, base, ours."""
+
+
+def steady(seconds: list[float]) -> float:
+    """Return the median of the last three quarters."""
+    return statistics.median(seconds[len(seconds) // 4 :])
+
+
+def summary(runs: list[Found], events: int) -> Found:
+    """Return what runs of one case say together: means of their medians, the largest memory."""
+    median_s = statistics.mean(steady(run["seconds"]) for run in runs)
+    return {
+        "median_s": round(median_s, 4),
+        "events_per_s": round(events / median_s),
+        "cpu_s": round(statistics.mean(run["cpu_s"] for run in runs), 3),
+        "peak_memory_mb": max((run["peak_memory_mb"] for run in runs), key=lambda peak: float(peak["total"])),
+        "runs": runs,
+    }
+
+
+@dataclass
+class Bench:
+    """The trees that are compared, and what was found so far, by part."""
+
+    work: Path
+    """A folder for the inputs; each is made when it is first needed."""
+    trees: tuple[Tree, ...]
+    """An older commit's, where there is one, and this checkout's."""
+    scale: int = 1
+    """What sizes are divided by."""
+    results: dict[str, Found] = field(default_factory=dict)
+
+    def part(self, name: str) -> Found:
+        """Measure a part unless it has been; what it is compared with is measured first."""
+        if name not in self.results:
+            self.results[name] = getattr(self, f"_{name}")()
+        return self.results[name]
+
+    def _million(self) -> Found:
+        """1M events a batch in four Parquet files."""
+        return self._compared(self._million_case(), count=True)
+
+    def _small(self) -> Found:
+        """200k events a batch in one Parquet file."""
+        return self._compared(self._small_case())
+
+    def _json(self) -> Found:
+        """The million's events as lines of JSON."""
+        parquet, case = self.part("million"), self._million_case()
+        lines = self.work / "json"
+        write_json(Path(case["events"]), lines)
+        found = self._compared(case | {"events": str(lines), "format": "json"})
+        against = {tree.name: _ratio(parquet[tree.name], found[tree.name]) for tree in self.trees}
+        return found | {"against_parquet": against}
+
+    def _file_to_commit(self) -> Found:
+        """From a file's appearance to its commit, in a running stream: ten events, and 10,000."""
+        found = {}
+        for name, events, batches in (("ten", 10, 40), ("ten_thousand", 10_000, 16)):
+            case = self._case("file_to_commit", name, max(events, 1000), batches, files=1, users=100_000)
+            for file in Path(case["events"]).iterdir():
+                pq.write_table(pq.read_table(file).slice(0, events), file)
+            found[name] = self._compared(case | {"events_per_batch": events})
+        return found
+
+    def _session_window(self) -> Found:
+        """Spark's session_window as a stream, in Spark's defaults and with this project's settings for streams."""
+        found: Found = {}
+        for size, case in (("million", self._million_case()), ("small", self._small_case())):
+            ours, found[size] = self.part(size)["ours"], {}
+            for name, conf in (("defaults", None), ("our_settings", STREAM_SETTINGS)):
+                ran = self._run(self.trees[-1], case | {"kind": "native_stream", "conf": conf})
+                one = summary([ran], case["events_per_batch"])
+                found[size][name] = one | {"ratio": _ratio(one, ours), "cpu_ratio": _ratio(one, ours, "cpu_s")}
+        return found
+
+    def _batch(self) -> Found:
+        """Sessionize all of the million's files at once: DuckDB, and Spark's session_window in its defaults."""
+        ours, case = self.part("million")["ours"], self._million_case()
+        found: Found = {}
+        for name in ("duckdb", "session_window"):
+            ran = self._run(self.trees[-1], case | {"kind": f"{name}_batch", "repeats": 4})
+            expected = ours["runs"][0]["added_up"]
+            if ran["added_up"] != expected:
+                raise SystemExit(f"bench: {name} has sessions, events, total {ran['added_up']}, this engine {expected}")
+            one = summary([ran], case["events_per_batch"] * case["batches"])
+            found[name] = one | {"ratio": round(ours["events_per_s"] / one["events_per_s"], 3)}
+        return found
+
+    def _stored(self) -> Found:
+        """Batches of 500k events on 10M stored sessions, and the same on 1M."""
+        case, found = self._case("stored", "half", 500_000, 12, seed=11), {}
+        for name, sessions in (("one_million", 1_000_000), ("ten_million", 10_000_000)):
+            before = self.work / name
+            write_sessions(before, sessions // self.scale)
+            ran = self._run(self.trees[-1], case | {"before": str(before), "conf": STREAM_SETTINGS})
+            found[name] = summary([ran], case["events_per_batch"])
+        return found | {"ratio": _ratio(found["ten_million"], found["one_million"])}
+
+    def _million_case(self) -> Found:
+        return self._case("stream", "million", 1_000_000, 16)
+
+    def _small_case(self) -> Found:
+        return self._case("stream", "small", 200_000, 40, files=1)
+
+    def _case(
+        self, kind: str, name: str, events: int, batches: int, *, files: int = 4, users: int = 1_000_000, seed: int = 7
+    ) -> Found:
+        folder, events = self.work / name, events // self.scale
+        if not folder.exists():
+            write_events(folder, batches, events, users // self.scale, files, seed)
+        return {
+            "kind": kind,
+            "events": str(folder),
+            "format": "parquet",
+            "events_per_batch": events,
+            "batches": batches,
+            "files": files,
+            "shards": 2,
+            "driver_memory": "6g",
+        }
+
+    def _compared(self, case: Found, *, count: bool = False) -> Found:
+        ours = self.trees[-1]
+        runs: dict[str, list[Found]] = {tree.name: [] for tree in self.trees}
+        for _ in range(ROUNDS if len(self.trees) > 1 else 1):
+            for tree in self.trees:
+                first = count and tree is ours and not runs[tree.name]
+                conf = STREAM_SETTINGS if tree is ours else {}
+                runs[tree.name].append(self._run(tree, case | {"conf": conf, "count": first}))
+        found: Found = {name: summary(ran, case["events_per_batch"]) for name, ran in runs.items()}
+        if "base" in found:
+            found["ratio"] = _ratio(found["base"], found["ours"])
+            found["cpu_ratio"] = _ratio(found["base"], found["ours"], "cpu_s")
+        return found
+
+    def _run(self, tree: Tree, case: Found) -> Found:
+        started = time.time()
+        found = measure(tree, case, self.work)
+        print(f"  {case['kind']}, {tree.name}: {time.time() - started:.0f} s", flush=True)
+        return found
+
+
+def _ratio(one: Found, other: Found, of: str = "median_s") -> float:
+    return round(one[of] / other[of], 3)

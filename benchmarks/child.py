@@ -1,0 +1,32 @@
+"""One measurement, in the process that `benchmarks.processes` starts: python -m benchmarks.child CASE FOUND.
+
+CASE is JSON, FOUND the file that takes the result. The package is that of the tree on PYTHONPATH, which may be an older
+one: what a case's module imports must be in all trees that the case runs on.
+"""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+CASES = {
+    "stream": "ours",
+    "file_to_commit": "ours",
+    "stored": "ours",
+    "native_stream": "native",
+    "session_window_batch": "native",
+    "duckdb_batch": "duck",
+    "produce": "produce",
+}
+"""The module of each case's function, which has the case's name."""
+
+
+def run_case(case: dict[str, Any]) -> dict[str, Any]:
+    kind = case["kind"]
+    # Only the case's module is imported, so that none pays for what another one measures.
+    return getattr(import_module(f"benchmarks.{CASES[kind]}"), kind)(case)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(json.dumps(run_case(json.loads(sys.argv[1]))))
