@@ -51,7 +51,7 @@ class Files:
 
     def read_text(self, uri: str) -> str | None:
         """Return a small file's text, or None where there is none."""
-        if "://" not in uri:
+        if uri.startswith("/"):
             # A stream asks for some with each batch: through Hadoop that is about ten round trips to the JVM.
             try:
                 return Path(uri).read_bytes().decode()
