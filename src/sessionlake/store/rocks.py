@@ -1,5 +1,6 @@
 """One shard's database: a column family a segment, and a batched, atomic way to read and write them."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -27,6 +28,19 @@ _WRITE_BUFFER = 64 << 20
 _FLUSH_EARLY = 10_000
 _POLL_SECONDS = 0.001
 _BLOOM_BITS = 10
+_ENTRIES = re.compile(r"# entries=(\d+)")
+_MANY_KEYS = 1000
+_SCANNED_A_KEY = 3.5
+"""Entries of a segment for each key asked for, up to which all are read. CPU ms of one call, the keys looked up and by a scan:
+| keys, of them there | entries, of them live | looked up | scan |
+| --- | --- | --- | --- |
+| 71,000, all | 100,000, all | 222 | 202 |
+| 71,000, all | 169,000, 99,000 | 147 | 96 |
+| 71,000, all | 240,000, 100,000 | 144 | 97 |
+| 110,000, 77,000 | 390,000, 320,000 | 203 | 199 |
+| 110,000, 83,000 | 500,000, 353,000 | 176 | 188 |
+| 29,000, all | 199,000, 100,000 | 67 | 69 |
+| 33,000, 27,000 | 490,000, 402,000 | 69 | 151 |"""
 
 
 def store_options() -> Options:
@@ -89,10 +103,35 @@ class RocksSegments:
             return cast(bytes | None, self._db.get(name.encode()))
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
-        """Return the values of keys in a live segment; ascending keys are about twice as fast."""
+        """Return the values of distinct keys in a live segment; ascending keys are about twice as fast."""
+        if len(keys) >= _MANY_KEYS and self._entries(segment) <= _SCANNED_A_KEY * len(keys):
+            return self._scanned(segment, keys)
         wanted = cast(list[str | int | float | bytes | bool], keys)
         with damage_found(self.path):
             return cast(list[bytes | None], self._family(segment).get(wanted))
+
+    def _entries(self, segment: int) -> int:
+        """Return how many entries a scan of a segment comes by: values, older ones of the same keys, and deletions."""
+        with damage_found(self.path):
+            family = self._family(segment)
+            # Not RocksDB's own estimate: it needs the statistics that opening leaves out.
+            files = _ENTRIES.search(family.property_value("rocksdb.aggregated-table-properties") or "")
+            buffered = (
+                family.property_int_value(f"rocksdb.num-entries-{kind}") or 0
+                for kind in ("active-mem-table", "imm-mem-tables")
+            )
+            return (int(files[1]) if files else 0) + sum(buffered)
+
+    def _scanned(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        found: dict[bytes, bytes | None] = dict.fromkeys(keys)
+        last = None
+        with damage_found(self.path):
+            family = self._family(segment)
+            for last, value in cast(Iterator[tuple[bytes, bytes]], family.items()):
+                if last in found:
+                    found[last] = value
+            _require_end(family, _after(last))
+        return list(found.values())
 
     def write(self, writes: Mapping[int, tuple[list[bytes], list[bytes | None]]], meta: Mapping[str, bytes]) -> None:
         """Write values (None deletes) and metadata atomically; a segment that is not there is made first."""
@@ -144,11 +183,12 @@ class RocksSegments:
         """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
         found: list[tuple[bytes, bytes]] = []
         with damage_found(self.path):
-            items = cast(Iterator[tuple[bytes, bytes]], self._family(segment).items(from_key=low))
-            for key, value in items:
+            family = self._family(segment)
+            for key, value in cast(Iterator[tuple[bytes, bytes]], family.items(from_key=low)):
                 if high is not None and key > high:
-                    break
+                    return found
                 found.append((key, value))
+            _require_end(family, _after(found[-1][0]) if found else low)
         return found
 
     def close(self) -> None:
@@ -194,3 +234,23 @@ class RocksSegments:
             self._release()
         remove_store(self.path)
         self._open()
+
+
+def _after(key: bytes | None) -> bytes | None:
+    """Return the least key after one."""
+    return None if key is None else key + b"\0"
+
+
+def _require_end(segment: Rdict, low: bytes | None) -> None:
+    """Raise where a segment has keys from `low` on, or where that can't be read: rocksdict's items end there without a word."""
+    entries = segment.iter()
+    try:
+        if low is None:
+            entries.seek_to_first()
+        else:
+            entries.seek(low)
+        entries.status()
+        if entries.valid():
+            raise OSError(f"reading ended before key {entries.key()!r}")
+    finally:
+        del entries  # an error's traceback would keep it, and it the database open
