@@ -1,6 +1,7 @@
 """The session's settings, seen from the driver and from a worker, in a process of its own."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,14 +41,21 @@ print(json.dumps({
 """
 
 
-def run_probe(table: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROBE, str(table)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file in which programs that Hadoop may start for local files note that they were started."""
+    return tmp_path_factory.mktemp("programs") / "started"
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    return run_probe(tmp_path_factory.mktemp("probe") / "table")
+def probe(tmp_path_factory: pytest.TempPathFactory, started: Path) -> subprocess.CompletedProcess[str]:
+    for name in ("chmod", "readlink", "stat", "ls", "ln"):
+        program = started.with_name(name)
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {started}\nPATH="${{PATH#*:}}" exec {name} "$@"\n')
+        program.chmod(0o755)
+    command = [sys.executable, "-c", PROBE, str(tmp_path_factory.mktemp("probe") / "table")]
+    env = {**os.environ, "PATH": f"{started.parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +66,11 @@ def seen(probe: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_start_delta_write_and_vacuum_print_nothing(probe: subprocess.CompletedProcess[str]) -> None:
     assert (probe.returncode, probe.stderr) == (0, "")
+
+
+def test_local_files_start_no_programs(probe: subprocess.CompletedProcess[str], started: Path) -> None:
+    assert probe.returncode == 0
+    assert not started.exists() or started.read_text() == ""
 
 
 def test_delta_round_trip(seen: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import failpoints
+from sessionlake.engine.java_names import remember_names
 from sessionlake.engine.sockets import socket_folder
 from sessionlake.errors import ConfigError
 from sessionlake.jars import find_jars
@@ -59,6 +61,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|account[.]?key|api[.]?key|credential")
+_IN_ONE_JVM = re.compile(r"local(\[[^]]*\])?")
+"""Masters whose tasks run in the driver's JVM, whose class path is therefore enough."""
 BOOT_NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector"
 
 
@@ -80,6 +84,7 @@ def build_session(
         return active
     if warning := failpoints.warning():
         sys.stderr.write(f"{warning}\n")
+    remember_names()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
         SparkContext._ensure_initialized()  # noqa: SLF001  (only then does SparkConf hold what spark-submit was given)
@@ -121,6 +126,13 @@ def check_versions(spark: str, delta: str) -> None:
             )
 
 
+LOCAL_FILES = {
+    "spark.hadoop.fs.file.impl": "sessionlake.local.LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "sessionlake.local.LocalContext",
+}
+"""Local files without Hadoop's child processes (jars/LocalFiles.scala)."""
+
+
 def _on_this_machine() -> dict[str, str]:
     """Keep Spark on the loopback address, and its sockets, which it leaves behind, in a folder that goes at exit."""
     return {
@@ -156,12 +168,21 @@ def _start_java(conf: SparkConf, driver_memory: str) -> None:
     Its boot warning is left out, and all that it prints to standard output: Delta's word of each VACUUM.
     """
     java_command()
-    conf.setIfMissing("spark.jars", ",".join(map(str, find_jars())))
+    jars = find_jars()
+    if _IN_ONE_JVM.fullmatch(conf.get("spark.master", "")):
+        class_path = jars
+        if any(jar.name.startswith("sessionlake_LocalFiles") for jar in jars):
+            for key, value in LOCAL_FILES.items():
+                conf.setIfMissing(key, value)
+    else:
+        class_path = []
+        conf.setIfMissing("spark.jars", ",".join(map(str, jars)))
     conf.setIfMissing("spark.driver.memory", driver_memory)
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     conf.setIfMissing("spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={logging}")
     try:
-        gateway = launch_gateway(_without_secrets(conf), {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL})
+        with _class_path(class_path):
+            gateway = launch_gateway(_without_secrets(conf), {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL})
     except PySparkRuntimeError as error:
         require_java()
         raise ConfigError(
@@ -169,6 +190,23 @@ def _start_java(conf: SparkConf, driver_memory: str) -> None:
         ) from error
     threading.Thread(target=_forward, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
+
+
+@contextmanager
+def _class_path(jars: list[Path]) -> Iterator[None]:
+    """Put the jars at the end of the class path of the JVM that is started meanwhile.
+
+    Hadoop asks for a file system before Spark has read spark.jars; and spark.driver.extraClassPath is the user's.
+    """
+    before = os.environ.get("SPARK_DIST_CLASSPATH")
+    os.environ["SPARK_DIST_CLASSPATH"] = os.pathsep.join([*([before] if before else []), *map(str, jars)])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SPARK_DIST_CLASSPATH"]
+        else:
+            os.environ["SPARK_DIST_CLASSPATH"] = before
 
 
 def _without_secrets(conf: SparkConf) -> SparkConf:
