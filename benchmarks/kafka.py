@@ -59,7 +59,8 @@ def measure_all(work: Path, events: int, batches: int, rounds: int) -> Found:
     runs: dict[str, list[Found]] = {"files": [], **{format_: [] for format_ in FORMATS}}
     with Broker(work / "kafka") as broker:
         topics = [NewTopic(format_, PARTITIONS, 1) for format_ in FORMATS]
-        for made in AdminClient({"bootstrap.servers": broker.bootstrap_servers}).create_topics(topics).values():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for made in admin.create_topics(topics).values():
             made.result(30)
         produced = {"kind": "produce", "servers": broker.bootstrap_servers, "events": str(parquet), "schema": AVRO}
         measure(this_tree(), settings | produced, work)

@@ -30,8 +30,9 @@ def rows_of(block: bytes) -> list[dict[str, Any]] | None:
 def rows_of_parser(block: bytes) -> list[dict[str, Any]]:
     """Read each line by Python's parser; ValueError where one is no object, or a value not of its column's type."""
     convert, rows = Converter(SCHEMA, SCHEMA), []
-    for line in block.splitlines():
-        values, reason = convert(parse_object(line))
+    lines, _ = index_lines(block, 0, 1 << 20)
+    for i in range(len(lines)):
+        values, reason = convert(parse_object(lines.content(i)))
         if reason is not None:
             raise ValueError(reason)
         rows.append({name: values.get(name) for name in SCHEMA.names})

@@ -104,7 +104,9 @@ def _read(lines: Lines, layout: _Layout, schema: pa.Schema) -> pa.Table:
         else:
             last = i + 1 == len(layout.names)
             until = ends - len(layout.end) if last else quotes[:, seen] - layout.before[i + 1].index(b'"')
-            found[name] = pa.array(_numbers(content, at, until, asked.get(name)))
+            number = _numbers(content, at, until, asked.get(name))
+            if number is not None:
+                found[name] = pa.array(number)
         at = until
     _check_fixed(content, at, layout.end)
     if not np.array_equal(at + len(layout.end), ends):
@@ -165,8 +167,11 @@ def _texts(content: Bytes, at: Positions, until: Positions) -> pa.Array:
 
 def _numbers(
     content: Bytes, at: Positions, until: Positions, kind: pa.DataType | None
-) -> npt.NDArray[np.int64 | np.float64]:
-    """Read numbers of so few digits that no precision is lost; raise where one isn't as JSON has them, or `kind` has none."""
+) -> npt.NDArray[np.int64 | np.float64] | None:
+    """Read numbers of so few digits that no precision is lost; None where `kind` is, since nobody asks for them.
+
+    Raise where one isn't as JSON has them, or is no number of that kind.
+    """
     negative = content[at] == _MINUS
     first = at + negative
     lengths = until - first
@@ -182,6 +187,8 @@ def _numbers(
     digits = rows - np.uint8(_ZERO)
     if padded.any() or ((digits > 9) & ~points).any() or (decimals is not None and kind == pa.int64()):
         raise _NotAlikeError
+    if kind is None:
+        return None
     value = np.zeros(len(at), np.int64)
     for column in range(width):
         shifted = value * 10 + digits[:, column]

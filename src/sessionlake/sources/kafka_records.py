@@ -109,8 +109,11 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
 def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> Iterator[DecodedRecords]:
     """Decode records; first those that have a value, then those that have none, which all are errors."""
     for has_value in (True, False):
-        valid = records["value"].is_valid()
-        part = records.filter(valid if has_value else pc.invert(valid)).combine_chunks()
+        if has_value and not records["value"].null_count:
+            part = records.combine_chunks()
+        else:
+            valid = records["value"].is_valid()
+            part = records.filter(valid if has_value else pc.invert(valid)).combine_chunks()
         if not part.num_rows:
             continue
         yield from _decode_some(part, topic, columns, has_value=has_value)

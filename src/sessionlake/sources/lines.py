@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from sessionlake.sources.raw import raw_text
 
 Offsets = npt.NDArray[np.int64]
-_SPACES = tuple(b" \t\r")
+_SPACES = b" \t\r"
+_IS_SPACE = np.isin(np.arange(256), list(_SPACES))
 _TRIM_STEPS = 16
 _OPEN, _CLOSE = b"{}"
 
@@ -88,15 +89,16 @@ def index_values(values: pa.Array) -> Lines:
     """
     count = len(values)
     joined = pc.binary_join(pa.ListArray.from_arrays([0, count], values.cast(pa.binary())), b"\n")[0].as_buffer()
+    block = joined.to_pybytes()
     lengths = pc.binary_length(values).to_numpy().astype(np.int64)
     ends = np.cumsum(lengths + 1) - 1
     starts = ends - lengths
-    content = np.frombuffer(joined, np.uint8)
-    within = (content == ord("\n")) | (content == ord("\r"))
-    within[ends[:-1]] = False
-    if within.any():
+    content = np.frombuffer(block, np.uint8)
+    if block.count(b"\n") >= count or b"\r" in block:
+        within = (content == ord("\n")) | (content == ord("\r"))
+        within[ends[:-1]] = False
         content = np.where(within, np.uint8(ord("\t")), content)
-    block = content.tobytes()
+        block = content.tobytes()
     _trim(block, content, starts, ends)
     filled = starts < ends
     braced = np.zeros(count, np.bool_)
@@ -109,14 +111,14 @@ def _trim(block: bytes, content: npt.NDArray[np.uint8], starts: Offsets, ends: O
     rows = np.arange(len(starts))
     for _ in range(_TRIM_STEPS):
         rows = rows[starts[rows] < ends[rows]]
-        head = np.isin(content[starts[rows]], _SPACES)
+        head = _IS_SPACE[content[starts[rows]]]
         starts[rows[head]] += 1
-        tail = np.isin(content[ends[rows] - 1], _SPACES) & (starts[rows] < ends[rows])
+        tail = _IS_SPACE[content[ends[rows] - 1]] & (starts[rows] < ends[rows])
         ends[rows[tail]] -= 1
         rows = rows[head | tail]
         if not len(rows):
             return
     for row in rows.tolist():
         line = block[starts[row] : ends[row]]
-        starts[row] += len(line) - len(line.lstrip(bytes(_SPACES)))
-        ends[row] = starts[row] + len(line.strip(bytes(_SPACES)))
+        starts[row] += len(line) - len(line.lstrip(_SPACES))
+        ends[row] = starts[row] + len(line.strip(_SPACES))
