@@ -14,6 +14,11 @@ _NEEDED = (
     *("shards", "layout", "settings", "input", "started_us", "committed_us"),
 )
 """What the metadata of every batch's commit has."""
+_ONLY_THERE = {
+    schemas.SESSIONS: "what was trimmed from the changelog is there alone",
+    schemas.CORRECTIONS: "how far it was read is a position in that very table",
+}
+"""Tables that nothing can be gone on without, made before the changelog; and why."""
 
 
 def batch_row(metadata: dict[str, Any], version: int) -> dict[str, Any]:
@@ -31,11 +36,12 @@ def batch_row(metadata: dict[str, Any], version: int) -> dict[str, Any]:
 
 def check_history(log: DeltaLog) -> None:
     """Refuse tables that somebody else has removed, put back to an older version, or changed rows of, since we last wrote them."""
-    if log.exists(schemas.CHANGELOG) and not log.exists(schemas.SESSIONS):
-        raise PipelineStateError(
-            f"table {schemas.SESSIONS!r}: is missing in {log.warehouse!r}, and what was trimmed from the changelog is there alone; "
-            "put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
-        )
+    for name, lost in _ONLY_THERE.items():
+        if log.exists(schemas.CHANGELOG) and not log.exists(name):
+            raise PipelineStateError(
+                f"table {name!r}: is missing in {log.warehouse!r}, and {lost}; "
+                "put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+            )
     found = foreign_change(log)
     if found is not None:
         raise PipelineStateError(found.explained(log.path(found.table)))

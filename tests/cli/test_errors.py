@@ -175,6 +175,12 @@ def test_locked_store(used: Project) -> None:
         assert_words(used.call("run", "--once"), ["pipeline.store", "locked by process", "stop that one first"])
 
 
+def cut_last_commit(root: Path) -> None:
+    last = max((root / "warehouse" / schemas.CHANGELOG / "_delta_log").glob("*.json"))
+    last.write_bytes(last.read_bytes()[:-40])
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
 @pytest.mark.parametrize(
     ("lose", "words"),
     [
@@ -183,8 +189,17 @@ def test_locked_store(used: Project) -> None:
             ["checkpoint: ", "is missing", "put the old"],
         ),
         (lambda root: shutil.rmtree(root / "warehouse" / schemas.CHANGELOG), ["checkpoint: ", "has none", "restore"]),
+        (
+            lambda root: shutil.rmtree(root / "warehouse" / schemas.SESSIONS),
+            ["table 'sessions': is missing", "trimmed", "backup"],
+        ),
+        (
+            lambda root: shutil.rmtree(root / "warehouse" / schemas.CORRECTIONS),
+            ["table 'corrections': is missing", "backup"],
+        ),
+        (cut_last_commit, ["session_changelog"]),
     ],
-    ids=["checkpoint", "changelog"],
+    ids=["checkpoint", "changelog", "sessions", "corrections", "commit"],
 )
 def test_lost(used: Project, tmp_path: Path, lose: Callable[[Path], None], words: list[str]) -> None:
     lost = Project.__new__(Project)

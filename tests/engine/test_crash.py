@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import read_sessions, schemas
+from sessionlake.jobs.status import read_status
 from sessionlake.tables import Tables
 from sessionlake.views import read_batches
 from tests.engine.crash_support import (
@@ -120,6 +121,19 @@ def test_executor_lost_between_its_work_and_the_commit(
     with crash_at(monkeypatch, "before_changelog", 1, lambda: shutil.rmtree(lake.stores)):
         run_once(spark, lake)
     assert_same(lake, expected)
+
+
+def test_late_events_deleted_by_hand_are_missed_by_status_and_by_no_session(
+    spark: SparkSession, expected: Lake, tmp_path: Path
+) -> None:
+    lake = expected.copy(tmp_path / "lake")
+    name, version = f"delta.`{lake.warehouse / schemas.LATE_EVENTS}`", len(lake.log(schemas.LATE_EVENTS)) - 1
+    assert read_status(lake.config).reconciles
+    spark.sql(f"delete from {name}")
+    assert not read_status(lake.config).reconciles
+    assert live(spark, lake) == live(spark, expected)
+    spark.sql(f"restore table {name} to version as of {version}")
+    assert read_status(lake.config).reconciles
 
 
 @pytest.mark.slow

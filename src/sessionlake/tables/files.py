@@ -55,7 +55,7 @@ class Files:
             # A stream asks for some with each batch: through Hadoop that is about ten round trips to the JVM.
             try:
                 return Path(uri).read_bytes().decode()
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return None
         fs, path = self.file_system(uri)
         try:
