@@ -62,7 +62,7 @@ format: .venv/stamp ## let ruff format the code and sort the imports
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .
 
 .PHONY: setup
-setup: jars ## install what is missing: uv, the Python packages, Java, Spark's jars
+setup: jars ## install what is missing: uv, the Python packages, Java, Spark's jars and an archive of its classes
 
 .PHONY: clean
 clean: ## remove all that make or the tools put here; jars stay in the cache, ~/.cache/sessionlake
@@ -78,6 +78,7 @@ java:
 .PHONY: jars
 jars: .venv/stamp java
 	@$(PYTHON) -m sessionlake.jars >/dev/null
+	@$(PYTHON) -m sessionlake fast-start >/dev/null
 
 .PHONY: promtool
 promtool: ## fetch promtool into .tools, which the tests of the alert rules need

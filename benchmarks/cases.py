@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from benchmarks.processes import measure
 from benchmarks.synthetic import write_events, write_json, write_sessions
 from benchmarks.trees import Tree
-from sessionlake.engine.spark import SHORT_LIVED
+from sessionlake.engine.spark import LITTLE_JAVA
 
 Found = dict[str, Any]
-STREAM_SETTINGS = dict(SHORT_LIVED)
+STREAM_SETTINGS = dict(LITTLE_JAVA)
 """Settings of Spark with which this checkout runs streams."""
 PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored")
 ROUNDS = 2

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 from xdist.scheduler import LoadScopeScheduling
 
-from sessionlake.engine.spark import SHORT_LIVED, build_session
+from sessionlake.engine.spark import build_session
 
 # No test is judged by the time it takes: others run beside it.
 settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
@@ -72,8 +72,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeModules
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = build_session(
-        "tests", master="local[2]", shuffle_partitions=2, driver_memory="2g", extra_conf=SHORT_LIVED
-    )
+    session = build_session("tests", master="local[2]", shuffle_partitions=2, driver_memory="2g", streaming=True)
     yield session
     session.stop()

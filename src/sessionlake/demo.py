@@ -18,7 +18,6 @@ from sessionlake.cli.status import print_status
 from sessionlake.cli.tables import register_tables
 from sessionlake.config import load_config
 from sessionlake.demo_jobs import run_jobs
-from sessionlake.engine.spark import SHORT_LIVED
 from sessionlake.errors import SourceError
 from sessionlake.extras import has_module
 from sessionlake.jobs.sessionizer.run import run
@@ -68,7 +67,7 @@ def run_demo(directory: str, console: Console) -> None:
     root, command = Path(directory).resolve(), _command()
     prepare(root, console)
     config = load_config(root / CONFIG_NAME)
-    spark = open_session(config, driver_memory="2g", conf=SHORT_LIVED)
+    spark = open_session(config, driver_memory="2g", streaming=True)
     console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
     print_summary(run(spark, config, once=True, on_commit=print_batch))
     register_tables(spark, config)

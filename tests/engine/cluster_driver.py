@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sessionlake.engine.spark import SHORT_LIVED, build_session
+from sessionlake.engine.spark import LITTLE_JAVA, build_session
 from sessionlake.jobs.sessionizer.run import run
 from tests.engine.cluster_support import cluster_config
 
@@ -16,7 +16,7 @@ def main() -> None:
     """Run `{"properties", "root", "once", "kill_executor_after", "kill_worker_after", "worker"}`, given as JSON."""
     told: dict[str, Any] = json.loads(sys.argv[1])
     conf = {
-        **SHORT_LIVED,
+        **LITTLE_JAVA,
         **dict(line.split("=", 1) for line in Path(told["properties"]).read_text().splitlines()),
         "spark.driver.host": "127.0.0.1",
         "spark.cores.max": "2",

@@ -2,7 +2,7 @@
 
 from pyspark import SparkConf
 
-from sessionlake.engine.spark import _without_secrets
+from sessionlake.engine.java import without_secrets
 
 
 def test_settings_that_look_secret_are_left_out() -> None:
@@ -16,5 +16,5 @@ def test_settings_that_look_secret_are_left_out() -> None:
         "spark.ssl.keyPassword",
     ]
     conf = SparkConf(loadDefaults=False).setAll([*plain.items(), *((name, "x") for name in secret)])
-    assert dict(_without_secrets(conf).getAll()) == plain
+    assert dict(without_secrets(conf).getAll()) == plain
     assert {name for name, _ in conf.getAll()} == {*plain, *secret}

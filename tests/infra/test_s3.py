@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessionlake.engine.spark import SHORT_LIVED
+from sessionlake.engine.spark import LITTLE_JAVA
 from sessionlake.jars import copy_to, load_list
 from tests.infra.s3_server import ROOT, s3_server
 
@@ -47,7 +47,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     copy_to(load_list("s3"), root / ".jars" / "s3")
     settings = (ROOT / "infra" / "object-stores" / "s3" / "spark-defaults.conf").read_text()
     (root / "conf").mkdir()
-    quick = "".join(f"{key} {value}\n" for key, value in SHORT_LIVED.items())
+    quick = "".join(f"{key} {value}\n" for key, value in LITTLE_JAVA.items()).replace("default", "extra")
     (root / "conf" / "spark-defaults.conf").write_text(settings.replace("/opt/sessionlake", str(root)) + quick)
     (root / "events").mkdir()
     (root / "pipeline.toml").write_text(PIPELINE)

@@ -47,7 +47,7 @@ def _run_once(config: Config, **options: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
     with observed(config, SESSIONIZE) as counted:
-        summary = run(open_session(config), config, once=True, **options, on_commit=print_batch)
+        summary = run(open_session(config, streaming=True), config, once=True, **options, on_commit=print_batch)
         counted({"batches": summary.batches, **summary.counts})
     return summary
 
@@ -55,7 +55,7 @@ def _run_once(config: Config, **options: bool) -> "RunSummary":
 def _run_stream(config: Config, **options: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
-    spark = open_session(config)
+    spark = open_session(config, streaming=True)
     with observed_stream(spark, config) as committed:
 
         def on_commit(metadata: dict[str, Any]) -> None:

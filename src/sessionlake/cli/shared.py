@@ -57,8 +57,10 @@ def wants_traceback() -> bool:
     return context is not None and bool(context.find_root().params.get("traceback"))
 
 
-def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str, str] | None = None) -> "SparkSession":
-    """Start Spark with as many shuffle partitions as there are shards."""
+def open_session(
+    config: Config, *, driver_memory: str = "4g", streaming: bool = False, conf: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars
     from sessionlake.jobs.observe.listener import listener_conf
@@ -71,6 +73,7 @@ def open_session(config: Config, *, driver_memory: str = "4g", conf: Mapping[str
             f"sessionlake-{config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
+            streaming=streaming,
             extra_conf=settings,
         )
 

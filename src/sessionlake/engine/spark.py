@@ -1,35 +1,29 @@
-"""The one place where a Spark session is made: jars, settings, quiet logs, the Python that the workers run."""
+"""The one place where a Spark session is made: settings, and the Python that the workers run."""
 
 import logging
 import os
-import re
 import socket
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sessionlake.engine import failpoints
+from sessionlake.engine.java import in_one_jvm, start_java
 from sessionlake.engine.java_names import remember_names
 from sessionlake.engine.sockets import socket_folder
 from sessionlake.errors import ConfigError
-from sessionlake.jars import find_jars
-from sessionlake.jars.java import java_command, require_java
 
-SHORT_LIVED = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+LITTLE_JAVA = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""For runs of a few minutes on little data: such a JVM would spend most of its time on compiling for throughput."""
+"""For a stream, whose rows go through Python while Java plans and commits small jobs, and for runs of a few minutes on little
+data: such a JVM spends more on compiling for throughput than it ever gets back (docs/decisions/0010-the-drivers-java.md)."""
 SPARK_VERSION, DELTA_VERSION = "4.1", "4.3"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
@@ -60,10 +54,6 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|account[.]?key|api[.]?key|credential")
-_IN_ONE_JVM = re.compile(r"local(\[[^]]*\])?")
-"""Masters whose tasks run in the driver's JVM, whose class path is therefore enough."""
-BOOT_NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector"
 
 
 def build_session(
@@ -72,12 +62,14 @@ def build_session(
     master: str | None = None,
     shuffle_partitions: int | None = None,
     driver_memory: str = "2g",
+    streaming: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the active Spark session as it is, else start one with Delta and this project's settings.
 
     What spark-submit was given stands before the settings here, and the arguments (`extra_conf` last) before both.
     `master` is `local[*, 4]` where neither names one: on all cores, a failed task tried 4 times as on a cluster. Without the jars a ConfigError tells how to get them.
+    With `streaming`, a JVM that also runs the tasks gets the settings LITTLE_JAVA.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -97,7 +89,8 @@ def build_session(
     conf.setAll(list(chosen.items()))
     conf.setIfMissing("spark.master", "local[*, 4]")
     local_mode = conf.get("spark.master", "").startswith("local")
-    for key, value in {**DEFAULTS, **(_on_this_machine() if local_mode else {})}.items():
+    little = LITTLE_JAVA if streaming and in_one_jvm(conf) else {}
+    for key, value in {**DEFAULTS, **little, **(_on_this_machine() if local_mode else {})}.items():
         conf.setIfMissing(key, value)
 
     # PySpark would log the text of an error that it also raises.
@@ -106,7 +99,7 @@ def build_session(
     if submitted:
         _require_delta()
     else:
-        _start_java(conf, driver_memory)
+        start_java(conf, driver_memory)
     jvm: Any = SparkContext._jvm  # noqa: SLF001
     spark_package = getattr(jvm.org.apache.spark, "package$")
     delta_package = getattr(jvm.io.delta, "package$")
@@ -124,13 +117,6 @@ def check_versions(spark: str, delta: str) -> None:
                 f"{name}: this is version {found}, and sessionlake works with {built_for} only; "
                 f"run it on {name} {built_for}, or install the sessionlake that is made for {found}"
             )
-
-
-LOCAL_FILES = {
-    "spark.hadoop.fs.file.impl": "sessionlake.local.LocalFiles",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "sessionlake.local.LocalContext",
-}
-"""Local files without Hadoop's child processes (jars/LocalFiles.scala)."""
 
 
 def _on_this_machine() -> dict[str, str]:
@@ -160,64 +146,3 @@ def _require_delta() -> None:
         raise ConfigError(
             'Spark was submitted without Delta\'s jars; add to spark-submit: --jars "$(sessionlake jars)/*.jar"'
         )
-
-
-def _start_java(conf: SparkConf, driver_memory: str) -> None:
-    """Start the driver's JVM with the jars and this package's log settings.
-
-    Its boot warning is left out, and all that it prints to standard output: Delta's word of each VACUUM.
-    """
-    java_command()
-    jars = find_jars()
-    if _IN_ONE_JVM.fullmatch(conf.get("spark.master", "")):
-        class_path = jars
-        if any(jar.name.startswith("sessionlake_LocalFiles") for jar in jars):
-            for key, value in LOCAL_FILES.items():
-                conf.setIfMissing(key, value)
-    else:
-        class_path = []
-        conf.setIfMissing("spark.jars", ",".join(map(str, jars)))
-    conf.setIfMissing("spark.driver.memory", driver_memory)
-    logging = Path(__file__).with_name("log4j2.properties").as_uri()
-    conf.setIfMissing("spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={logging}")
-    try:
-        with _class_path(class_path):
-            gateway = launch_gateway(_without_secrets(conf), {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL})
-    except PySparkRuntimeError as error:
-        require_java()
-        raise ConfigError(
-            "Spark's Java did not start (its message is above): correct SPARK_HOME, JAVA_HOME and Spark's settings"
-        ) from error
-    threading.Thread(target=_forward, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
-    SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
-
-
-@contextmanager
-def _class_path(jars: list[Path]) -> Iterator[None]:
-    """Put the jars at the end of the class path of the JVM that is started meanwhile.
-
-    Hadoop asks for a file system before Spark has read spark.jars; and spark.driver.extraClassPath is the user's.
-    """
-    before = os.environ.get("SPARK_DIST_CLASSPATH")
-    os.environ["SPARK_DIST_CLASSPATH"] = os.pathsep.join([*([before] if before else []), *map(str, jars)])
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SPARK_DIST_CLASSPATH"]
-        else:
-            os.environ["SPARK_DIST_CLASSPATH"] = before
-
-
-def _without_secrets(conf: SparkConf) -> SparkConf:
-    """Return what may stand on Java's command line, which all users of the machine see; the session gets the whole over py4j."""
-    shown = SparkConf(loadDefaults=False)
-    shown.setAll([(name, value) for name, value in conf.getAll() if not _SECRET.search(name)])
-    return shown
-
-
-def _forward(stream: IO[bytes]) -> None:
-    """Pass the JVM's standard error on; no option of Java's silences the warning that is left out."""
-    for line in stream:
-        if not line.startswith(BOOT_NOISE):
-            os.write(2, line)

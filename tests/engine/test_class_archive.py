@@ -1,0 +1,41 @@
+"""The archive of Spark's classes: mapped by the JVM of this run, and gone with the PySpark it was made for."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.engine import class_archive
+from sessionlake.engine.class_archive import find_archive, make_archive
+from sessionlake.errors import ConfigError
+from sessionlake.jars import find_jars
+
+
+def test_java_has_mapped_it(spark: SparkSession) -> None:
+    archive = find_archive(find_jars())
+    assert archive is not None, "`make setup` makes it"
+    process = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    assert str(archive) in Path(f"/proc/{process}/maps").read_text()
+
+
+def test_other_jars_have_another_one(tmp_path: Path) -> None:
+    assert find_archive([tmp_path / "other.jar"]) is None
+
+
+def test_archives_of_a_pyspark_that_is_gone_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "sessionlake" / "classes"
+    folder.mkdir(parents=True)
+    for name, pyspark in (("gone", tmp_path / "gone"), ("there", tmp_path)):
+        (folder / f"{name}.jsa").touch()
+        (folder / f"{name}.for").write_text(str(pyspark))
+
+    def fails(options: str) -> SparkSession:
+        (half,) = [word.removeprefix("-XX:ArchiveClassesAtExit=") for word in options.split()]
+        Path(half).touch()
+        raise ConfigError("no Spark")
+
+    with pytest.raises(ConfigError, match="no Spark"):
+        make_archive([tmp_path / "a.jar"], fails)
+    assert sorted(file.name for file in folder.iterdir()) == ["there.for", "there.jsa"]
+    assert class_archive.find_archive([tmp_path / "a.jar"]) is None
