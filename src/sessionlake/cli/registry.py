@@ -25,7 +25,7 @@ COMMANDS = {
     "restore": ("backup:restore_command", "Put the backup in DIR back into CONFIG's warehouse, which must be empty; `run` then goes on."),
     "publish": ("publish:publish_command", "Publish sessions to the compacted Kafka topic of [sink.kafka]."),
     "jars": ("jars:jars_command", "Fetch the jars that Spark needs, where they are not there yet, and print their folder."),
-    "fast-start": ("fast_start:fast_start_command", "Archive Spark's classes once, so that commands start with a third less work."),
+    "fast-start": ("fast_start:fast_start_command", "Archive the classes that Spark uses, once for this installation, so that commands start with a third less work."),
     "demo": ("demo:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."),
 }  # fmt: skip
 """Of each command the place, as module:attribute under sessionlake.cli, and its line in the help, in the help's order."""
