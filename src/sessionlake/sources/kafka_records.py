@@ -24,7 +24,7 @@ HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", 
 NULL_VALUE = "null value without the headers of a tombstone"
 BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
 EVENT, DECODED, TOMBSTONE = "event", "decoded", "tombstone"
-"""Fields of a record row: columns of the Avro value, null where it could not be decoded; the headers of HEADERS."""
+"""Fields of a record row: columns of the Avro value, null where it could not be decoded; the headers of HEADERS, where asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
 
     What can't be parsed of a tombstone's headers is null, which the sessionizer calls a malformed correction.
     """
-    sent = records[TOMBSTONE].is_valid()
-    if not pc.any(sent).as_py():
+    sent = records[TOMBSTONE].is_valid() if TOMBSTONE in records.column_names else None
+    if sent is None or not pc.any(sent).as_py():
         return records, schemas.CORRECTIONS_SCHEMA.empty_table()
     rows = records.filter(sent)
     header = {name: _text(pc.struct_field(rows[TOMBSTONE].combine_chunks(), name)) for name in HEADERS}

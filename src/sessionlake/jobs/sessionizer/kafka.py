@@ -53,7 +53,7 @@ def record_stream(
 def record_struct(spark: SparkSession, source: SourceSection, columns: EventColumns) -> Column:
     """Return what workers need of a record."""
     fields = ["value", "partition", "offset", "timestamp", *(["key"] if KEY in columns.needed else [])]
-    built = [_tombstone(asked=source.tombstones).alias(TOMBSTONE)]
+    built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.format == "avro":
         schema = _avro_schema(spark, source)
         event = _decoded(source)
@@ -64,11 +64,11 @@ def record_struct(spark: SparkSession, source: SourceSection, columns: EventColu
     return F.struct(*fields, *built)
 
 
-def _tombstone(*, asked: bool) -> Column:
-    """Return the headers of a tombstone; null where the record has a value, or none of them, or none are asked for."""
+def _tombstone() -> Column:
+    """Return the headers of a tombstone; null where the record has a value, or none of them."""
     header = {name: _header(full).alias(name) for name, full in HEADERS.items()}
     named = reduce(or_, (value.isNotNull() for value in header.values()))
-    return F.when(F.lit(asked) & F.col("value").isNull() & named, F.struct(*header.values()))
+    return F.when(F.col("value").isNull() & named, F.struct(*header.values()))
 
 
 def _header(name: str) -> Column:

@@ -30,7 +30,7 @@ from sessionlake.jobs.sessionizer.planned_files import PlannedFiles
 from sessionlake.jobs.sessionizer.replan import replan
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings, create_tables
 from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_store
-from sessionlake.jobs.sessionizer.stream import read_inputs
+from sessionlake.jobs.sessionizer.stream import ControlInput, read_inputs
 from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.tables import Tables
 from sessionlake.views import batches_frame, merged_sessions
@@ -116,6 +116,7 @@ class _Session:
         failures: list[BaseException] = []
         files = PlannedFiles(self.tables, self.config) if self.config.source.kind == "files" else None
         planned = PlannedOffsets(self.spark, self.config.pipeline.name)
+        control = ControlInput(self.tables, self.config)
 
         def run_batch(rows: DataFrame, batch_id: int) -> None:
             try:
@@ -124,6 +125,7 @@ class _Session:
                 if not self.trust_clock:
                     check_batch_clock(offsets, self.coordinator.last, batch_id)
                 with self._batch_runs:
+                    rows = control.rows(rows, batch_id, offsets)
                     rows = files.with_gone(rows, batch_id, offsets) if files else rows
                     self.coordinator.run_batch(rows, batch_id, fingerprint(offsets))
                     remove_all_marked(Path(self.config.driver_store_dir))

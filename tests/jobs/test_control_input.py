@@ -1,0 +1,65 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sessionlake.jobs.sessionizer.operator import CORRECTION
+from sessionlake.jobs.sessionizer.stream import RECORDS, ControlInput, control_position
+
+
+def offsets(control: str) -> str:
+    return f'v1\n{{"batchTimestampMs":1}}\n{{"events":1}}\n{control}'
+
+
+class Rows:
+    """Stands for a frame: which columns were dropped, and its session's settings."""
+
+    def __init__(self, conf: dict[str, str]) -> None:
+        self.conf, self.dropped = conf, False
+        set_ = lambda name, value: conf.__setitem__(name, str(value))  # noqa: E731
+        self.sparkSession = SimpleNamespace(conf=SimpleNamespace(get=conf.__getitem__, set=set_))
+
+    def drop(self, name: str) -> "Rows":
+        assert name == CORRECTION
+        self.dropped = True
+        return self
+
+
+def made(kind: str, files: dict[int, str]) -> Any:
+    tables = SimpleNamespace(read_text=lambda path: files.get(int(path.rpartition("/")[2])))
+    return ControlInput(tables, SimpleNamespace(checkpoint="c", source=SimpleNamespace(kind=kind)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "position"), [(None, "-"), ("v1\n{}\n{}", "-"), (offsets("-"), "-"), (offsets("{7}"), "{7}")]
+)
+def test_position_in_the_control_input(text: str | None, position: str) -> None:
+    assert control_position(text) == position
+
+
+def test_column_of_corrections_is_there_in_the_batches_that_read_some() -> None:
+    files = {batch: offsets(at) for batch, at in enumerate(["-", "-", "{1}", "{1}", "{2}"])}
+    control, conf = made("kafka", files), {RECORDS: "100000"}
+    found = []
+    for batch, text in files.items():
+        rows = Rows(conf)
+        control.rows(rows, batch, text)
+        found.append((rows.dropped, conf[RECORDS]))
+    usual, few = (True, "100000"), (False, "2000")
+    assert found == [usual, usual, few, usual, few]
+
+
+def test_after_a_restart_the_batch_before_is_read_from_the_checkpoint() -> None:
+    files = {6: offsets("{1}"), 7: offsets("{1}"), 8: offsets("{2}")}
+    for batch, dropped in ((7, True), (8, False)):
+        rows = Rows({RECORDS: "100000"})
+        made("delta", files).rows(rows, batch, files[batch])
+        assert rows.dropped == dropped
+
+
+def test_what_is_not_known_is_read() -> None:
+    first, later = Rows({RECORDS: "100000"}), Rows({RECORDS: "100000"})
+    made("files", {}).rows(first, 3, None)
+    made("files", {}).rows(later, 3, offsets("{1}"))
+    assert not first.dropped
+    assert not later.dropped
