@@ -5,8 +5,6 @@ The broker shares the machine's cores with what is measured, and its CPU seconds
 
 import argparse
 import json
-import shutil
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cases import STREAM_SETTINGS, Found, summary
-from benchmarks.processes import measure
+from benchmarks.processes import input_folder, measure
 from benchmarks.run import RESULTS, about
 from benchmarks.synthetic import write_events, write_json
 from benchmarks.trees import this_tree
@@ -63,7 +61,7 @@ def measure_all(work: Path, events: int, batches: int, rounds: int) -> Found:
         for made in admin.create_topics(topics).values():
             made.result(30)
         produced = {"kind": "produce", "servers": broker.bootstrap_servers, "events": str(parquet), "schema": AVRO}
-        measure(this_tree(), settings | produced, work)
+        measure(this_tree(), settings | produced | {"conf": {}}, work)
         for _ in range(rounds):
             for name, ran in runs.items():
                 source = None if name == "files" else topic_of(broker, name, schema, events)
@@ -89,12 +87,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="bench-"))
     told = about((this_tree(),), STREAM_SETTINGS, None)
-    try:
+    with input_folder() as work:
         found = measure_all(work, arguments.events, arguments.batches, arguments.rounds)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     show(found)
     file = RESULTS / f"kafka-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
     file.write_text(json.dumps(told | found, indent=1) + "\n")

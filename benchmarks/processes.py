@@ -1,8 +1,13 @@
 """A measurement in a process of its own: a fresh JVM, its whole tree's CPU time and memory, and nothing left behind."""
 
 import json
+import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,17 @@ from benchmarks.memory import peak_memory
 from benchmarks.trees import Tree
 
 _LIMIT_S = 1200
+
+
+@contextmanager
+def input_folder() -> Iterator[Path]:
+    """Give a new folder for a run's inputs, which goes at the run's end, also where it is ended by SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def measure(tree: Tree, case: dict[str, Any], work: Path) -> dict[str, Any]:

@@ -9,9 +9,7 @@ import argparse
 import json
 import os
 import platform
-import shutil
 import subprocess
-import tempfile
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cases import PARTS, STREAM_SETTINGS, Bench
+from benchmarks.processes import input_folder
 from benchmarks.trees import ROOT, Tree, older, this_tree
 
 RESULTS = Path(__file__).parent / "results"
@@ -102,20 +101,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes: to try the benchmark itself")
     arguments = parser.parse_args()
     file = RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
-    work = Path(tempfile.mkdtemp(prefix="bench-"))
-    try:
-        with older(arguments.base, work) if arguments.base else nullcontext() as base:
-            trees = (base, this_tree()) if base else (this_tree(),)
-            told = about(trees, STREAM_SETTINGS, arguments.base)
-            bench = Bench(work, trees, scale=10 if arguments.quick else 1)
-            for part in arguments.only or PARTS:
-                console.print(f"measuring {part} ...")
-                bench.part(part)
-                # After each part: what a later one ends with costs nothing of this.
-                file.write_text(json.dumps(told | {"scale": bench.scale} | bench.results, indent=1) + "\n")
-                show(bench.results)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with input_folder() as work, older(arguments.base, work) if arguments.base else nullcontext() as base:
+        trees = (base, this_tree()) if base else (this_tree(),)
+        told = about(trees, STREAM_SETTINGS, arguments.base)
+        bench = Bench(work, trees, scale=10 if arguments.quick else 1)
+        for part in arguments.only or PARTS:
+            console.print(f"measuring {part} ...")
+            bench.part(part)
+            # After each part: what a later one ends with costs nothing of this.
+            file.write_text(json.dumps(told | {"scale": bench.scale} | bench.results, indent=1) + "\n")
+            show(bench.results)
     console.print(f"written to {file}")
 
 
