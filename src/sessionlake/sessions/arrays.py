@@ -128,6 +128,24 @@ def ranks(array: pa.Array) -> Ints:
     return cast(Ints, dense.astype(np.int64))
 
 
+def argsort(values: Ints, bound: int) -> Ints:
+    """Return the order of values in [0, bound), in about half of np.argsort's time on random ones.
+
+    Sorts values and positions packed into one number, which is much faster than to sort indirectly. Low bits of the
+    values that leave no room for positions are cut off; the order is then nearly right, and a merge sort quick.
+    """
+    bits = len(values).bit_length()
+    cut = max(0, bound.bit_length() + bits - 63)
+    mixed = ((values >> cut) << bits) | np.arange(len(values))
+    mixed.sort()
+    order = mixed & ((1 << bits) - 1)
+    if cut:
+        nearly = values[order]
+        if (nearly[1:] < nearly[:-1]).any():
+            order = order[np.argsort(nearly, kind="stable")]
+    return order
+
+
 def within_group(counts: Ints) -> Ints:
     """Return 0, 1, 2, ... counting anew in each group of the given sizes."""
     starts = np.cumsum(counts) - counts

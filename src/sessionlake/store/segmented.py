@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.sessions.arrays import Ints
+from sessionlake.sessions.arrays import Ints, argsort
 from sessionlake.store.interface import SessionStore, StoredSession, Windowed
 from sessionlake.store.layout import Sessions, pack, unpack
 from sessionlake.store.rocks import RocksSegments
@@ -15,6 +15,7 @@ from sessionlake.store.rocks import RocksSegments
 MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
 
+_ROOM = 1 << 62
 _ALL_TIMES = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 
 WRITE_SCHEMA = pa.schema([("segment", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
@@ -59,30 +60,50 @@ class SegmentedSessionStore(SessionStore):
                 )
         return _together(parts)
 
-    def writes(self, keys: pa.Array, sessions: Sessions, touched_owner: Ints, touched_segment: Ints) -> pa.Table:
-        """Return the writes that make `sessions` the whole content of every touched (owner, segment).
+    def writes(
+        self, keys: pa.Array, sessions: Sessions, touched_owner: Ints, touched_segment: Ints, rows: Ints | None = None
+    ) -> pa.Table:
+        """Return the writes that make `sessions` (of these rows, where given) the whole content of every touched (owner, segment).
 
         Each session's own (owner, segment) must be among the touched ones; a touched pair without sessions is deleted.
         """
-        segment = sessions.end // self.interval_us
-        order = np.lexsort((sessions.start, sessions.end, sessions.owner, segment))
-        ordered = sessions.take(order)
-        segment, owner = segment[order], ordered.owner
-        new = np.ones(len(order), bool)
-        new[1:] = (segment[1:] != segment[:-1]) | (owner[1:] != owner[:-1])
-        at = np.flatnonzero(new)
-        values = pack(ordered, np.diff(at, append=len(order))) if len(at) else pa.array([], pa.binary())
-        emptied = _difference(touched_segment, touched_owner, segment[at], owner[at])
-        all_segments = np.concatenate([segment[at], touched_segment[emptied]])
-        all_owners = np.concatenate([owner[at], touched_owner[emptied]])
-        values = pa.concat_arrays([values, pa.nulls(len(emptied), pa.binary())])
-        place = np.lexsort((all_owners, all_segments))
+        rows = np.arange(len(sessions.owner)) if rows is None else rows
+        owner, start, end = (column[rows] for column in (sessions.owner, sessions.start, sessions.end))
+        segment = end // self.interval_us
+        low = min(segment.min(initial=_ALL_TIMES[1]), touched_segment.min(initial=_ALL_TIMES[1]))
+        pair = (segment - low) * len(keys) + owner
+        order = self._order(pair, start, end, segment)
+        pair = pair[order]
+        at = np.flatnonzero(np.diff(pair, prepend=-1))
+        pair = pair[at]
+        values = (
+            pack(sessions.take(rows[order]), np.diff(at, append=len(order))) if len(at) else pa.array([], pa.binary())
+        )
+        touched = (touched_segment - low) * len(keys) + touched_owner
+        emptied = np.unique(touched[~np.isin(touched, pair)])
+        if len(emptied):
+            pair = np.concatenate([pair, emptied])
+            values = pa.concat_arrays([values, pa.nulls(len(emptied), pa.binary())])
+            place = np.argsort(pair, kind="stable")  # two runs that are sorted
+            pair, values = pair[place], values.take(pa.array(place))
         arrays = [
-            pa.array(all_segments[place]),
-            keys.take(pa.array(all_owners[place])).cast(pa.binary()),
-            values.take(pa.array(place)),
+            pa.array(pair // len(keys) + low) if len(pair) else pa.array([], pa.int64()),
+            keys.take(pa.array(pair % max(1, len(keys)))).cast(pa.binary()),
+            values,
         ]
         return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
+
+    def _order(self, pair: Ints, start: Ints, end: Ints, segment: Ints) -> Ints:
+        """Return the order by (pair, end, start); a pair is a number of (segment, owner)."""
+        bound = (int(pair.max(initial=0)) + 1) * self.interval_us
+        if bound < _ROOM:
+            value = pair * self.interval_us + (end - segment * self.interval_us)
+            order = argsort(value, bound)
+            ordered = value[order]
+            # Of one key no two sessions end at a time, unless a caller puts them.
+            if (ordered[1:] > ordered[:-1]).all():
+                return order
+        return np.lexsort((start, end, pair))
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest_end_us: int) -> None:
         """Apply writes and metadata atomically, then drop what ended before `oldest_end_us` by whole segments.
@@ -221,23 +242,9 @@ def _together(parts: list[tuple[Sessions, int]]) -> Found:
     if not parts:
         none = np.zeros(0, np.int64)
         return Found(Sessions(none, none, none, none, none, pa.array([], pa.binary())), none)
-    found = [sessions for sessions, _ in parts]
-    together = Sessions(
-        owner=np.concatenate([s.owner for s in found]),
-        start=np.concatenate([s.start for s in found]),
-        end=np.concatenate([s.end for s in found]),
-        count=np.concatenate([s.count for s in found]),
-        revision=np.concatenate([s.revision for s in found]),
-        state=pa.concat_arrays([s.state for s in found]),
+    owner, start, end, count, revision = (
+        np.concatenate([getattr(sessions, name) for sessions, _ in parts])
+        for name in ("owner", "start", "end", "count", "revision")
     )
+    together = Sessions(owner, start, end, count, revision, pa.concat_arrays([s.state for s, _ in parts]))
     return Found(together, np.concatenate([np.full(len(s.start), number) for s, number in parts]))
-
-
-def _difference(a_segment: Ints, a_owner: Ints, b_segment: Ints, b_owner: Ints) -> Ints:
-    """Return positions of the distinct pairs of a that are not pairs of b."""
-    if not len(a_owner):
-        return np.zeros(0, np.int64)
-    owners = int(max(a_owner.max(), b_owner.max(initial=0))) + 1
-    low = int(min(a_segment.min(), b_segment.min(initial=a_segment.min())))
-    distinct, position = np.unique((a_segment - low) * owners + a_owner, return_index=True)
-    return position[~np.isin(distinct, (b_segment - low) * owners + b_owner)]

@@ -229,15 +229,16 @@ def _writes(
     """Return the store's writes: the whole new content of every (segment, key) that a change touches."""
     kept = np.flatnonzero(~verdict.gone & physical)
     gone = np.flatnonzero(verdict.gone & physical)
-    warm = np.flatnonzero(verdict.changed.end >= bounds.horizon_us)
-    changed = verdict.changed if len(warm) == len(verdict.changed) else verdict.changed.take(warm)
-    touched_owner = np.concatenate([stored.codes[gone], changed.codes])
-    touched_segment = np.concatenate([segment[gone], changed.end // store.interval_us])
+    changed = verdict.changed
+    warm = np.flatnonzero(changed.end >= bounds.horizon_us)
+    touched_owner = np.concatenate([stored.codes[gone], changed.codes[warm]])
+    touched_segment = np.concatenate([segment[gone], changed.end[warm] // store.interval_us])
     if len(kept):
         kept = kept[_among(segment[kept], stored.codes[kept], touched_segment, touched_owner)]
-    both = _both(stored.take(kept), changed)
+    both = _both(stored, changed)
     sessions = Sessions(both.codes, both.start, both.end, both.count, both.revision, both.state)
-    return store.writes(parts.keys, sessions, touched_owner, touched_segment)
+    rows = np.concatenate([kept, len(stored) + warm])
+    return store.writes(parts.keys, sessions, touched_owner, touched_segment, rows)
 
 
 def _among(segment: Ints, owner: Ints, touched_segment: Ints, touched_owner: Ints) -> Bools:
