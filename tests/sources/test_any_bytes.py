@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessionlake.sources import parquet_rows
 from sessionlake.sources.decode import decode
 from sessionlake.sources.kafka_records import Topic, decode_records
 from sessionlake.sources.raw import is_cut
@@ -77,15 +79,18 @@ DAMAGE = st.lists(st.tuples(st.integers(0, len(PARQUET.getvalue()) - 1), st.inte
 
 
 @settings(max_examples=80)
-@given(DAMAGE)
-def test_damaged_parquet_gives_rows_or_dead_letters(damage: list[tuple[int, int]]) -> None:
+@given(DAMAGE, st.sampled_from([0, 50_000]))
+def test_damaged_parquet_gives_rows_or_dead_letters(damage: list[tuple[int, int]], large: int) -> None:
     content = bytearray(PARQUET.getvalue())
     for at, byte in damage:
         content[at] = byte
-    outcome(list(decode(bytes(content), "f.parquet", "parquet", COLUMNS)))
+    with patch.object(parquet_rows, "_LARGE_GROUP", large):
+        outcome(list(decode(bytes(content), "f.parquet", "parquet", COLUMNS)))
 
 
-def test_damage_to_a_row_group_costs_its_rows_only() -> None:
+@pytest.mark.parametrize("large", [0, 50_000])
+def test_damage_to_a_row_group_costs_its_rows_only(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    monkeypatch.setattr(parquet_rows, "_LARGE_GROUP", large)
     content = bytearray(PARQUET.getvalue())
     group = pq.ParquetFile(PARQUET).metadata.row_group(1).column(0)
     for at in range(group.dictionary_page_offset, group.dictionary_page_offset + group.total_compressed_size):

@@ -70,6 +70,11 @@ def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
         raise StoreError(f"pipeline.shards: {array.nbytes} bytes {_TOO_MUCH}") from error
 
 
+def plain_text(texts: pa.Array) -> pa.Array:
+    """Return texts, which may be a dictionary of them, without one."""
+    return texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
+
+
 def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
     """Return for each key the number of its value among the distinct ones, and these, ascending. No key is null."""
     encoded = combined(keys).dictionary_encode()

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.sessions.aggregates import Aggregate, Events, States
-from sessionlake.sessions.arrays import Bools, Groups, Ints, argsort
+from sessionlake.sessions.arrays import Bools, Groups, Ints, argsort, plain_text
 from sessionlake.sessions.partials import Partials
 
 _ROOM = (1 << 62) - 1
@@ -72,11 +72,11 @@ def lift(aggregates: Sequence[Aggregate], events: Events) -> Partials:
     """Return each event as a partial."""
     ones = np.ones(len(events.time_us), np.int64)
     states = [column for aggregate in aggregates for column in aggregate.lift(events)]
-    return Partials(events.keys, events.time_us, events.time_us, ones, ones * 0, states)
+    return Partials(plain_text(events.keys), events.time_us, events.time_us, ones, ones * 0, states)
 
 
 def premerge(aggregates: Sequence[Aggregate], events: Events, gap: int, close_us: int) -> tuple[Partials, Bools]:
-    """Merge events into partials as far as that can't change what is late; say which events remain alone.
+    """Merge events into partials, whose keys are a dictionary, as far as that can't change what is late; say which remain alone.
 
     A partial that ends at or after `close_us` is accepted whatever it meets, so its events may travel as one; events
     of an older partial must each be judged by the session they end up in.
@@ -94,8 +94,8 @@ def premerge(aggregates: Sequence[Aggregate], events: Events, gap: int, close_us
         order, time, sizes = order[in_open], time[in_open], sizes[open_]
     at = np.cumsum(sizes) - sizes
     # Of the keys only those of groups are taken: to copy every event's text would cost more than all the rest.
-    keys = encoded.dictionary.take(pa.array(codes[order[at]]))
+    keys = pa.DictionaryArray.from_arrays(pa.array(codes[order[at]]), encoded.dictionary)
     rows = pa.array(order)
     states = [column.take(rows) for aggregate in aggregates for column in aggregate.lift(events)]
-    merged = merge_states(aggregates, states, Groups(at, len(order), lambda: keys))
+    merged = merge_states(aggregates, states, Groups(at, len(order), lambda: plain_text(keys)))
     return Partials(keys, time[at], time[at + sizes - 1], sizes, np.zeros(len(at), np.int64), merged), alone

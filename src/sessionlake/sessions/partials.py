@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.sessions.aggregates import Aggregate, States
-from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, nullable, numbers, offsets_of
+from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, nullable, numbers, offsets_of, plain_text
 from sessionlake.sessions.scalars import BYTES
 
 STATE_LAYOUT = 2
@@ -20,7 +20,7 @@ class Partials:
     """(key, start, end, count, revision, aggregate states) in columns of equal length; times inclusive, microseconds.
 
     `states` holds the state columns of all aggregates, one after the other. `revision` is the batch_id of a stored
-    session's last change and meaningless for what is not stored.
+    session's last change and meaningless for what is not stored. Keys that come of `premerge` are a dictionary.
     """
 
     keys: pa.Array
@@ -44,7 +44,7 @@ class Partials:
     def to_table(self) -> pa.Table:
         """Return the columns key, start_us, end_us, event_count, revision, s0, s1, ... ."""
         columns = {
-            "key": self.keys,
+            "key": plain_text(self.keys),
             "start_us": self.start,
             "end_us": self.end,
             "event_count": self.count,
@@ -79,7 +79,7 @@ def concat(parts: Sequence[Partials]) -> Partials:
     if len(parts) == 1:
         return parts[0]
     return Partials(
-        keys=pa.concat_arrays([p.keys for p in parts]),
+        keys=pa.concat_arrays([plain_text(p.keys) for p in parts]),
         start=np.concatenate([p.start for p in parts]),
         end=np.concatenate([p.end for p in parts]),
         count=np.concatenate([p.count for p in parts]),

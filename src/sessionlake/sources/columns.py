@@ -40,6 +40,11 @@ class EventColumns:
         return tuple(dict.fromkeys(first + self.inputs))
 
     @property
+    def key_alone(self) -> bool:
+        """Whether the key is text that is read as nothing but the key, and so may come as a dictionary."""
+        return self.types[self.key] == pa.string() and self.key not in (self.time, self.id, *self.inputs)
+
+    @property
     def schema(self) -> pa.Schema:
         """Give the needed columns in their pinned types."""
         return pa.schema([(name, self.types[name]) for name in self.needed])

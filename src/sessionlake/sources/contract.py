@@ -17,7 +17,7 @@ class Checked:
     """Hold what the sessionizer needs of each row.
 
     `time_us` is 0 where `no_time` says that there is none. `reason` is null for rows that keep the contract, and None
-    altogether when all do.
+    altogether when all do. `key` may be a dictionary of text.
     """
 
     time_us: Micros
@@ -35,11 +35,10 @@ def check(
     The reason is the first of: the decode error, null key, empty key, key too long, null time, unparsable time. A key of
     more than `max_key_bytes`, in UTF-8, becomes null.
     """
-    key = _text(decoded_table.column(columns.key))
+    key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes)
     times = decoded_table.column(columns.time).combine_chunks()
     time_us, no_time = parse_times(times, columns.time_unit)
     event_id = None if columns.id is None else _text(decoded_table.column(columns.id))
-    lengths = pc.binary_length(key)
     too_long = _too_long(lengths, max_key_bytes)
     reason = _reason(key, lengths, too_long, times, no_time, error)
     if too_long:
@@ -47,9 +46,23 @@ def check(
     return Checked(time_us, no_time, key, event_id, reason)
 
 
-def _too_long(lengths: pa.Array, limit: int | None) -> dict[int, str]:
+def _keys(values: pa.ChunkedArray, limit: int | None) -> tuple[pa.Array, pa.Array | None]:
+    """Return keys and their bytes; of a dictionary without nulls that breaks no rule, itself and None."""
+    if not pa.types.is_dictionary(values.type):
+        key = _text(values)
+        return key, pc.binary_length(key)
+    encoded = values.combine_chunks()
+    bounds = pc.min_max(pc.binary_length(encoded.dictionary))
+    least, most = bounds["min"].as_py(), bounds["max"].as_py()
+    if not encoded.null_count and (least is None or (least > 0 and (limit is None or most <= limit))):
+        return encoded, None
+    key = encoded.dictionary_decode()
+    return key, pc.binary_length(key)
+
+
+def _too_long(lengths: pa.Array | None, limit: int | None) -> dict[int, str]:
     """Return why keys are too long, by row."""
-    if limit is None or (pc.max(lengths).as_py() or 0) <= limit:
+    if lengths is None or limit is None or (pc.max(lengths).as_py() or 0) <= limit:
         return {}
     rows = pc.indices_nonzero(pc.greater(lengths, limit).fill_null(pa.scalar(value=False))).to_pylist()
     return {row: f"key too long: {lengths[row].as_py()} bytes, event.max_key_bytes is {limit}" for row in rows}
@@ -61,9 +74,16 @@ def _text(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _reason(
-    key: pa.Array, lengths: pa.Array, too_long: dict[int, str], times: pa.Array, no_time: Mask, error: pa.Array | None
+    key: pa.Array,
+    lengths: pa.Array | None,
+    too_long: dict[int, str],
+    times: pa.Array,
+    no_time: Mask,
+    error: pa.Array | None,
 ) -> pa.Array | None:
-    empty = pc.equal(lengths, 0).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
+    empty = np.zeros(len(key), np.bool_)
+    if lengths is not None:
+        empty = pc.equal(lengths, 0).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
     failed = np.zeros(len(key), np.bool_) if error is None else ~nulls_of(error)
     no_key = nulls_of(key)
     broken = np.flatnonzero(failed | no_key | empty | no_time)

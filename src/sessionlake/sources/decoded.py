@@ -11,7 +11,7 @@ import pyarrow as pa
 from sessionlake.errors import first_line
 from sessionlake.sources.casting import cast_or_null
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.safe_cast import without_dictionary
+from sessionlake.sources.safe_cast import text_dictionary, without_dictionary
 
 MAX_ROWS = 250_000
 BLOCK_BYTES = 32 << 20
@@ -35,7 +35,7 @@ class Origin(Protocol):
 class Decoded:
     """Hold some rows of one file, in file order.
 
-    `table` has the needed columns in their pinned types, null where missing or wrong; `error` is a string
+    `table` has the needed columns in their pinned types (text of keys may be a dictionary), null where missing or wrong; `error` is a string
     array of the same length, null for good rows.
     """
 
@@ -123,19 +123,26 @@ def wrong_type(name: str, shown: str, kind: pa.DataType) -> str:
 
 
 def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | None = None) -> tuple[pa.Table, pa.Array]:
-    """Cast what was read to the pinned types; a missing column is null, a row's first error stays."""
+    """Cast what was read to the pinned types; a missing column is null, a row's first error stays.
+
+    Keys that are a dictionary of text stay one, where nothing else reads them.
+    """
     reasons = dict(errors or {})
     arrays = []
     for field in columns.schema:
         if field.name not in read.column_names:
             arrays.append(pa.nulls(len(read), field.type))
             continue
+        encoded = text_dictionary(read.column(field.name)) if columns.key_alone and field.name == columns.key else None
+        if encoded is not None:
+            arrays.append(encoded)
+            continue
         values = without_dictionary(read.column(field.name))
         array, bad = cast_or_null(values, field.type)
         arrays.append(array)
         for row in np.flatnonzero(bad).tolist():
             reasons.setdefault(row, wrong_type(field.name, shown(values[row]), field.type))
-    return pa.table(arrays, schema=columns.schema), error_array(len(read), reasons)
+    return pa.table(arrays, names=columns.schema.names), error_array(len(read), reasons)
 
 
 def shown(value: pa.Scalar) -> str:
@@ -143,6 +150,8 @@ def shown(value: pa.Scalar) -> str:
     try:
         found = value.as_py()
     except (ValueError, OverflowError):  # not UTF-8, or a time that Python has no date for
+        if pa.types.is_large_string(value.type):
+            return repr(value.cast(pa.large_binary()).as_py())
         return repr(value.cast(pa.binary()).as_py()) if pa.types.is_string(value.type) else str(value)
     return repr(found) if isinstance(found, (str, bytes)) else str(found)
 

@@ -3,15 +3,20 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sessionlake.sources.blocks import closed_to_us
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoded import MAX_ROWS, Decoded, bad_row, in_halves, one_line, shown, typed, unreadable
 from sessionlake.sources.raw import raw_text
+from sessionlake.sources.safe_cast import TEXTS
 
+_LARGE_GROUP = 50_000
+_DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError)
 """What reading damaged bytes raises; a lack of memory is none of it."""
 
@@ -34,16 +39,18 @@ class _Batch:
 
 
 def _plain(value: pa.Scalar) -> object:
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
     try:
         return value.as_py()
     except (ValueError, OverflowError):
         return shown(value)
 
 
-def open_parquet(source: str | bytes) -> pq.ParquetFile:
+def open_parquet(source: str | bytes, **options: Any) -> pq.ParquetFile:
     """Open a local path or content; raises SourceError when a path is missing or not permitted."""
     try:
-        return pq.ParquetFile(source if isinstance(source, str) else pa.BufferReader(source))
+        return pq.ParquetFile(source if isinstance(source, str) else pa.BufferReader(source), **options)
     except (FileNotFoundError, PermissionError) as error:
         raise closed_to_us(source, error) from error
 
@@ -51,7 +58,7 @@ def open_parquet(source: str | bytes) -> pq.ParquetFile:
 def decode_parquet(source: str | bytes, path: str, columns: EventColumns) -> Iterator[Decoded]:
     """Decode the needed columns of a Parquet file, at most MAX_ROWS rows at a time; one error row for each damaged row group."""
     try:
-        with open_parquet(source) as file:
+        with _opened(source, columns) as file:
             there = set(file.schema_arrow.names)
             wanted = [name for name in columns.needed if name in there]
             if not wanted:
@@ -68,10 +75,47 @@ def decode_parquet(source: str | bytes, path: str, columns: EventColumns) -> Ite
         yield unreadable(path, columns, error)
 
 
+def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
+    """Open a file, to read its keys as a dictionary where it has them as one: that leaves out laying each out and finding it."""
+    file = open_parquet(source)
+    try:
+        encoded = columns.key_alone and _has_dictionary(file, columns.key)
+    except BaseException:
+        file.close()
+        raise
+    if not encoded:
+        return file
+    with file:
+        return open_parquet(source, read_dictionary=[columns.key], metadata=file.metadata)
+
+
+def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
+    """Say whether a column of text is a dictionary in the file, in row groups that are not small: a batch ends with each."""
+    found = file.metadata
+    if not found.num_row_groups or found.num_rows / found.num_row_groups < _LARGE_GROUP:
+        return False
+    places = [at for at in range(found.num_columns) if found.schema.column(at).path == name]
+    if len(places) != 1 or file.schema_arrow.field(name).type not in TEXTS:
+        return False
+    return any(kind in _DICTIONARIES for kind in found.row_group(0).column(places[0]).encodings)
+
+
 def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int] | None = None) -> Iterator[pa.Table]:
     for batch in file.iter_batches(MAX_ROWS, row_groups=groups, columns=wanted, use_threads=False):
         # By position, since a file may have two columns of one name.
-        yield pa.table([batch.column(batch.schema.names.index(name)) for name in wanted], names=wanted)
+        arrays = [batch.column(batch.schema.names.index(name)) for name in wanted]
+        _check_indices(arrays)
+        yield pa.table(arrays, names=wanted)
+
+
+def _check_indices(arrays: list[pa.Array]) -> None:
+    """Raise where damaged bytes number a value that a dictionary does not have, which Arrow reads as it comes."""
+    for array in arrays:
+        if isinstance(array, pa.DictionaryArray):
+            bounds = pc.min_max(array.indices)
+            least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+            if least is not None and not 0 <= least <= greatest < len(array.dictionary):
+                raise pa.ArrowInvalid(f"value {greatest} of a dictionary of {len(array.dictionary)}")
 
 
 def _by_group(

@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 Mask = npt.NDArray[np.bool_]
 
 
@@ -20,6 +21,20 @@ def without_dictionary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Give one plain array."""
     flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     return flat.dictionary_decode() if pa.types.is_dictionary(flat.type) else flat
+
+
+def text_dictionary(values: pa.ChunkedArray) -> pa.DictionaryArray | None:
+    """Give a column that is a dictionary as one of text; None where it is none, has nulls, or anything is not UTF-8."""
+    if not pa.types.is_dictionary(values.type) or values.type.value_type not in TEXTS or values.null_count:
+        return None
+    flat = values.combine_chunks()
+    if not isinstance(flat, pa.DictionaryArray) or flat.dictionary.null_count:
+        return None
+    binary = pa.large_binary() if pa.types.is_large_string(flat.type.value_type) else pa.binary()
+    try:
+        return pa.DictionaryArray.from_arrays(flat.indices, flat.dictionary.cast(binary).cast(pa.string()))
+    except pa.ArrowInvalid:
+        return None
 
 
 def cast_each(values: pa.Array, target: pa.DataType, options: pc.CastOptions | None = None) -> pa.Array:

@@ -14,7 +14,7 @@ from sessionlake.errors import BadEventsError
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, SessionizerSpec
 from sessionlake.schemas import TIME
 from sessionlake.sessions.aggregates import Events
-from sessionlake.sessions.arrays import Bools, Ints, combined
+from sessionlake.sessions.arrays import Bools, Ints, combined, plain_text
 from sessionlake.sessions.kernel import lift, premerge
 from sessionlake.sessions.partials import Partials
 from sessionlake.sessions.windows import Bounds
@@ -97,7 +97,7 @@ def _dead_letters(spec: SessionizerSpec, rows: Rows, checked: Checked, refused: 
         columns = [
             reasons.slice(first, len(at)),
             pa.array(["event"] * len(at)),
-            checked.key.take(index),
+            plain_text(checked.key.take(index)),
             pa.array(checked.time_us[at], mask=checked.no_time[at]).cast(TIME),
             raw,
             source,
@@ -152,7 +152,7 @@ def event_table(spec: SessionizerSpec, events: Events) -> pa.Table:
     """Return events with the columns key, time_us, event_id, and the struct `event` of what aggregates read."""
     n = len(events.keys)
     columns = {
-        "key": events.keys,
+        "key": plain_text(events.keys),
         "time_us": events.time_us,
         "event_id": pa.nulls(n, pa.string()) if events.event_id is None else events.event_id,
         "event": event_struct([events.columns[name] for name in spec.columns.inputs], spec, n),

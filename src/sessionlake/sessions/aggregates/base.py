@@ -14,7 +14,7 @@ States = list[pa.Array]
 
 @dataclass(frozen=True)
 class Events:
-    """Events that become single-event partials; all arrays have one row an event."""
+    """Events that become single-event partials; all arrays have one row an event. Keys may be a dictionary of text."""
 
     keys: pa.Array
     time_us: Ints
