@@ -130,6 +130,16 @@ def test_batch_committed_since_is_fenced(tables: Tables) -> None:
     assert tables.commit_files("t", [], "app", 5, {"batch_id": 5}, after_version=first) == first + 1
 
 
+def test_rows_of_the_driver_are_appended_once(tables: Tables) -> None:
+    rows = pa.table({"id": [1, 2]})
+    known = tables.append_file("t", rows, "app", 4, after_version=tables.latest_version("t"))
+    tables.append_file("t", rows.slice(0, 0), "app", 5, after_version=known)
+    with pytest.raises(FencedError, match="another driver committed batch 5"):
+        tables.append_file("t", rows, "app", 5, after_version=known)
+    assert sorted(row["id"] for row in tables.read("t").collect() if row["id"] is not None) == [1, 2]
+    assert (tables.rows("t"), tables.newest_txn("t", "app")) == (2, 5)
+
+
 def test_partitioned_table_is_refused(tables: Tables) -> None:
     tables.create("p", pa.schema([("id", pa.int64()), ("day", pa.date32())]), "", ("day",))
     with pytest.raises(PipelineStateError, match="is partitioned or maps its columns"):

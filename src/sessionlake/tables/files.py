@@ -149,8 +149,13 @@ class Files:
 
 def write_text(fs: Any, path: Any, text: str) -> None:
     """Write a small file through Hadoop; one that is there goes first."""
+    write_bytes(fs, path, text.encode())
+
+
+def write_bytes(fs: Any, path: Any, content: bytes) -> None:
+    """Write what `write_text` does, of bytes."""
     stream = fs.create(path, True)
     try:
-        stream.write(bytearray(text.encode()))
+        stream.write(bytearray(content))
     finally:
         stream.close()

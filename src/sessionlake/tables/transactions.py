@@ -5,10 +5,13 @@ By way of OptimisticTransaction, which is no public API: see docs/decisions/0006
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +19,7 @@ from pyspark.sql import functions as F
 from sessionlake.delta_log import FENCED
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.history import user_metadata
+from sessionlake.tables.files import write_bytes
 from sessionlake.tables.log import Log
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
@@ -53,7 +57,7 @@ class Transactions(Log):
         files: Iterable[DataFile],
         app_id: str,
         app_version: int,
-        metadata: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None,
         *,
         after_version: int,
         guarded: bool = False,
@@ -94,7 +98,7 @@ class Transactions(Log):
         ):
             actions.add(delta.actions.Action.fromJson(json.dumps(action)))
         none = self._jvm.scala.Option.empty()
-        written = self._jvm.scala.Option.apply(user_metadata(metadata))
+        written = none if metadata is None else self._jvm.scala.Option.apply(user_metadata(metadata))
         append = self._jvm.org.apache.spark.sql.SaveMode.Append
         operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
             append, none, none, written, none, none, none, none, none
@@ -109,6 +113,19 @@ class Transactions(Log):
                 raise
             raise fenced from error
         return made if made == read + 1 else read
+
+    def append_file(self, name: str, rows: pa.Table, app_id: str, app_version: int, *, after_version: int) -> int:
+        """Append a few rows that the driver holds, and commit them, as `commit_files` does: without a Spark job."""
+        files: list[DataFile] = []
+        if rows.num_rows:
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows, sink, compression="snappy", store_schema=False)
+            content = sink.getvalue().to_pybytes()
+            path = f"part-00000-{uuid.uuid4()}.snappy.parquet"
+            fs, target = self.file_system(f"{self.path(name)}/{path}")
+            write_bytes(fs, target, content)
+            files.append(DataFile(name, path, len(content), json.dumps({"numRecords": rows.num_rows})))
+        return self.commit_files(name, files, app_id, app_version, None, after_version=after_version)
 
     def app_version(self, name: str, app_id: str, version: int | None = None) -> int | None:
         """Return the latest version that an application has written under its id, as of the table's newest or given version.

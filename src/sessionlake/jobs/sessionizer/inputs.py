@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.config import Config
 from sessionlake.errors import PipelineStateError
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.tables import Tables
 
 BATCH_INPUTS = "batch_inputs"
 _SAVE_AFTER = 40
@@ -59,6 +59,7 @@ class InputLog:
     def __init__(self, tables: Tables, config: Config) -> None:
         self._tables, self._config = tables, config
         self._saved: int | None = None
+        self._last: _Last | None = None
 
     def committed(self, batch_id: int) -> None:
         """Save what is unsaved if it has become much."""
@@ -66,11 +67,13 @@ class InputLog:
             self._saved = saved_batch(self._tables)
         if batch_id - self._saved < _SAVE_AFTER:
             return
-        rows = list(_unsaved(self._tables, self._config, batch_id))
         self._tables.create(BATCH_INPUTS, BATCH_INPUTS_SCHEMA, "What each micro-batch was a function of, besides rows")
+        known = self._tables.latest_version(BATCH_INPUTS)
+        rows = list(_unsaved(self._tables, self._config, batch_id, self._last or _last_saved(self._tables)))
         table = pa.Table.from_pylist([_row(row) for row in rows], schema=BATCH_INPUTS_SCHEMA)
-        frame = self._tables.spark.createDataFrame(table, spark_schema(table.schema)).coalesce(1)
-        self._tables.append(BATCH_INPUTS, frame, BATCH_INPUTS, batch_id)
+        self._tables.append_file(BATCH_INPUTS, table, BATCH_INPUTS, batch_id, after_version=known)
+        whole = rows and rows[-1].batch_id == batch_id
+        self._last = (batch_id, rows[-1].changelog_version, rows[-1].watermark_us) if whole else None
         self._saved = batch_id
 
 
@@ -96,7 +99,7 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
             BatchInputs(*row[:5], *(json.loads(text) if text else None for text in row[5:]))
             for row in rows.toLocalIterator()
         ]
-    by_id = {inputs.batch_id: inputs for inputs in (*found, *_unsaved(tables, config, up_to))}
+    by_id = {inputs.batch_id: inputs for inputs in (*found, *_unsaved(tables, config, up_to, _last_saved(tables)))}
     missing = next((b for b in range(up_to + 1) if b not in by_id), None)
     if missing is not None:
         raise PipelineStateError(
@@ -106,8 +109,12 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
     return [by_id[b] for b in range(up_to + 1)]
 
 
-def _unsaved(tables: Tables, config: Config, up_to: int) -> Iterator[BatchInputs]:
-    saved, version, before = _last_saved(tables)
+_Last = tuple[int, int, int | None]
+"""Of the last batch in the table: batch_id, changelog version and watermark."""
+
+
+def _unsaved(tables: Tables, config: Config, up_to: int, last: _Last) -> Iterator[BatchInputs]:
+    saved, version, before = last
     for commit in tables.commits(schemas.CHANGELOG, version):
         batch = commit.metadata["batch_id"]
         watermark = commit.metadata["state"].get("watermark_us")
@@ -120,8 +127,7 @@ def _unsaved(tables: Tables, config: Config, up_to: int) -> Iterator[BatchInputs
         before = watermark
 
 
-def _last_saved(tables: Tables) -> tuple[int, int, int | None]:
-    """Return batch_id, changelog version and watermark of the last batch in the table."""
+def _last_saved(tables: Tables) -> _Last:
     batch = saved_batch(tables)
     if batch < 0:
         return -1, -1, None

@@ -33,7 +33,7 @@ from sessionlake.jobs.sessionizer.single_driver import checkpoint_id, locked_sto
 from sessionlake.jobs.sessionizer.stream import ControlInput, read_inputs
 from sessionlake.jobs.streams import is_second_driver, run_to_end
 from sessionlake.tables import Tables
-from sessionlake.views import batches_frame, merged_sessions
+from sessionlake.views import merged_sessions
 
 _BATCHES_EVERY = 50
 _log = logging.getLogger("sessionlake")
@@ -174,14 +174,16 @@ class _Session:
 
     def save_batches(self) -> None:
         """Append to the table batches what the changelog's commits have and it has not."""
+        known = self.tables.latest_version(schemas.BATCHES)
         after = self.tables.newest_txn(schemas.BATCHES, schemas.BATCHES)
         if after is None:
             seen = self.tables.read(schemas.BATCHES).agg(F.max("changelog_version")).head()
             after = -1 if seen is None or seen[0] is None else seen[0]
         rows = [batch_row(commit.metadata, commit.version) for commit in self.tables.commits(schemas.CHANGELOG, after)]
         if rows:
-            frame = batches_frame(self.spark, rows).coalesce(1)
-            self.tables.append(schemas.BATCHES, frame, schemas.BATCHES, rows[-1]["changelog_version"])
+            table = pa.Table.from_pylist(rows, schema=schemas.BATCHES_SCHEMA)
+            last = rows[-1]["changelog_version"]
+            self.tables.append_file(schemas.BATCHES, table, schemas.BATCHES, last, after_version=known)
 
     def advance_past_open_sessions(self) -> bool:
         """Ask, through the control input, for a watermark at which every session is closed; False where all are."""
