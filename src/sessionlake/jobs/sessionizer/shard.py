@@ -235,9 +235,10 @@ def _writes(
     touched_segment = np.concatenate([segment[gone], changed.end[warm] // store.interval_us])
     if len(kept):
         kept = kept[_among(segment[kept], stored.codes[kept], touched_segment, touched_owner)]
-    both = _both(stored, changed)
+    # Not all that is stored: beside the changed states it may be more than one array holds.
+    both = _both(stored.take(kept), changed)
     sessions = Sessions(both.codes, both.start, both.end, both.count, both.revision, both.state)
-    rows = np.concatenate([kept, len(stored) + warm])
+    rows = np.concatenate([np.arange(len(kept)), len(kept) + warm])
     return store.writes(parts.keys, sessions, touched_owner, touched_segment, rows)
 
 
