@@ -47,7 +47,9 @@ def stream(kind: str, root: Path) -> None:
         },
         folder,
     )
-    spark = build_session(kind, master="local[2]", shuffle_partitions=2, driver_memory="2g", streaming=kind == "little")
+    spark = build_session(
+        kind, master="local[2]", shuffle_partitions=2, driver_memory="2g", little_java=kind == "little"
+    )
     java = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]  # noqa: SLF001
 
     with (root / f"{kind}.jsonl").open("w", buffering=1) as out:

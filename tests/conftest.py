@@ -72,6 +72,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeModules
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = build_session("tests", master="local[2]", shuffle_partitions=2, driver_memory="2g", streaming=True)
+    session = build_session("tests", master="local[2]", shuffle_partitions=2, driver_memory="2g", little_java=True)
     yield session
     session.stop()

@@ -67,7 +67,7 @@ def run_demo(directory: str, console: Console) -> None:
     root, command = Path(directory).resolve(), _command()
     prepare(root, console)
     config = load_config(root / CONFIG_NAME)
-    spark = open_session(config, driver_memory="2g", streaming=True)
+    spark = open_session(config, driver_memory="2g", little_java=True)
     console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
     print_summary(run(spark, config, once=True, on_commit=print_batch))
     register_tables(spark, config)

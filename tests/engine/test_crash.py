@@ -85,6 +85,7 @@ def test_sigkill_at_every_point(spark: SparkSession, half: Lake, expected: Lake,
     assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_driver_fails_at_every_point_of_one_batch(
     spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

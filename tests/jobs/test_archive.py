@@ -38,6 +38,7 @@ def write(root: Path, files: range) -> None:
         write_rows(root, f"{i}.json", FILES[i])
 
 
+@pytest.mark.slow
 def test_a_backfill_needs_no_source_and_a_crash_archives_nothing_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

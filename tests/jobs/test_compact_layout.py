@@ -50,6 +50,7 @@ def _commit_ours(tables: Tables, statement: str) -> None:
         tables.spark.sql(statement).collect()
 
 
+@pytest.mark.slow
 def test_a_snapshot_with_partitions_is_rewritten_without_and_nothing_else_changes(
     spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +87,7 @@ def test_a_snapshot_with_partitions_is_rewritten_without_and_nothing_else_change
     assert len(snapshot_files(tables)) == 1
 
 
-@pytest.mark.parametrize("method", [REWRITE, MERGE])
+@pytest.mark.parametrize("method", [REWRITE, pytest.param(MERGE, marks=pytest.mark.slow)])
 def test_an_erasure_after_the_tail_was_read_makes_the_fold_read_it_again(
     spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
@@ -31,6 +32,7 @@ def apply(upkeep: Upkeep, config: Config) -> None:
         step()
 
 
+@pytest.mark.slow
 def test_old_dead_letters_are_emptied_and_old_runs_go(spark: SparkSession, tmp_path: Path) -> None:
     config = one_event(spark, tmp_path)
     write_rows(tmp_path, "1.json", ["{broken", {"key": "late", "time_us": 1_000, "v": "no number"}])

@@ -171,6 +171,7 @@ def test_throttle_and_limit_take_the_oldest_first(spark: SparkSession, config: C
     assert (rest.counts["expired"], rest.counts["emitted_before"]) == (len(before) - 22, 22)
 
 
+@pytest.mark.slow
 def test_killed_run_resumes_with_the_next_chunk(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     monkeypatch.setattr(failpoints, "hit", hit)
 
 
+@pytest.mark.slow
 def test_killed_then_nothing_is_left_and_the_stream_goes_on(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

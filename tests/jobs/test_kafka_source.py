@@ -106,6 +106,7 @@ def tombstone(key: str, start_us: int, revision: int, **more: str) -> Row:
     return {"key": key, "value": None, "headers": list({**headers, **more}.items())}
 
 
+@pytest.mark.slow
 def test_tombstones_with_headers_are_corrections(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic, rows = Topic.create(broker), some_events(2, count=60)
     topic.send(as_record(row) for row in rows)

@@ -325,6 +325,7 @@ def test_missing_column_fails_the_schema(spark: SparkSession, lake: Path, table:
     assert all(column in str(seen) for seen in failed.values())
 
 
+@pytest.mark.slow
 def test_fail_on(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sessionlake.cli.jobs.open_session", lambda _: spark)
     file = write_config(lake, event={"id": "id"})
@@ -348,11 +349,12 @@ def test_fail_on(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("quality_checked_late_events", marks=pytest.mark.slow),
+        "quality_checked_late_events",
         "quality_stored",
-        pytest.param("quality_documented", marks=pytest.mark.slow),
+        "quality_documented",
     ],
 )
+@pytest.mark.slow
 def test_killed_and_retried_is_once_on_the_pinned_versions(
     spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

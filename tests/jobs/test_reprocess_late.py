@@ -161,7 +161,7 @@ def test_killed_and_taken_over_by_another_run_is_once(
     assert late.written() == outcome.written
 
 
-@pytest.mark.parametrize("point", [slow(POINTS[1]), POINTS[3]])
+@pytest.mark.parametrize("point", [slow(POINTS[1]), slow(POINTS[3])])
 def test_a_run_that_another_one_passes_ends(
     late: Late, outcome: Outcome, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

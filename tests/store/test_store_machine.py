@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -125,5 +126,11 @@ def plain(found: Any) -> list[tuple[Any, ...]]:
     return [(w.key, w.start_us, w.end_us, s.event_count, s.revision, s.state) for w, s in windows]
 
 
+class SlowStoreMachine(StoreMachine):
+    pass
+
+
+StoreMachine.TestCase.settings = settings(max_examples=4, stateful_step_count=15)
+SlowStoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=15)
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=12, stateful_step_count=15, suppress_health_check=list(HealthCheck))
+TestSlowStoreMachine = pytest.mark.slow(SlowStoreMachine.TestCase)

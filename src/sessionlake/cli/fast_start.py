@@ -58,7 +58,7 @@ def _train(options: str) -> "SparkSession":
         (root / "pipeline.toml").write_text(CONFIG)
         config = load_config(root / "pipeline.toml")
         spark = open_session(
-            config, driver_memory="2g", streaming=True, conf={"spark.driver.extraJavaOptions": options}
+            config, driver_memory="2g", little_java=True, conf={"spark.driver.extraJavaOptions": options}
         )
         run(spark, config, once=True)
         register_tables(spark, config)

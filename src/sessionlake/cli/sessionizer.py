@@ -47,7 +47,9 @@ def _run_once(config: Config, **options: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
     with observed(config, SESSIONIZE) as counted:
-        summary = run(open_session(config, streaming=True), config, once=True, **options, on_commit=print_batch)
+        summary = run(
+            open_session(config, little_java=_is_little(config)), config, once=True, **options, on_commit=print_batch
+        )
         counted({"batches": summary.batches, **summary.counts})
     return summary
 
@@ -55,7 +57,7 @@ def _run_once(config: Config, **options: bool) -> "RunSummary":
 def _run_stream(config: Config, **options: bool) -> "RunSummary":
     from sessionlake.jobs.sessionizer.run import run
 
-    spark = open_session(config, streaming=True)
+    spark = open_session(config, little_java=_is_little(config))
     with observed_stream(spark, config) as committed:
 
         def on_commit(metadata: dict[str, Any]) -> None:
@@ -63,6 +65,11 @@ def _run_stream(config: Config, **options: bool) -> "RunSummary":
             committed(metadata)
 
         return run(spark, config, **options, on_commit=on_commit)
+
+
+def _is_little(config: Config) -> bool:
+    """Say whether Java only plans and commits: Python opens files itself, while records and rows of a table come through Java."""
+    return config.source.kind == "files"
 
 
 @click.command("bootstrap")

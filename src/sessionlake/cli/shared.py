@@ -58,7 +58,7 @@ def wants_traceback() -> bool:
 
 
 def open_session(
-    config: Config, *, driver_memory: str = "4g", streaming: bool = False, conf: Mapping[str, str] | None = None
+    config: Config, *, driver_memory: str = "4g", little_java: bool = False, conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
     from sessionlake.engine.spark import build_session
@@ -73,7 +73,7 @@ def open_session(
             f"sessionlake-{config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,
             driver_memory=driver_memory,
-            streaming=streaming,
+            little_java=little_java,
             extra_conf=settings,
         )
 

@@ -22,7 +22,7 @@ LITTLE_JAVA = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""For a stream, whose rows go through Python while Java plans and commits small jobs, and for runs of a few minutes on little
+"""For a stream of files, whose rows go through Python while Java plans and commits small jobs, and for runs of a few minutes on little
 data: such a JVM spends more on compiling for throughput than it ever gets back (docs/decisions/0010-the-drivers-java.md)."""
 SPARK_VERSION, DELTA_VERSION = "4.1", "4.3"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -62,14 +62,14 @@ def build_session(
     master: str | None = None,
     shuffle_partitions: int | None = None,
     driver_memory: str = "2g",
-    streaming: bool = False,
+    little_java: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the active Spark session as it is, else start one with Delta and this project's settings.
 
     What spark-submit was given stands before the settings here, and the arguments (`extra_conf` last) before both.
     `master` is `local[*, 4]` where neither names one: on all cores, a failed task tried 4 times as on a cluster. Without the jars a ConfigError tells how to get them.
-    With `streaming`, a JVM that also runs the tasks gets the settings LITTLE_JAVA.
+    With `little_java`, a JVM that also runs the tasks gets the settings LITTLE_JAVA.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -89,7 +89,7 @@ def build_session(
     conf.setAll(list(chosen.items()))
     conf.setIfMissing("spark.master", "local[*, 4]")
     local_mode = conf.get("spark.master", "").startswith("local")
-    little = LITTLE_JAVA if streaming and in_one_jvm(conf) else {}
+    little = LITTLE_JAVA if little_java and in_one_jvm(conf) else {}
     for key, value in {**DEFAULTS, **little, **(_on_this_machine() if local_mode else {})}.items():
         conf.setIfMissing(key, value)
 
