@@ -101,7 +101,8 @@ def test_worker_killed_in_mid_batch(
 ) -> None:
     lake = half.copy(tmp_path / "lake")
     for point in ("worker_computed", "worker_applied"):
-        once = tmp_path / "once"
+        # A file for each point: a worker of the other task may still be on its way to the first one's.
+        once = tmp_path / point
         once.touch()
         with monkeypatch.context() as patch:
             patch.setitem(spark.sparkContext.environment, "SESSIONLAKE_KILL_AT", point)
@@ -124,6 +125,7 @@ def test_executor_lost_between_its_work_and_the_commit(
     assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_late_events_deleted_by_hand_are_missed_by_status_and_by_no_session(
     spark: SparkSession, expected: Lake, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ def look(batches):
     yield pa.RecordBatch.from_pydict({"seen": [json.dumps(seen)]})
 
 extra = {"spark.sql.ansi.enabled": "false"}
-session = build_session("probe", master="local[1]", shuffle_partitions=3, extra_conf=extra)
+session = build_session("probe", master="local[1]", shuffle_partitions=3, little_java=True, extra_conf=extra)
 worker = session.range(1).coalesce(1).mapInArrow(look, "seen string").collect()[0].seen
 session.range(5).write.format("delta").save(sys.argv[1])
 session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")

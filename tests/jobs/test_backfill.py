@@ -31,6 +31,8 @@ from tests.jobs.backfill_support import (
 )
 from tests.jobs.support import make_config, write_rows
 
+POINTS = ["backfill_started", "backfill_before_corrections", "backfill_after_corrections"]
+
 
 @pytest.fixture(scope="module")
 def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -94,8 +96,9 @@ def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSes
         backfill(spark, config, from_us=5, to_us=5)
 
 
+@pytest.mark.parametrize("points", [POINTS[-1:], pytest.param(POINTS, marks=pytest.mark.slow)])
 def test_damage_is_repaired_whoever_kills_the_run(
-    spark: SparkSession, restored: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, restored: Path, monkeypatch: pytest.MonkeyPatch, points: list[str]
 ) -> None:
     config = config_of(restored)
     tables = Tables(spark, config.pipeline.warehouse)
@@ -112,7 +115,7 @@ def test_damage_is_repaired_whoever_kills_the_run(
     def attempt() -> JobReport:
         return backfill(spark, config, from_us=EVER[0], to_us=EVER[1], run_id="r")
 
-    for point in ("backfill_started", "backfill_before_corrections", "backfill_after_corrections"):
+    for point in points:
         with crash_at(monkeypatch, point), pytest.raises(CrashError):
             attempt()
     first, second = attempt(), attempt()

@@ -126,6 +126,7 @@ def test_two_runs_at_once_fold_each_batch_once(spark: SparkSession, config: Conf
     assert (fold_point(tables), sessions(tables.read(schemas.SESSIONS))) == (8, expected)
 
 
+@pytest.mark.slow
 def test_size_decides_the_method_and_dry_run_writes_nothing(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ def assert_each_event_once(spark: SparkSession, root: Path, topic: Topic, rows: 
 @pytest.mark.parametrize(
     "point",
     [
-        "before_changelog",
+        pytest.param("before_changelog", marks=pytest.mark.slow),
         pytest.param("after_dead", marks=pytest.mark.slow),
         pytest.param("after_changelog", marks=pytest.mark.slow),
     ],

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
-from sessionlake.tables import Tables
+from sessionlake.tables import Tables, spark_schema
 
 SETTINGS = {"checkpointInterval": "20"}
 
@@ -25,11 +25,11 @@ def created(table: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("partitions", [(), ("kind", "job")])
 def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...]) -> None:
-    here, there = Tables(spark, str(tmp_path / "here")), Tables(spark, f"file://{tmp_path}/there")
-    for tables in (here, there):
-        tables.create(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "What was put right", partitions, **SETTINGS)
-        tables.create(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "is there")
-    assert created(Path(here.path(schemas.CORRECTIONS))) == created(
-        Path(there.path(schemas.CORRECTIONS).removeprefix("file://"))
-    )
-    assert here.read(schemas.CORRECTIONS).schema == there.read(schemas.CORRECTIONS).schema
+    here, there = Tables(spark, str(tmp_path / "here")), Tables(spark, str(tmp_path / "there"))
+    name, schema, text = schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "What was put right"
+    here.create(name, schema, text, partitions, **SETTINGS)
+    here.create(name, schema, "is there")
+    settings = {f"delta.{key}": value for key, value in SETTINGS.items()}
+    there._create_through_spark(name, spark_schema(schema), text, partitions, settings)
+    assert created(Path(here.path(name))) == created(Path(there.path(name)))
+    assert here.read(name).schema == there.read(name).schema
