@@ -84,8 +84,9 @@ def test_trim_waits_for_the_safety_window(spark: SparkSession, config: Config) -
     assert trim_point(tables, config, window_ends + DAY) == 8
 
 
-@pytest.mark.parametrize("method", [MERGE, pytest.param(REWRITE, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("other_until", [6, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [MERGE, REWRITE])
+@pytest.mark.parametrize("other_until", [6, 8])
 def test_a_fold_by_another_run_between_reading_and_commit(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch, method: str, other_until: int
 ) -> None:

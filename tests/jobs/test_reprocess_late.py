@@ -107,6 +107,7 @@ def test_a_dry_run_writes_nothing_and_says_what_a_run_would_do(late: Late) -> No
     assert late.reprocess().counts == told.counts
 
 
+@pytest.mark.slow
 def test_ranges_take_from_inclusive_to_exclusive_and_leave_the_rest_waiting(late: Late, reprocessed: Late) -> None:
     numbers = late_numbers(late)
     times = sorted(e["time_us"] for e in ALL if e["n"] in numbers)
