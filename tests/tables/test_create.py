@@ -23,9 +23,10 @@ def created(table: Path) -> dict[str, Any]:
     return {"protocol": actions["protocol"], "operation": actions["commitInfo"]["operation"], "schema": schema} | kept
 
 
+@pytest.mark.parametrize("folder", ["plain", "a b#c?é", "p%20q"])
 @pytest.mark.parametrize("partitions", [(), ("kind", "job")])
-def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...]) -> None:
-    here, there = Tables(spark, str(tmp_path / "here")), Tables(spark, str(tmp_path / "there"))
+def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...], folder: str) -> None:
+    here, there = Tables(spark, str(tmp_path / folder / "here")), Tables(spark, str(tmp_path / "there"))
     name, schema, text = schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "What was put right"
     here.create(name, schema, text, partitions, **SETTINGS)
     here.create(name, schema, "is there")

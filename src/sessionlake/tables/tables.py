@@ -17,6 +17,8 @@ from sessionlake.history import user_metadata
 from sessionlake.tables.replacement import Replacement
 from sessionlake.tables.transactions import CONCURRENT, Transactions
 
+_LOCAL = re.compile(r"/[^%\\]*")
+"""Local paths that deltalake takes as they are: of a % or a backslash it makes another character."""
 _CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
 
 
@@ -42,7 +44,7 @@ class Tables(Transactions):
         if self.exists(name):
             return
         settings = {f"delta.{key}": value for key, value in properties.items()}
-        create = self._create_here if self.path(name).startswith("/") else self._create_through_spark
+        create = self._create_here if _LOCAL.fullmatch(self.path(name)) else self._create_through_spark
         try:
             create(name, spark_schema(schema), comment, partitioned_by, settings)
         except Exception:

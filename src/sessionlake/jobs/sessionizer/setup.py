@@ -194,7 +194,10 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
             dataSkippingStatsColumns=STATS_COLUMNS,
         )
     except Exception as error:
-        signs = ("DELTA_CANNOT_CREATE_LOG_PATH", "Permission denied", "Not a directory", "File exists", "Mkdirs failed")
+        signs = (
+            *("DELTA_CANNOT_CREATE_LOG_PATH", "Permission denied", "Not a directory", "File exists", "Mkdirs failed"),
+            "Could not create local directory",
+        )
         if any(sign in str(error) for sign in signs):
             raise ConfigError(
                 f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path"
