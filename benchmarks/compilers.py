@@ -33,13 +33,16 @@ PATTERN = 8
 """Files that are sent over and over, each time with later event times."""
 
 
-def stream(kind: str, root: Path) -> None:
-    """Run one stream until it is killed, and write the JVM's CPU seconds after each batch to root/KIND.jsonl."""
+def stream(kind: str, every: float, root: Path) -> None:
+    """Run one stream until it is killed, and write the JVM's CPU seconds after each batch to root/KIND.jsonl.
+
+    It looks for files as often as they appear: one that looks all the time spends most of its CPU on looking.
+    """
     folder = root / kind
     folder.mkdir()
     config = parse_config(
         {
-            "pipeline": {"name": kind, "warehouse": "warehouse", "shards": 2, "trigger": "0 s"},
+            "pipeline": {"name": kind, "warehouse": "warehouse", "shards": 2, "trigger": f"{round(every * 1000)} ms"},
             "source": {"kind": "files", "path": str(root / "events"), "format": "parquet", "max_files_per_batch": 1},
             "event": {"key": "key", "time": "ts"},
             "session": {"gap": GAP, "grace": GRACE, "retention": RETENTION},
@@ -115,7 +118,7 @@ def main() -> None:
     parser.add_argument("--stream", nargs=2, metavar=("KIND", "ROOT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.stream:
-        stream(options.stream[0], Path(options.stream[1]))
+        stream(options.stream[0], options.every, Path(options.stream[1]))
         return
     with tempfile.TemporaryDirectory(prefix="bench-compilers-") as folder:
         root = Path(folder)
@@ -123,7 +126,7 @@ def main() -> None:
         write_events(root / "patterns", PATTERN, options.events, 200_000, 1)
         patterns = [pq.read_table(file) for file in sorted((root / "patterns").iterdir())]
         command = [sys.executable, "-m", "benchmarks.compilers", "--stream"]
-        streams = [subprocess.Popen([*command, kind, folder]) for kind in KINDS]
+        streams = [subprocess.Popen([*command, kind, folder, "--every", str(options.every)]) for kind in KINDS]
         stop = threading.Event()
         sender = threading.Thread(target=send, args=(root / "events", patterns, options.every, stop))
         sender.start()
