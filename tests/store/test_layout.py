@@ -34,7 +34,7 @@ def test_unpack_inverts_pack_among_missing_values(values: list[list[Any]], holes
         item = None if hole else next(rest, None)
         given_.append(item and item[0])
         expected += [(len(given_) - 1, *s) for s in (item[1] if item else [])]
-    assert plain(unpack(given_)) == expected
+    assert plain(unpack(pa.array(given_, pa.binary()))) == expected
 
 
 @given(values=values.filter(bool))
@@ -48,11 +48,11 @@ def test_layout_is_count_then_heads_then_states(values: list[list[Any]]) -> None
 
 @pytest.mark.parametrize("values", [[], [None], [None, None]])
 def test_unpack_of_nothing(values: list[bytes | None]) -> None:
-    found = unpack(values)
+    found = unpack(pa.array(values, pa.binary()))
     assert plain(found) == []
     assert found.state.type == pa.binary()
 
 
 def test_order_of_owners_is_that_of_the_values() -> None:
     packed = pack(columns([(1, 2, 3, 4, b""), (5, 6, 7, 8, b"x")], [0, 0]), np.array([1, 1])).to_pylist()
-    assert plain(unpack([None, packed[1], None, packed[0]])) == [(1, 5, 6, 7, 8, b"x"), (3, 1, 2, 3, 4, b"")]
+    assert plain(unpack(pa.array([None, packed[1], None, packed[0]]))) == [(1, 5, 6, 7, 8, b"x"), (3, 1, 2, 3, 4, b"")]

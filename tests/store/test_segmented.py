@@ -111,11 +111,11 @@ def test_dropped_segment_can_come_back_empty(store: Any) -> None:
 def test_find_many_gives_owner_and_segment(store: Any) -> None:
     for key, end in (("a", 50), ("a", 150), ("c", 151), ("c", 350)):
         store.put(session(key, end, end, state=key.encode()))
-    found = store.find_many([b"a", b"b", b"c"], np.array([0, 0, 300]))
+    found = store.find_many(pa.array([b"a", b"b", b"c"]), np.array([0, 0, 300]))
     rows = zip(found.sessions.owner.tolist(), found.sessions.end.tolist(), found.segment.tolist(), strict=True)
     assert sorted(rows) == [(0, 50, 0), (0, 150, 1), (2, 350, 3)]
-    assert len(store.find_many([b"x"], np.array([0])).segment) == 0
-    assert len(store.find_many([], np.zeros(0, np.int64)).segment) == 0
+    assert len(store.find_many(pa.array([b"x"]), np.array([0])).segment) == 0
+    assert len(store.find_many(pa.array([], pa.binary()), np.zeros(0, np.int64)).segment) == 0
 
 
 def test_touched_pair_without_sessions_is_deleted(store: Any) -> None:

@@ -52,7 +52,7 @@ def test_writes_are_the_content_of_all_that_is_touched(
     for segment, key, value in zip(*(found[name].to_pylist() for name in found.column_names), strict=True):
         content = sorted(expected[segment, key.decode()])
         assert (value is None) == (not content)
-        assert plain(unpack([value])) == content
+        assert plain(unpack(pa.array([value], pa.binary()))) == content
 
 
 def columns(sessions: list[Row]) -> Sessions:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.errors import StoreError
 from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, offsets_of
 
 FORMAT = 1
@@ -55,14 +54,9 @@ def pack(sessions: Sessions, sizes: Ints) -> pa.Array:
     )
 
 
-def unpack(values: list[bytes | None]) -> Sessions:
-    """Return the sessions of all values, in order; None stands for no sessions."""
-    packed = pa.array(values, pa.binary())
-    if isinstance(packed, pa.ChunkedArray):
-        raise StoreError(
-            f"pipeline.shards: {packed.nbytes} bytes of sessions for one batch's keys in a segment; raise it"
-        )
-    offsets, data = offsets_of(packed)
+def unpack(values: pa.Array) -> Sessions:
+    """Return the sessions of all values, in order; null stands for no sessions."""
+    offsets, data = offsets_of(values)
     lengths = np.diff(offsets)
     owner = np.flatnonzero(lengths)
     at = offsets[owner]

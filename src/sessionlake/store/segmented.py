@@ -1,19 +1,22 @@
 """KIP-94's session store: segments of session end time, values packed per key, expiry by dropping segments."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sessionlake.sessions.arrays import Ints, argsort
+from sessionlake.sessions.arrays import Ints, argsort, combined
 from sessionlake.store.interface import SessionStore, StoredSession, Windowed
 from sessionlake.store.layout import Sessions, pack, unpack
 from sessionlake.store.rocks import RocksSegments
 
 MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
+_WRITTEN_A_KEY = 8
+"""Values that the last batch wrote to a segment for each key asked for, up to which they are looked through before the database."""
 
 _ROOM = 1 << 62
 _ALL_TIMES = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
@@ -40,25 +43,44 @@ class SegmentedSessionStore(SessionStore):
 
     def __init__(self, path: Path, interval_us: int) -> None:
         self._db = RocksSegments(path)
+        self._written: dict[int, pa.Table] = {}
+        """What `apply` wrote last, by segment: a key that is there need not be read."""
         self.interval_us = interval_us
 
-    def find_many(self, keys: list[bytes], earliest_end: Ints) -> Found:
+    def find_many(self, keys: pa.Array, earliest_end: Ints) -> Found:
         """Return the sessions of keys[i] in all segments that can hold one with end >= earliest_end[i].
 
-        Keys are ascending and distinct. Sessions that end earlier may be among the results.
+        Keys are binary, ascending and distinct. Sessions that end earlier may be among the results.
         """
         first = earliest_end // self.interval_us
         parts: list[tuple[Sessions, int]] = []
         for segment in self._db.segments:
             wanted = np.flatnonzero(first <= segment)
             if len(wanted):
-                some = keys if len(wanted) == len(keys) else [keys[i] for i in wanted.tolist()]
-                found = unpack(self._db.get(segment, some))
-                owner = found.owner if some is keys else wanted[found.owner]
+                every = len(wanted) == len(keys)
+                found = unpack(self._values(segment, keys if every else keys.take(pa.array(wanted))))
+                owner = found.owner if every else wanted[found.owner]
                 parts.append(
                     (Sessions(owner, found.start, found.end, found.count, found.revision, found.state), segment)
                 )
         return _together(parts)
+
+    def _values(self, segment: int, keys: pa.Array) -> pa.Array:
+        """Return the keys' values in a segment, null where there is none."""
+        written = self._written.get(segment)
+        if written is None or len(written) > _WRITTEN_A_KEY * len(keys):
+            return _binary(self._db.get(segment, keys.to_pylist()))
+        # Who has come in one batch mostly comes in the next one, too. Its value is a column's element here; of the database
+        # it would be an object for the key and one for the value.
+        place = pc.index_in(keys, value_set=combined(written["key"]))
+        found = combined(written["value"]).take(place)
+        rest = np.flatnonzero(place.is_null().to_numpy(zero_copy_only=False))
+        if not len(rest):
+            return found
+        read = _binary(self._db.get(segment, keys.take(pa.array(rest)).to_pylist()))
+        at = np.arange(len(keys))
+        at[rest] = len(keys) + np.arange(len(rest))
+        return combined(pa.chunked_array([found, read])).take(pa.array(at))
 
     def writes(
         self, keys: pa.Array, sessions: Sessions, touched_owner: Ints, touched_segment: Ints, rows: Ints | None = None
@@ -113,14 +135,16 @@ class SegmentedSessionStore(SessionStore):
         oldest = oldest_end_us // self.interval_us
         segments = writes["segment"].to_numpy()
         numbers, starts = np.unique(segments, return_index=True)
-        batch = {}
+        batch, written = {}, {}
         for number, start, stop in zip(
             numbers.tolist(), starts.tolist(), np.append(starts, len(segments))[1:].tolist(), strict=True
         ):
             if number >= oldest:
-                part = writes.slice(start, stop - start)
+                part = written[number] = writes.slice(start, stop - start)
                 batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+        self._written = {}
         self._db.write(batch, meta)
+        self._written = written
         self._db.drop_before(oldest)
 
     def meta(self, name: str) -> bytes | None:
@@ -130,11 +154,12 @@ class SegmentedSessionStore(SessionStore):
     def scan(self, oldest_end_us: int) -> tuple[list[bytes], Sessions]:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
         items = [item for segment in self._db.segments for item in self._db.items(segment)]
-        found = unpack([value for _, value in items])
+        found = unpack(_binary([value for _, value in items]))
         return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
 
     def clear(self) -> None:
         """Remove everything."""
+        self._written = {}
         self._db.clear()
 
     def close(self) -> None:
@@ -197,7 +222,7 @@ class SegmentedSessionStore(SessionStore):
         self._rewrite(window, [])
 
     def _of_key(self, key: str, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
-        found = self.find_many([key.encode()], np.array([earliest_end_us])).sessions
+        found = self.find_many(pa.array([key.encode()]), np.array([earliest_end_us])).sessions
         return _records([key], found, earliest_end_us, latest_start_us)
 
     def _of_range(
@@ -207,7 +232,7 @@ class SegmentedSessionStore(SessionStore):
         first = earliest_end_us // self.interval_us
         items = [i for segment in self._db.segments if segment >= first for i in self._db.items(segment, low, high)]
         keys = [key.decode() for key, _ in items]
-        found = _records(keys, unpack([value for _, value in items]), earliest_end_us, latest_start_us)
+        found = _records(keys, unpack(_binary([value for _, value in items])), earliest_end_us, latest_start_us)
         return sorted(found, key=lambda s: (s.window.key, s.window.end_us, s.window.start_us))
 
     def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:
@@ -221,6 +246,10 @@ class SegmentedSessionStore(SessionStore):
             {},
             np.iinfo(np.int64).min,
         )
+
+
+def _binary(values: Sequence[bytes | None]) -> pa.Array:
+    return combined(pa.chunked_array([pa.array(values, pa.binary())]))
 
 
 def _records(keys: list[str], found: Sessions, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:

@@ -104,7 +104,7 @@ def _stored(
 ) -> tuple[Stored, Ints, Bools]:
     """Return warm stored sessions and handed-in cold ones, each one's segment, and whether it is in the store."""
     # Ascending keys come as ascending bytes: Arrow sorts text by its UTF-8 bytes.
-    found = store.find_many(parts.keys.cast(pa.binary()).to_pylist(), earliest_ends(spec, parts))
+    found = store.find_many(parts.keys.cast(pa.binary()), earliest_ends(spec, parts))
     s = found.sessions
     stored = Stored(s.owner, s.start, s.end, s.count, s.revision, s.state)
     segment = found.segment
