@@ -110,7 +110,8 @@ def _options(source: SourceSection) -> dict[str, str]:
     ours = {
         "kafka.bootstrap.servers": reveal("source.bootstrap_servers", source.bootstrap_servers or ""),
         "subscribe": source.topic or "",
-        "includeHeaders": "true",
+        # Only tombstones have some; Spark would build them for every record.
+        "includeHeaders": str(source.tombstones).lower(),
     }
     return {**defaults, **reveal_all("source.options", option_texts(source.options)), **ours}
 
