@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: mapped by the JVM of this run, and gone with the PySpark it was made for."""
+"""The archive of Spark's classes: mapped by the JVM of this run, one for each PySpark, and gone with it."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from sessionlake.engine import class_archive
 from sessionlake.engine.class_archive import find_archive, make_archive
 from sessionlake.errors import ConfigError
 from sessionlake.jars import find_jars
+from sessionlake.jars.java import pyspark_home
 
 
 def test_java_has_mapped_it(spark: SparkSession) -> None:
@@ -22,11 +23,13 @@ def test_other_jars_have_another_one(tmp_path: Path) -> None:
     assert find_archive([tmp_path / "other.jar"]) is None
 
 
-def test_archives_of_a_pyspark_that_is_gone_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_of_a_pyspark_that_is_gone_or_had_other_jars_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = tmp_path / "sessionlake" / "classes"
     folder.mkdir(parents=True)
-    for name, pyspark in (("gone", tmp_path / "gone"), ("there", tmp_path)):
+    for name, pyspark in (("gone", tmp_path / "gone"), ("older", pyspark_home()), ("others", tmp_path)):
         (folder / f"{name}.jsa").touch()
         (folder / f"{name}.for").write_text(str(pyspark))
 
@@ -37,5 +40,5 @@ def test_archives_of_a_pyspark_that_is_gone_are_removed(tmp_path: Path, monkeypa
 
     with pytest.raises(ConfigError, match="no Spark"):
         make_archive([tmp_path / "a.jar"], fails)
-    assert sorted(file.name for file in folder.iterdir()) == ["there.for", "there.jsa"]
+    assert sorted(file.name for file in folder.iterdir()) == ["others.for", "others.jsa"]
     assert class_archive.find_archive([tmp_path / "a.jar"]) is None

@@ -1,8 +1,7 @@
 """The command that lets Spark start faster on this machine."""
 
-import shutil
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -12,23 +11,13 @@ from sessionlake.cli.shared import one_line_errors, open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONFIG = """
-[pipeline]
-name = "fast-start"
-warehouse = "warehouse"
-shards = 1
-[source]
-kind = "files"
-path = "events"
-format = "json"
-[event]
-key = "key"
-time = "at"
-[session]
-gap = "1 minute"
-grace = "1 minute"
-retention = "1 day"
-"""
+EVENT = '{"key": "a", "at": "2026-01-01T00:00:00Z"}\n'
+SECTIONS = {
+    "pipeline": {"name": "fast-start", "warehouse": "warehouse", "shards": 1},
+    "source": {"kind": "files", "path": "events", "format": "json"},
+    "event": {"key": "key", "time": "at"},
+    "session": {"gap": "1 minute", "grace": "1 minute", "retention": "1 day"},
+}
 
 
 @click.command("fast-start")
@@ -36,7 +25,7 @@ retention = "1 day"
 def fast_start_command() -> None:
     """Archive the classes that Spark uses, once for this installation, so that commands start with a third less work.
 
-    It takes half a minute, and 190 MB of the user's cache; the archive's path is printed. Where it is there already, nothing is done.
+    It takes a minute, and 190 MB of the user's cache; the archive's path is printed. Where it is there already, nothing is done.
     """
     from sessionlake.engine.class_archive import find_archive, make_archive
     from sessionlake.jars import find_jars
@@ -48,21 +37,18 @@ def fast_start_command() -> None:
 def _train(options: str) -> "SparkSession":
     """Run a pipeline of one event, and query it, as users do."""
     from sessionlake.cli.tables import register_tables
-    from sessionlake.config import load_config
+    from sessionlake.config import parse_config
     from sessionlake.jobs.sessionizer.run import run
 
-    root = Path(tempfile.mkdtemp(prefix="sessionlake-"))
-    try:
+    with TemporaryDirectory(prefix="sessionlake-") as folder:
+        root = Path(folder)
         (root / "events").mkdir()
-        (root / "events" / "1.json").write_text('{"key": "a", "at": "2026-01-01T00:00:00Z"}\n')
-        (root / "pipeline.toml").write_text(CONFIG)
-        config = load_config(root / "pipeline.toml")
+        (root / "events" / "1.json").write_text(EVENT)
+        config = parse_config(SECTIONS, root)
         spark = open_session(
             config, driver_memory="2g", little_java=True, conf={"spark.driver.extraJavaOptions": options}
         )
         run(spark, config, once=True)
         register_tables(spark, config)
         spark.sql("select session_key, count(*) from sessions_live group by 1 order by 2 desc").collect()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
     return spark

@@ -7,7 +7,6 @@ Java itself sees where it doesn't fit, and then starts as it would without.
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.errors import ConfigError
 from sessionlake.jars.cache import cache_directory
-from sessionlake.jars.java import java_command
+from sessionlake.jars.java import java_command, pyspark_home
 
 SUFFIX = ".jsa"
 EXIT_SECONDS = 300
@@ -31,11 +30,11 @@ def make_archive(jars: Sequence[Path], train: Callable[[str], SparkSession]) -> 
     """Make the archive of the classes that `train` uses, and return it; it appears whole, by a rename.
 
     `train` gets options for Java, starts a session with them, does with it what users do, and returns it; it is stopped here.
-    Archives of a PySpark that is gone are removed. ConfigError where Java makes none.
+    Archives that it supersedes, of this PySpark or of one that is gone, are removed. ConfigError where Java makes none.
     """
     file = _file(jars)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _remove_orphans(file.parent)
+    _remove_superseded(file.parent)
     half = file.with_suffix(f".{os.getpid()}.half")
     try:
         spark = train(f"-XX:ArchiveClassesAtExit={half}")
@@ -49,31 +48,25 @@ def make_archive(jars: Sequence[Path], train: Callable[[str], SparkSession]) -> 
                 "fast-start: Java made no archive of its classes; it needs OpenJDK 17 or later, not OpenJ9"
             )
         half.chmod(0o600)
-        file.with_suffix(".for").write_text(str(_pyspark()))
+        file.with_suffix(".for").write_text(str(pyspark_home()))
         half.replace(file)
     finally:
         half.unlink(missing_ok=True)
     return file
 
 
-def _remove_orphans(folder: Path) -> None:
+def _remove_superseded(folder: Path) -> None:
     for note in folder.glob("*.for"):
-        if not Path(note.read_text()).exists():
+        pyspark = Path(note.read_text())
+        if pyspark == pyspark_home() or not pyspark.exists():
             note.with_suffix(SUFFIX).unlink(missing_ok=True)
             note.unlink()
 
 
 def _file(jars: Sequence[Path]) -> Path:
     java = Path(java_command()).resolve()
-    parts = [str(java), str(java.stat().st_mtime_ns), str(_pyspark()), *map(str, jars)]
+    parts = [str(java), str(java.stat().st_mtime_ns), str(pyspark_home()), *map(str, jars)]
     return (
         cache_directory().with_name("classes")
         / f"{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:12]}{SUFFIX}"
     )
-
-
-def _pyspark() -> Path:
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise ConfigError("fast-start: no pyspark beside this Python; run: pip install sessionlake")
-    return Path(pyspark.origin).parent

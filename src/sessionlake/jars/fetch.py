@@ -7,13 +7,12 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from sessionlake.errors import ConfigError
-from sessionlake.jars.java import java_command, require_java
+from sessionlake.jars.java import java_command, pyspark_home, require_java
 from sessionlake.jars.lists import Jar, JarList
 
 SETTINGS_VARIABLE = "SESSIONLAKE_IVY_SETTINGS"
@@ -55,7 +54,7 @@ def run_ivy(missing: Sequence[Jar], work: Path, on_bytes: OnBytes) -> None:
     listed, got, cache = work / "ivy.xml", work / "got", work / "ivy"
     listed.write_text(_ivy_xml(missing))
     settings = os.environ.get(SETTINGS_VARIABLE) or str(Path(__file__).with_name("ivysettings.xml"))
-    command = [java_command(), *proxy_options(), "-jar", str(next(_shipped().glob("ivy-*.jar")))]
+    command = [java_command(), *proxy_options(), "-jar", str(next((pyspark_home() / "jars").glob("ivy-*.jar")))]
     command += ["-settings", settings, "-ivy", str(listed), "-notransitive", "-cache", str(cache)]
     command += ["-retrieve", f"{got}/{_PATTERN}"]
     with (work / "ivy.log").open("w") as log:
@@ -98,20 +97,13 @@ def _take(jar: Jar, work: Path, folder: Path) -> list[str]:
 
 def _compile(source: Path, folder: Path, jar: Path, work: Path) -> None:
     half = work / "compiled.jar"
-    command = [java_command(), "-cp", f"{_shipped()}/*:{folder}/*", "scala.tools.nsc.Main", "-usejavacp"]
+    command = [java_command(), "-cp", f"{pyspark_home()}/jars/*:{folder}/*", "scala.tools.nsc.Main", "-usejavacp"]
     command += ["-d", str(half), str(source)]
     with (work / "ivy.log").open("a") as log:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
     if done.returncode or not half.exists():
         raise ConfigError(f"jars: {source.name} could not be compiled; see {log.name}")
     half.replace(jar)
-
-
-def _shipped() -> Path:
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise ConfigError("jars: no pyspark beside this Python; run: pip install sessionlake")
-    return Path(pyspark.origin).parent / "jars"
 
 
 def _ivy_xml(jars: Sequence[Jar]) -> str:

@@ -1,9 +1,10 @@
-"""The Java that Spark runs on, and Ivy: found as Spark finds it."""
+"""The Java that Spark and Ivy run on, found as Spark finds it, and the PySpark whose jars it is given."""
 
 import os
 import re
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 from sessionlake.errors import ConfigError
@@ -23,6 +24,14 @@ def java_command() -> str:
         where = f"JAVA_HOME={home} holds none" if home else "none on PATH, and no JAVA_HOME"
         raise ConfigError(f"Java: {where}; {_REMEDY}")
     return str(found)
+
+
+def pyspark_home() -> Path:
+    """Return the folder of the PySpark beside this Python, whose `jars` Spark runs on; ConfigError where there is none."""
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise ConfigError("pyspark: there is none beside this Python; run: pip install sessionlake")
+    return Path(pyspark.origin).parent
 
 
 def require_java() -> None:
