@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.synthetic import GAP, GRACE, RETENTION, SECONDS_PER_BATCH, write_events
-from sessionlake.config import parse_config
-from sessionlake.engine.spark import build_session
+from benchmarks.ours import make_config, open_session
+from benchmarks.synthetic import SECONDS_PER_BATCH, write_events
+from sessionlake.engine.spark import LITTLE_JAVA
 from sessionlake.jobs.sessionizer.run import run
 
 RESULTS = Path(__file__).parent / "results"
@@ -40,19 +40,16 @@ def stream(kind: str, every: float, root: Path) -> None:
     """
     folder = root / kind
     folder.mkdir()
-    config = parse_config(
-        {
-            "pipeline": {"name": kind, "warehouse": "warehouse", "shards": 2, "trigger": f"{round(every * 1000)} ms"},
-            "source": {"kind": "files", "path": str(root / "events"), "format": "parquet", "max_files_per_batch": 1},
-            "event": {"key": "key", "time": "ts"},
-            "session": {"gap": GAP, "grace": GRACE, "retention": RETENTION},
-            "aggregates": {"total": "sum(amount)"},
-        },
-        folder,
-    )
-    spark = build_session(
-        kind, master="local[2]", shuffle_partitions=2, driver_memory="2g", little_java=kind == "little"
-    )
+    case = {
+        "shards": 2,
+        "trigger": f"{round(every * 1000)} ms",
+        "events": str(root / "events"),
+        "format": "parquet",
+        "files": 1,
+        "driver_memory": "2g",
+        "conf": LITTLE_JAVA if kind == "little" else {},
+    }
+    spark, config = open_session(case), make_config(folder, case)
     java = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]  # noqa: SLF001
 
     with (root / f"{kind}.jsonl").open("w", buffering=1) as out:

@@ -52,7 +52,7 @@ def measure_all(work: Path, events: int, batches: int, rounds: int) -> Found:
     write_events(parquet, batches, events, events, FILES)
     write_json(parquet, lines)
     schema.write_text(json.dumps(AVRO))
-    settings = {"shards": 2, "driver_memory": "6g", "conf": STREAM_SETTINGS}
+    settings = {"shards": 2, "driver_memory": "6g", "conf": {}}
     case = settings | {"kind": "stream", "batches": batches, "events": str(lines), "format": "json", "files": FILES}
     runs: dict[str, list[Found]] = {"files": [], **{format_: [] for format_ in FORMATS}}
     with Broker(work / "kafka") as broker:
@@ -61,11 +61,14 @@ def measure_all(work: Path, events: int, batches: int, rounds: int) -> Found:
         for made in admin.create_topics(topics).values():
             made.result(30)
         produced = {"kind": "produce", "servers": broker.bootstrap_servers, "events": str(parquet), "schema": AVRO}
-        measure(this_tree(), settings | produced | {"conf": {}}, work)
+        measure(this_tree(), settings | produced, work)
         for _ in range(rounds):
             for name, ran in runs.items():
-                source = None if name == "files" else topic_of(broker, name, schema, events)
-                ran.append(measure(this_tree(), case | {"source": source}, work))
+                # As `sessionlake run` has it: the settings are those of streams of files.
+                how = (
+                    {"conf": STREAM_SETTINGS} if name == "files" else {"source": topic_of(broker, name, schema, events)}
+                )
+                ran.append(measure(this_tree(), case | how, work))
     found: Found = {name: summary(ran, events) for name, ran in runs.items()}
     for format_ in FORMATS:
         found[f"{format_}_against_files"] = round(found["files"]["median_s"] / found[format_]["median_s"], 3)

@@ -27,7 +27,12 @@ def make_config(home: Path, case: Found) -> Config:
     }
     return parse_config(
         {
-            "pipeline": {"name": "bench", "warehouse": "warehouse", "shards": case["shards"], "trigger": "0 s"},
+            "pipeline": {
+                "name": "bench",
+                "warehouse": "warehouse",
+                "shards": case["shards"],
+                "trigger": case.get("trigger", "0 s"),
+            },
             "source": source,
             "event": {"key": "key", "time": "ts"},
             "session": {"gap": GAP, "grace": GRACE, "retention": RETENTION},

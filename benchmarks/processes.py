@@ -54,6 +54,8 @@ def measure(tree: Tree, case: dict[str, Any], work: Path) -> dict[str, Any]:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
             raise SystemExit(f"bench: {case['kind']} of {tree.name} failed:\n{tail}")
         result: dict[str, Any] = json.loads(found.read_text())
+        if result.pop("package", expected := str(tree.source / "sessionlake")) != expected:
+            raise SystemExit(f"bench: {case['kind']} of {tree.name} ran another tree's package")
         return {**result, "peak_memory_mb": memory}
 
 
