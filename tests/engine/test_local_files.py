@@ -3,7 +3,6 @@
 import stat
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,29 @@ class Files:
     def rename(self, source: Path, target: Path, *, overwrite: bool) -> None:
         self.context.rename(self.path(source), self.path(target), self.options[overwrite])
 
+    def renaming(self, source: Path, target: Path) -> Any:
+        """Return a rename to a free name as a Callable of Java's: threads of Python's are too slow to meet in one."""
+        invoke = self.jvm.java.lang.invoke
+        of = self.jvm.java.lang.Class.forName
+        path, options = of("org.apache.hadoop.fs.Path"), self.options[False]
+        types = self.jvm.java.lang.reflect.Array.newInstance(of("java.lang.Class"), 3)
+        types[0], types[1], types[2] = path, path, options.getClass()
+        method = self.context.getClass().getMethod("rename", types)
+        arguments = self.jvm.java.lang.reflect.Array.newInstance(of("java.lang.Object"), 4)
+        arguments[0], arguments[1], arguments[2] = self.context, self.path(source), self.path(target)
+        arguments[3] = options
+        handle = invoke.MethodHandles.publicLookup().unreflect(method).asFixedArity()
+        bound = invoke.MethodHandles.insertArguments(handle, 0, arguments)
+        return invoke.MethodHandleProxies.asInterfaceInstance(of("java.util.concurrent.Callable"), bound)
+
+
+def outcome(future: Any) -> str:
+    try:
+        future.get()
+    except Py4JJavaError as error:
+        return str(error.java_exception.getCause().getClass().getSimpleName())
+    return "won"
+
 
 @pytest.fixture
 def files(spark: SparkSession) -> Files:
@@ -67,26 +89,21 @@ def test_these_classes_serve_local_paths(files: Files) -> None:
 
 
 def test_of_many_renames_to_one_free_name_one_succeeds(files: Files, tmp_path: Path) -> None:
-    def commit(source: Path, target: Path, barrier: threading.Barrier) -> str:
-        paths = files.path(source), files.path(target)
-        barrier.wait()
-        try:
-            files.context.rename(*paths, files.options[False])
-        except Py4JJavaError as error:
-            return str(error.java_exception.getClass().getSimpleName())
-        return "won"
-
     writers = 4
-    with ThreadPoolExecutor(writers) as pool:
-        for turn in range(ROUNDS // writers):
-            target, barrier = tmp_path / f"{turn}.json", threading.Barrier(writers)
-            sources = [tmp_path / f".{turn}.{i}.tmp" for i in range(writers)]
-            for source in sources:
-                files.write(source, source.name)
-            became = list(pool.map(lambda source: commit(source, target, barrier), sources))  # noqa: B023
-            assert sorted(became) == ["FileAlreadyExistsException"] * (writers - 1) + ["won"]
-            assert files.read(target) == sources[became.index("won")].name
-            assert [source.exists() for source in sources] == [text != "won" for text in became]
+    concurrent = files.jvm.java.util.concurrent
+    pool = concurrent.Executors.newFixedThreadPool(writers)
+    for turn in range(ROUNDS):
+        target = tmp_path / f"{turn}.json"
+        sources = [tmp_path / f".{turn}.{i}.tmp" for i in range(writers)]
+        renames = files.jvm.java.util.ArrayList()
+        for source in sources:
+            files.write(source, source.name)
+            renames.add(files.renaming(source, target))
+        became = [outcome(future) for future in pool.invokeAll(renames)]
+        assert sorted(became) == ["FileAlreadyExistsException"] * (writers - 1) + ["won"]
+        assert files.read(target) == sources[became.index("won")].name
+        assert [source.exists() for source in sources] == [text != "won" for text in became]
+    pool.shutdown()
 
 
 def test_a_replaced_file_is_never_missing(files: Files, tmp_path: Path) -> None:

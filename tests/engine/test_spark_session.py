@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sessionlake.engine import spark
+from sessionlake.engine.java import OPTIONS
 
 PROBE = """
 import json, sys
@@ -80,6 +81,9 @@ def test_delta_round_trip(seen: dict[str, Any]) -> None:
 def test_conf_holds_defaults_and_arguments(seen: dict[str, Any]) -> None:
     conf = seen["conf"]
     assert {key: conf[key] for key in spark.DEFAULTS} == dict(spark.DEFAULTS)
+    little = dict(spark.LITTLE_JAVA)
+    assert conf[OPTIONS].endswith(little.pop(OPTIONS))
+    assert {key: conf[key] for key in little} == little
     assert conf["spark.sql.shuffle.partitions"] == "3"
     assert conf["spark.sql.ansi.enabled"] == "false"
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"

@@ -114,6 +114,14 @@ def test_zero_keeps_its_sign_as_a_double_only() -> None:
     assert str(row) == "{'text': None, 'whole': 0, 'real': -0.0, 'absent': None}"
 
 
+def test_many_lines_alike_are_read_by_place() -> None:
+    lines, _ = index_lines(b'{"text":"a","whole":1,"real":0.5}\n' * 600, 0, 1 << 20)
+    with patch("sessionlake.sources.json_lines.pj.read_json", side_effect=AssertionError("Arrow was asked")):
+        table, errors = read_lines(lines, SCHEMA)
+    assert not errors
+    assert table.num_rows == 600
+
+
 def test_many_lines_alike_and_one_that_is_not_are_all_read() -> None:
     one, odd = b'{"text":"a","whole":1,"real":0.5}\n', b'{"text":"\\u0062","whole":1.0,"real":5e-1}\n'
     lines, _ = index_lines(one * 2000 + odd, 0, 1 << 20)

@@ -13,6 +13,12 @@ from sessionlake.tables import Tables, spark_schema
 SETTINGS = {"checkpointInterval": "20"}
 
 
+def writer_of(table: Path) -> str:
+    lines = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    (engine,) = [action["commitInfo"]["engineInfo"] for action in map(json.loads, lines) if "commitInfo" in action]
+    return str(engine).partition(":")[0].partition("/")[0]
+
+
 def created(table: Path) -> dict[str, Any]:
     lines = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
     actions: dict[str, Any] = {}
@@ -33,4 +39,5 @@ def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[s
     settings = {f"delta.{key}": value for key, value in SETTINGS.items()}
     there._create_through_spark(name, spark_schema(schema), text, partitions, settings)
     assert created(Path(here.path(name))) == created(Path(there.path(name)))
+    assert writer_of(Path(here.path(name))) == ("Apache-Spark" if "%" in folder else "delta-rs")
     assert here.read(name).schema == there.read(name).schema
