@@ -36,8 +36,9 @@ def batch_row(metadata: dict[str, Any], version: int) -> dict[str, Any]:
 
 def check_history(log: DeltaLog) -> None:
     """Refuse tables that somebody else has removed, put back to an older version, or changed rows of, since we last wrote them."""
-    for name, lost in _ONLY_THERE.items():
-        if log.exists(schemas.CHANGELOG) and not log.exists(name):
+    needed = _ONLY_THERE if log.exists(schemas.CHANGELOG) else {}
+    for name, lost in needed.items():
+        if not log.exists(name):
             raise PipelineStateError(
                 f"table {name!r}: is missing in {log.warehouse!r}, and {lost}; "
                 "put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"

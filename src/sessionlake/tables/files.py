@@ -153,7 +153,7 @@ def write_text(fs: Any, path: Any, text: str) -> None:
 
 
 def write_bytes(fs: Any, path: Any, content: bytes) -> None:
-    """Write what `write_text` does, of bytes."""
+    """Write a file's content, over what is there."""
     stream = fs.create(path, True)
     try:
         stream.write(bytearray(content))

@@ -66,8 +66,9 @@ class Transactions(Log):
 
         That is to be the next call's `after_version`: the version that this makes, unless others came in between.
         Raises FencedError where another process has committed this app_version, or a later one, since `after_version`,
-        or does so at this moment; with `guarded` PipelineStateError where rows were changed since by what is not ours. Delta's own writer asks the table's state for the application's last version, a Spark
-        job of 0.3 s and more; who is the only writer, and looks at the commits since, need not.
+        or does so at this moment; with `guarded` PipelineStateError where rows were changed since by what is not ours.
+        Delta's own writer asks the table's state for the application's last version, a Spark job of 0.3 s and more; who is
+        the only writer, and looks at the commits since, need not.
         """
         delta = self._jvm.org.apache.spark.sql.delta
         transaction = self._delta_log(name).startTransaction()
@@ -83,12 +84,7 @@ class Transactions(Log):
             raise fenced
         if guarded:
             self.refuse_foreign_change(name, after_version, transaction.readVersion())
-        table = transaction.metadata()
-        if table.partitionColumns().nonEmpty() or table.columnMappingMode().name() != "none":
-            raise PipelineStateError(
-                f"table {self.path(name)!r}: is partitioned or maps its columns, which the stream can't write; "
-                "restore the table as the sessionizer made it"
-            )
+        self._require_plain(name, transaction.metadata())
         transaction.readTxn().addOne(app_id)
         now = time.time_ns() // 1_000_000
         actions = self._jvm.java.util.ArrayList()
@@ -113,6 +109,14 @@ class Transactions(Log):
                 raise
             raise fenced from error
         return made if made == read + 1 else read
+
+    def _require_plain(self, name: str, table: Any) -> None:
+        """Refuse a table whose files are not simply its rows."""
+        if table.partitionColumns().nonEmpty() or table.columnMappingMode().name() != "none":
+            raise PipelineStateError(
+                f"table {self.path(name)!r}: is partitioned or maps its columns, which the stream can't write; "
+                "restore the table as the sessionizer made it"
+            )
 
     def append_file(self, name: str, rows: pa.Table, app_id: str, app_version: int, *, after_version: int) -> int:
         """Append a few rows that the driver holds, and commit them, as `commit_files` does: without a Spark job."""

@@ -195,7 +195,11 @@ def create_tables(tables: Tables, config: Config, spec: SessionizerSpec) -> None
         )
     except Exception as error:
         signs = (
-            *("DELTA_CANNOT_CREATE_LOG_PATH", "Permission denied", "Not a directory", "File exists", "Mkdirs failed"),
+            "DELTA_CANNOT_CREATE_LOG_PATH",
+            "Permission denied",
+            "Not a directory",
+            "File exists",
+            "Mkdirs failed",
             "Could not create local directory",
         )
         if any(sign in str(error) for sign in signs):
