@@ -25,8 +25,10 @@ class Rows:
         return self
 
 
-def made(kind: str, files: dict[int, str]) -> Any:
-    tables = SimpleNamespace(read_text=lambda path: files.get(int(path.rpartition("/")[2])))
+def made(kind: str, files: dict[int, str], version: int = 5) -> Any:
+    tables = SimpleNamespace(
+        read_text=lambda path: files.get(int(path.rpartition("/")[2])), latest_version=lambda _: version
+    )
     return ControlInput(tables, SimpleNamespace(checkpoint="c", source=SimpleNamespace(kind=kind)))  # type: ignore[arg-type]
 
 
@@ -55,6 +57,13 @@ def test_after_a_restart_the_batch_before_is_read_from_the_checkpoint() -> None:
         rows = Rows({RECORDS: "100000"})
         made("delta", files).rows(rows, batch, files[batch])
         assert rows.dropped == dropped
+
+
+@pytest.mark.parametrize(("version", "dropped"), [(0, True), (1, False)])
+def test_first_batch_reads_no_corrections_of_a_table_that_was_only_made(version: int, dropped: bool) -> None:  # noqa: FBT001
+    rows = Rows({RECORDS: "100000"})
+    made("kafka", {}, version).rows(rows, 0, offsets("{1}"))
+    assert rows.dropped == dropped
 
 
 def test_what_is_not_known_is_read() -> None:

@@ -23,8 +23,8 @@ HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", 
 """Headers of a tombstone: session_key, session_start (microseconds since the epoch), revision, and optionally an id."""
 NULL_VALUE = "null value without the headers of a tombstone"
 BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
-EVENT, DECODED, TOMBSTONE = "event", "decoded", "tombstone"
-"""Fields of a record row: columns of the Avro value, null where it could not be decoded; the headers of HEADERS, where asked for."""
+EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
+"""Columns beside a record's own: those of the Avro value, by this prefix; null where it could not be decoded; a struct of the headers of HEADERS, where asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ def _no_columns(rows: int) -> pa.Table:
 
 def _read_avro(records: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     """Take the columns that Spark decoded; it makes a record of nulls of what it can't decode."""
-    there = EVENT in records.column_names
-    events = pa.Table.from_struct_array(records[EVENT].combine_chunks()) if there else _no_columns(records.num_rows)
+    names = [name for name in records.column_names if name.startswith(EVENT)]
+    events = records.select(names).rename_columns([name.removeprefix(EVENT) for name in names])
     bad = np.flatnonzero(nulls_of(records[DECODED].combine_chunks()))
     return events, dict.fromkeys(bad.tolist(), BAD_AVRO)
 

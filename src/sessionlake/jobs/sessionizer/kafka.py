@@ -13,7 +13,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sessionlake.errors import SourceError, first_line
-from sessionlake.jobs.sessionizer.operator import RECORD
 from sessionlake.kafka import Cluster
 from sessionlake.secret_values import reveal, reveal_all
 from sessionlake.source_config import SourceSection, option_texts
@@ -24,6 +23,7 @@ from sessionlake.sources.kafka_records import DECODED, EVENT, HEADERS, KEY, META
 SAMPLED = 1000
 """Records that column types are learnt from."""
 _MAGIC_BYTES = 5
+_FIELDS = ("value", "partition", "offset", "timestamp")
 _SIMPLE = (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.binary(), normal_type(pa.timestamp("us")))
 _log = logging.getLogger("sessionlake")
 
@@ -43,25 +43,24 @@ def check_topic(spark: SparkSession, source: SourceSection) -> None:
 def record_stream(
     spark: SparkSession, source: SourceSection, columns: EventColumns, *, everything_at_once: bool
 ) -> DataFrame:
-    """Return the topic's records as a stream of rows with one column, RECORD."""
+    """Return the topic's records as a stream of rows: what workers need of each."""
     reader = spark.readStream.format("kafka").options(**_options(source))
     if not everything_at_once:
         reader = reader.option("maxOffsetsPerTrigger", source.max_offsets_per_batch)
-    return reader.load().select(record_struct(spark, source, columns).alias(RECORD))
+    return reader.load().select(*_needed(spark, source, columns))
 
 
-def record_struct(spark: SparkSession, source: SourceSection, columns: EventColumns) -> Column:
-    """Return what workers need of a record."""
-    fields = ["value", "partition", "offset", "timestamp", *(["key"] if KEY in columns.needed else [])]
+def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -> list[Column]:
+    # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
+    fields = [F.col(name) for name in _FIELDS] + ([F.col("key")] if KEY in columns.needed else [])
     built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
     if source.format == "avro":
         schema = _avro_schema(spark, source)
         event = _decoded(source)
-        payload = [event[name].alias(name) for name in columns.needed if name not in META]
-        built += [F.struct(*payload).alias(EVENT)] if payload else []
+        built += [event[name].alias(EVENT + name) for name in columns.needed if name not in META]
         there = reduce(or_, (event[name].isNotNull() for name in schema.names))
         built.append(F.when(there, F.lit(True)).alias(DECODED))
-    return F.struct(*fields, *built)
+    return [*fields, *built]
 
 
 def _tombstone() -> Column:
@@ -106,7 +105,9 @@ def record_columns(spark: SparkSession, source: SourceSection) -> list[str]:
 
 def _options(source: SourceSection) -> dict[str, str]:
     # A stream's default is to begin with what comes next; sessions are of all there is.
-    defaults = {"startingOffsets": "earliest"}
+    # A fetch is a megabyte of a partition, of which Kafka's consumer hands on 500 records a call; before each call Spark asks
+    # the broker for the partition's first and last offset.
+    defaults = {"startingOffsets": "earliest", "kafka.max.poll.records": "20000"}
     ours = {
         "kafka.bootstrap.servers": reveal("source.bootstrap_servers", source.bootstrap_servers or ""),
         "subscribe": source.topic or "",

@@ -25,7 +25,6 @@ from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 WATERMARK = "watermark_us"
 CORRECTION = "correction"
 PATH, CONTENT = "path", "content"
-RECORD = "record"
 GONE = "gone"
 """Says of a file that it was planned and is there no more; the column is there only where one is."""
 
@@ -80,7 +79,7 @@ class Sessionizer:
 
     def _split_records(self, topic: Topic, table: pa.Table, context: BatchContext) -> Split:
         bounds = self.bounds(context)
-        records, tombstones = split_tombstones(pa.Table.from_struct_array(combined(table[RECORD])), topic)
+        records, tombstones = split_tombstones(table, topic)
         if tombstones.num_rows:
             yield from split_corrections(self.spec, bounds, context.clock_us, tombstones)
             yield from archived_tombstones(self.spec, tombstones)

@@ -70,6 +70,8 @@ class ControlInput:
             path = f"{self._config.checkpoint}/offsets/{batch_id - 1}"
             self._before = batch_id - 1, self._tables.read_text(path) if batch_id else None
         before, self._before = self._before[1], (batch_id, offsets)
+        if batch_id == 0 and self._tables.latest_version(schemas.CORRECTIONS) == 0:
+            return False  # the table was made, and nobody has written to it
         return control_position(offsets) != control_position(before) or offsets is None
 
 
