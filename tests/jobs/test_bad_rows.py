@@ -12,7 +12,7 @@ from sessionlake.errors import AggregateError, BadEventsError, SourceError
 from sessionlake.jobs.sessionizer import operator
 from sessionlake.jobs.sessionizer.files import LINK, NO_FILE, refusal
 from sessionlake.jobs.sessionizer.mapper import Rows, split_events
-from sessionlake.jobs.sessionizer.operator import GONE, PATH, Sessionizer
+from sessionlake.jobs.sessionizer.operator import NUMBER, PARTS, PATH, Sessionizer
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, EMIT, SessionizerSpec
 from sessionlake.sessions.aggregates import Events, build_aggregates
 from sessionlake.sessions.identity import session_ids
@@ -158,7 +158,8 @@ def test_files_that_are_gone_or_links_are_counted_dead_letters(tmp_path: Path) -
     link = tmp_path / "events" / "link.json"
     link.symlink_to(__file__)
     spec = spec_of({}, format="json", place=str(tmp_path / "events"))
-    found = split_files(spec, **{PATH: ["/gone.json", str(link)], GONE: [True, False]})
+    found = split_files(spec, **{PATH: ["/gone.json", str(link)], NUMBER: [0, 0], PARTS: [0, 2]})
+    assert split_files(spec, **{PATH: [str(link)], NUMBER: [1], PARTS: [2]}) == []
     dead = pa.concat_tables([table for _, kind, table in found if kind == "dead"])
     assert dead["source"].to_pylist() == ["/gone.json", str(link)]
     assert dead["reason"].to_pylist() == ["file is gone: it was there when the batch was planned", LINK]

@@ -17,15 +17,20 @@ def closed_to_us(source: str | bytes, error: OSError) -> SourceError:
     return SourceError(f"can't open {source!r}: {cause}. Check the source's path and its permissions.")
 
 
+def codec_of(path: str) -> str | None:
+    """Return how a file is compressed, by its name's suffix; None where it is not."""
+    try:
+        return str(pa.Codec.detect(path).name)
+    except (ValueError, TypeError):
+        return None
+
+
 def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
     """Open a local path, or the content of `path`; the compression goes by the name of either.
 
     Raises SourceError when a local path is missing or not permitted, OSError when it is damaged.
     """
-    try:
-        codec = pa.Codec.detect(source if isinstance(source, str) else path).name
-    except (ValueError, TypeError):
-        codec = None
+    codec = codec_of(source if isinstance(source, str) else path)
     try:
         plain = pa.OSFile(source) if isinstance(source, str) else pa.BufferReader(source)
     except (FileNotFoundError, PermissionError) as error:
@@ -33,12 +38,12 @@ def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
     return plain if codec is None else pa.CompressedInputStream(plain, codec)
 
 
-def read_blocks(stream: pa.NativeFile, size: int) -> Iterator[bytes]:
-    """Read blocks of about `size` bytes, without a leading byte order mark.
+def read_blocks(stream: pa.NativeFile, size: int, *, begins: bool = True) -> Iterator[bytes]:
+    """Read blocks of about `size` bytes, where the stream begins with the file without a byte order mark.
 
     What was read before an OSError is given out first, then the error is raised.
     """
-    first = True
+    first = begins
     failure: OSError | None = None
     while failure is None:
         pieces, length = [], 0

@@ -10,10 +10,9 @@ from sessionlake.sources.decoded import Decoded, unreadable
 from sessionlake.sources.json_lines import decode_json
 from sessionlake.sources.long_lines import MAX_LINE_BYTES
 from sessionlake.sources.parquet_rows import decode_parquet
+from sessionlake.sources.pieces import WHOLE, Piece
 
 __all__ = ["Decoded", "decode"]
-
-_DECODERS = {"json": decode_json, "csv": decode_csv}
 
 
 def decode(
@@ -22,6 +21,7 @@ def decode(
     format: Format,  # noqa: A002
     columns: EventColumns,
     max_line_bytes: int = MAX_LINE_BYTES,
+    piece: Piece = WHOLE,
 ) -> Iterator[Decoded]:
     """Decode a local path, or the content of `path`, into typed rows in file order, block by block.
 
@@ -29,12 +29,15 @@ def decode(
     read past; a file that can't be read (on) ends with one error row, its position the path alone. JSON and CSV may be
     compressed, by the suffix of the local path, or of `path` for content. Whatever the bytes are, nothing is raised but
     SourceError, for a local path that is missing or not permitted, for that may pass, and MemoryError.
+    Of a local file that `pieces.parts_of` says may be cut, `piece` is the part to decode.
     """
     try:
         if format == "parquet":
-            yield from decode_parquet(source, path, columns)
-        elif format in _DECODERS:
-            yield from _DECODERS[format](source, path, columns, max_line_bytes=max_line_bytes)
+            yield from decode_parquet(source, path, columns, piece)
+        elif format == "json":
+            yield from decode_json(source, path, columns, max_line_bytes=max_line_bytes, piece=piece)
+        elif format == "csv":
+            yield from decode_csv(source, path, columns, max_line_bytes=max_line_bytes)
         else:
             raise SourceError(f"unknown format {format!r}: write json, csv or parquet")
     except (SourceError, MemoryError):

@@ -15,6 +15,7 @@ from sessionlake.sources.json_alike import read_alike
 from sessionlake.sources.json_rows import Converter, Row, parse_object
 from sessionlake.sources.lines import Lines, index_lines
 from sessionlake.sources.long_lines import MAX_LINE_BYTES, LongLine, OpenLine, in_slices, too_long
+from sessionlake.sources.pieces import WHOLE, LineRange, Piece, line_range
 
 # Below this many lines one call of Arrow costs less than numpy's many.
 _FEW_LINES = 512
@@ -32,10 +33,12 @@ def decode_json(
     columns: EventColumns,
     block_bytes: int = BLOCK_BYTES,
     max_line_bytes: int = MAX_LINE_BYTES,
+    piece: Piece = WHOLE,
 ) -> Iterator[Decoded]:
-    """Decode a JSON lines file; each non-blank line is a row, bad or not."""
+    """Decode a JSON lines file, or a part of a local one; each non-blank line is a row, bad or not."""
     try:
-        for lines in json_lines(source, path, block_bytes, max_line_bytes):
+        part = line_range(source, piece) if isinstance(source, str) and piece.parts > 1 else None
+        for lines in json_lines(source, path, block_bytes, max_line_bytes, part):
             if isinstance(lines, LongLine):
                 yield bad_row(too_long(lines.length, max_line_bytes), path, columns, lines)
             else:
@@ -45,38 +48,43 @@ def decode_json(
 
 
 def json_lines(
-    source: str | bytes, path: str, block_bytes: int, max_line_bytes: int = MAX_LINE_BYTES
+    source: str | bytes,
+    path: str,
+    block_bytes: int,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    part: LineRange | None = None,
 ) -> Iterator[Lines | LongLine]:
-    """Read the lines of a file, at most MAX_ROWS at a time; a line cut off by an OSError is left out."""
+    """Read the lines of a file or a part of it, at most MAX_ROWS at a time; a line cut off by an OSError is left out."""
     seen = 0
-    for block in _whole_lines(source, path, block_bytes, max_line_bytes):
-        if isinstance(block, LongLine):
-            seen += 1
-            yield replace(block, number=seen)
-            continue
-        lines, count = index_lines(block, seen, max_line_bytes)
-        seen += count
-        for first in range(0, len(lines), MAX_ROWS):
-            yield lines.part(first, first + MAX_ROWS)
+    with open_stream(source, path) if part is None else part.open() as stream:
+        begins = part is None or part.start == 0
+        for block in _whole_lines(read_blocks(stream, block_bytes, begins=begins), max_line_bytes):
+            if isinstance(block, LongLine):
+                seen += 1
+                yield replace(block, number=seen, part=part)
+                continue
+            lines, count = index_lines(block, seen, max_line_bytes, part)
+            seen += count
+            for first in range(0, len(lines), MAX_ROWS):
+                yield lines.part(first, first + MAX_ROWS)
 
 
-def _whole_lines(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[bytes | LongLine]:
+def _whole_lines(blocks: Iterator[bytes], limit: int) -> Iterator[bytes | LongLine]:
     """Cut blocks after their last line break; the last line of a file needs none. A long line comes without its bytes."""
     tail = OpenLine(limit)
-    with open_stream(source, path) as stream:
-        for read in in_slices(read_blocks(stream, block_bytes)):
-            block, first = read, read.find(b"\n")
-            if first < 0:
-                tail.add(block)
-                continue
-            if tail.length + first > limit:
-                tail.add(block[:first])
-                yield tail.past()
-                tail, block = OpenLine(limit), block[first + 1 :]
-            cut = block.rfind(b"\n") + 1
-            yield tail.whole(block[:cut])
-            tail = OpenLine(limit)
-            tail.add(block[cut:])
+    for read in in_slices(blocks):
+        block, first = read, read.find(b"\n")
+        if first < 0:
+            tail.add(block)
+            continue
+        if tail.length + first > limit:
+            tail.add(block[:first])
+            yield tail.past()
+            tail, block = OpenLine(limit), block[first + 1 :]
+        cut = block.rfind(b"\n") + 1
+        yield tail.whole(block[:cut])
+        tail = OpenLine(limit)
+        tail.add(block[cut:])
     if tail.length:
         yield tail.past() if tail.is_long else tail.whole()
 

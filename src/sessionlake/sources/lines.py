@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.sources.pieces import LineRange, in_file
 from sessionlake.sources.raw import raw_text
 
 Offsets = npt.NDArray[np.int64]
@@ -21,7 +22,7 @@ _OPEN, _CLOSE = b"{}"
 class Lines:
     """Hold the lines of `block` that aren't blank: line i is block[starts[i]:ends[i]], trimmed.
 
-    `numbers` are their 1-based line numbers in the file, blank lines counted; `braced` says whether a
+    `numbers` are their 1-based line numbers, blank lines counted; `braced` says whether a
     line begins and ends as a JSON object does; `lengths` has, by row, the bytes of lines that are too long to be looked
     at, which are not braced. It is an origin of decoded rows, row i being line i.
     """
@@ -32,6 +33,8 @@ class Lines:
     numbers: Offsets
     braced: npt.NDArray[np.bool_]
     lengths: Mapping[int, int] = field(default_factory=dict)
+    within: LineRange | None = None
+    """The part of the file that `numbers` count from; None where that is the whole."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -40,7 +43,8 @@ class Lines:
         """Give lines first..last, last excluded."""
         rows = slice(first, last)
         lengths = {row - first: length for row, length in self.lengths.items() if first <= row < last}
-        return Lines(self.block, self.starts[rows], self.ends[rows], self.numbers[rows], self.braced[rows], lengths)
+        columns = (self.starts[rows], self.ends[rows], self.numbers[rows], self.braced[rows])
+        return Lines(self.block, *columns, lengths, self.within)
 
     def content(self, row: int) -> bytes:
         """Give the bytes of one line."""
@@ -50,13 +54,15 @@ class Lines:
         """Give one line, with replacement characters for what isn't UTF-8, cut where it is long."""
         return raw_text(self.content(row))
 
-    def line(self, row: int) -> int:
-        """Give the 1-based number of one line."""
-        return int(self.numbers[row])
+    def line(self, row: int) -> int | None:
+        """Give the 1-based number of one line in its file; None where that can't be told any more."""
+        return in_file(int(self.numbers[row]), self.within)
 
 
-def index_lines(block: bytes, lines_before: int, limit: int) -> tuple[Lines, int]:
+def index_lines(block: bytes, lines_before: int, limit: int, within: LineRange | None = None) -> tuple[Lines, int]:
     """Find the lines of a block that ends with a line; also count all its lines, blank ones too.
+
+    `lines_before` are those in the file, or in the part of it that it is `within`.
 
     A line of more than `limit` bytes, its break not counted, is too long.
     """
@@ -79,7 +85,7 @@ def index_lines(block: bytes, lines_before: int, limit: int) -> tuple[Lines, int
         long = np.flatnonzero(sizes > limit)
         lengths = dict(zip(long.tolist(), sizes[long].tolist(), strict=True))
         braced[long] = False
-    return Lines(block, starts[filled], ends[filled], numbers[filled], braced, lengths), len(starts)
+    return Lines(block, starts[filled], ends[filled], numbers[filled], braced, lengths, within), len(starts)
 
 
 def index_values(values: pa.Array) -> Lines:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sessionlake.sources.pieces import LineRange, in_file
 from sessionlake.sources.raw import MAX_RAW_BYTES, cut_text, raw_text
 
 MAX_LINE_BYTES = 16 << 20
@@ -27,15 +28,16 @@ class LongLine:
     length: int
     sha256: str
     number: int = 0
-    """1-based number of the line in its file."""
+    """1-based number of the line in its file, or in the part of it that was read."""
+    part: LineRange | None = None
 
     def text(self, _row: int) -> str:
         """Give the begin of the line, its length and hash."""
         return raw_text(self.head) if self.length <= MAX_RAW_BYTES else cut_text(self.head, self.length, self.sha256)
 
-    def line(self, _row: int) -> int:
-        """Give the number of the line."""
-        return self.number
+    def line(self, _row: int) -> int | None:
+        """Give the number of the line in its file; None where that can't be told any more."""
+        return in_file(self.number, self.part)
 
 
 @dataclass

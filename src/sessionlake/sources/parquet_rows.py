@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from sessionlake.sources.blocks import closed_to_us
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoded import MAX_ROWS, Decoded, bad_row, in_halves, one_line, shown, typed, unreadable
+from sessionlake.sources.pieces import WHOLE, Piece
 from sessionlake.sources.raw import raw_text
 from sessionlake.sources.safe_cast import TEXTS
 
@@ -55,24 +56,27 @@ def open_parquet(source: str | bytes, **options: Any) -> pq.ParquetFile:
         raise closed_to_us(source, error) from error
 
 
-def decode_parquet(source: str | bytes, path: str, columns: EventColumns) -> Iterator[Decoded]:
+def decode_parquet(source: str | bytes, path: str, columns: EventColumns, piece: Piece = WHOLE) -> Iterator[Decoded]:
     """Decode the needed columns of a Parquet file, at most MAX_ROWS rows at a time; one error row for each damaged row group."""
     try:
         with _opened(source, columns) as file:
+            groups = piece.within(file.num_row_groups)
+            sizes = [file.metadata.row_group(group).num_rows for group in range(groups.stop)]
+            first = before = sum(sizes[: groups.start])
             there = set(file.schema_arrow.names)
             wanted = [name for name in columns.needed if name in there]
             if not wanted:
-                yield from _all_null(file.metadata.num_rows, path, columns)
+                yield from _all_null(range(first, sum(sizes)), path, columns)
                 return
-            before = 0
             try:
-                for read in _read(file, wanted):
+                for read in _read(file, wanted, list(groups)):
                     yield from _decoded(read, before, path, columns)
                     before += len(read)
             except _DAMAGE:
-                yield from _by_group(file, wanted, before, path, columns)
+                yield from _by_group(file, wanted, groups, before, path, columns)
     except _DAMAGE as error:
-        yield unreadable(path, columns, error)
+        if piece.number == 0:  # the other parts' tasks meet it, too
+            yield unreadable(path, columns, error)
 
 
 def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
@@ -100,7 +104,7 @@ def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
     return any(kind in _DICTIONARIES for kind in found.row_group(0).column(places[0]).encodings)
 
 
-def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int] | None = None) -> Iterator[pa.Table]:
+def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int]) -> Iterator[pa.Table]:
     for batch in file.iter_batches(MAX_ROWS, row_groups=groups, columns=wanted, use_threads=False):
         # By position, since a file may have two columns of one name.
         arrays = [batch.column(batch.schema.names.index(name)) for name in wanted]
@@ -119,11 +123,11 @@ def _check_indices(arrays: list[pa.Array]) -> None:
 
 
 def _by_group(
-    file: pq.ParquetFile, wanted: list[str], given: int, path: str, columns: EventColumns
+    file: pq.ParquetFile, wanted: list[str], groups: range, given: int, path: str, columns: EventColumns
 ) -> Iterator[Decoded]:
-    """Read on after the first `given` rows, each row group by itself: damage to one costs no row of another."""
-    end = 0
-    for group in range(file.num_row_groups):
+    """Read on after the file's first `given` rows, each row group by itself: damage to one costs no row of another."""
+    end = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
+    for group in groups:
         before, end = end, end + file.metadata.row_group(group).num_rows
         if end <= given:
             continue
@@ -136,9 +140,9 @@ def _by_group(
             yield unreadable(path, columns, OSError(f"rows {max(before, given) + 1} to {end}: {one_line(error)}"))
 
 
-def _all_null(rows: int, path: str, columns: EventColumns) -> Iterator[Decoded]:
-    for before in range(0, rows, MAX_ROWS):
-        count = min(MAX_ROWS, rows - before)
+def _all_null(rows: range, path: str, columns: EventColumns) -> Iterator[Decoded]:
+    for before in rows[::MAX_ROWS]:
+        count = min(MAX_ROWS, rows.stop - before)
         nulls = pa.table([pa.nulls(count, field.type) for field in columns.schema], schema=columns.schema)
         yield from _decoded(nulls, before, path, columns)
 

@@ -9,6 +9,7 @@ from sessionlake.errors import SourceError
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sources.decode import Decoded, decode
 from sessionlake.sources.decoded import Nowhere, bad_row
+from sessionlake.sources.pieces import WHOLE, Piece
 
 GONE = "file is gone: it was there when the batch was planned"
 LINK = "file is a link out of the source's directory, which is not followed"
@@ -17,15 +18,16 @@ _SCHEME = re.compile(r"^file:(//)?")
 _GLOB = re.compile(r"[*?\[{]")
 
 
-def file_rows(spec: SessionizerSpec, path: str, content: bytes | None) -> Iterator[Decoded]:
-    """Decode a local file, or the content of a remote one; a file that may not be read is one error row."""
+def file_rows(spec: SessionizerSpec, path: str, content: bytes | None, piece: Piece = WHOLE) -> Iterator[Decoded]:
+    """Decode a local file or a part of it, or the content of a remote one; a file that may not be read is one error row."""
     if spec.format is None:
         raise SourceError("source.format: is missing; write 'json', 'csv' or 'parquet'")
     reason = refusal(path, spec.place or "/") if content is None else None
-    if reason is not None:
+    if reason is None:
+        source = path if content is None else content
+        yield from decode(source, path, spec.format, spec.columns, spec.max_line_bytes, piece)
+    elif piece.number == 0:
         yield gone_file(spec, path, reason)
-    else:
-        yield from decode(path if content is None else content, path, spec.format, spec.columns, spec.max_line_bytes)
 
 
 def gone_file(spec: SessionizerSpec, path: str, reason: str = GONE) -> Decoded:

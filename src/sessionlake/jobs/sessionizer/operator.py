@@ -17,16 +17,19 @@ from sessionlake.jobs.sessionizer.shard import apply_shard
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.arrays import combined, sorted_codes
 from sessionlake.sessions.windows import NO_WATERMARK, Bounds
+from sessionlake.sources.decode import Decoded
 from sessionlake.sources.kafka_records import Topic, decode_records, split_tombstones
+from sessionlake.sources.pieces import Piece
 from sessionlake.sources.raw import raw_text
 from sessionlake.store.layout import Sessions
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 
 WATERMARK = "watermark_us"
 CORRECTION = "correction"
-PATH, CONTENT = "path", "content"
-GONE = "gone"
-"""Says of a file that it was planned and is there no more; the column is there only where one is."""
+PATH, CONTENT, NUMBER, PARTS = ("path", "content", "number", "parts")
+"""A row of a source of files: a file's path, where workers can't open it its content, and which of so many parts of it is
+meant. The latter two are there only in batches with files in parts, or with files that are gone since the batch was planned:
+these have 0 parts."""
 
 
 def watermark_of(state: Mapping[str, Any]) -> int:
@@ -104,11 +107,14 @@ class Sessionizer:
         if self.spec.format is None:
             yield rows_of_table(table, self.spec.place)
             return
-        contents = table[CONTENT].to_pylist() if CONTENT in table.column_names else [None] * table.num_rows
-        gone = table[GONE].to_pylist() if GONE in table.column_names else [False] * table.num_rows
-        for path, content, is_gone in zip(table[PATH].to_pylist(), contents, gone, strict=True):
-            for decoded in [gone_file(self.spec, path)] if is_gone else file_rows(self.spec, path, content):
+        for row in table.to_pylist():
+            for decoded in self._decoded(**row):
                 yield Rows(decoded.table, decoded.error, decoded.raw, decoded.position)
+
+    def _decoded(self, path: str, content: bytes | None = None, number: int = 0, parts: int = 1) -> Iterable[Decoded]:
+        if parts == 0:
+            return [gone_file(self.spec, path)]
+        return file_rows(self.spec, path, content, Piece(number, parts))
 
     def open_store(self, path: Path) -> SegmentedSessionStore:
         """Open a shard's session store."""

@@ -1,4 +1,4 @@
-"""The files that a batch is planned to read, by the file source's log in the checkpoint; which of them are gone."""
+"""The files that a batch is planned to read, by the file source's log in the checkpoint: which are gone, and which are read in parts."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 
 from sessionlake.config import Config
 from sessionlake.jobs.sessionizer.files import local_path
-from sessionlake.jobs.sessionizer.operator import GONE, PATH
+from sessionlake.jobs.sessionizer.operator import CORRECTION, NUMBER, PARTS, PATH
 from sessionlake.jobs.sessionizer.stream import is_local
+from sessionlake.sources.pieces import parts_of
 from sessionlake.tables import Tables
 
 _AT_ONCE = 16
@@ -22,27 +23,44 @@ class PlannedFiles:
 
     def __init__(self, tables: Tables, config: Config) -> None:
         self._tables, self._checkpoint = tables, config.checkpoint
-        self._local = is_local(config.source.path)
+        self._local, self._format = is_local(config.source.path), config.source.file_format
+        self._cores = tables.spark.sparkContext.defaultParallelism
         self._reached: dict[int, int] = {-1: -1}
 
-    def with_gone(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
-        """Return the rows of a batch and one, marked GONE, for each planned file that is there no more.
+    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+        """Return the rows of a batch as they are, or with NUMBER and PARTS.
 
-        Spark passes over such a file without a word. `offsets` is the text of the batch's offset file.
+        That is where a planned file is there no more, which Spark passes over without a word (it has 0 parts); and where
+        there are fewer files than cores, and large ones among them. `offsets` is the text of the batch's offset file.
         """
         self._reached[batch_id] = _last_entry(offsets)
-        gone = self.gone(batch_id)
-        if not gone:
+        sizes = self._sizes(batch_id)
+        parts = {path: self._parts(path, size, len(sizes)) for path, size in sizes.items()}
+        special = {path: count for path, count in parts.items() if count != 1}
+        if not special or offsets is None:
             return rows
-        missing = self._tables.spark.createDataFrame([(path,) for path in gone], f"{PATH} string")
-        marked = missing.select(PATH, F.lit(True).alias(GONE), F.timestamp_seconds(F.lit(0)).alias("clock"))
-        return rows.withColumn(GONE, F.lit(False)).unionByName(marked, allowMissingColumns=True)
+        # Spark's own rows of the files stay where it has read their content. Else the plan says the same.
+        listed = parts if self._local else special
+        tasks = [(path, i, count) for path, count in listed.items() for i in range(max(1, count))]
+        clock = F.timestamp_millis(F.lit(json.loads(offsets.splitlines()[1])["batchTimestampMs"]))
+        spark = self._tables.spark
+        made = spark.createDataFrame(tasks, f"{PATH} string, {NUMBER} int, {PARTS} int").withColumn("clock", clock)
+        if self._local and CORRECTION not in rows.columns:
+            return made
+        others = rows.where(F.col(CORRECTION).isNotNull()) if self._local else rows
+        return others.withColumns({NUMBER: F.lit(0), PARTS: F.lit(1)}).unionByName(made, allowMissingColumns=True)
 
     def gone(self, batch_id: int) -> list[str]:
         """Return the planned files of a batch that are there no more."""
-        planned = self.of(batch_id)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return [path for path, there in zip(planned, pool.map(self._is_there, planned), strict=True) if not there]
+        return [path for path, size in self._sizes(batch_id).items() if size is None]
+
+    def _parts(self, path: str, size: int | None, files: int) -> int:
+        """Return into how many parts a file is cut, 0 where it is gone."""
+        if size is None:
+            return 0
+        if not self._local or files >= self._cores or self._format is None:
+            return 1
+        return parts_of(path, size, self._format, -(-self._cores // files))
 
     def of(self, batch_id: int) -> list[str]:
         """Return the files of a batch as workers name them, in order."""
@@ -65,17 +83,22 @@ class PlannedFiles:
         paths = (unquote(entry["path"]) for entry in entries if entry["batchId"] == number)
         return [local_path(path) if self._local else path for path in paths]
 
-    def _is_there(self, path: str) -> bool:
+    def _sizes(self, batch_id: int) -> dict[str, int | None]:
+        planned = self.of(batch_id)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(planned, pool.map(self._size, planned), strict=True))
+
+    def _size(self, path: str) -> int | None:
+        """Return a file's bytes; None where it is gone, 0 where that can't be told."""
         if not self._local:
             system, found = self._tables.file_system(path)
-            return bool(system.exists(found))
+            return 0 if system.exists(found) else None
         try:
-            Path(path).stat()
+            return Path(path).stat().st_size
         except (FileNotFoundError, NotADirectoryError):
-            return False
+            return None
         except OSError:
-            return True
-        return True
+            return 0
 
 
 def _last_entry(offsets: str | None) -> int:

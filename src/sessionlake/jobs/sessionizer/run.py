@@ -126,7 +126,7 @@ class _Session:
                     check_batch_clock(offsets, self.coordinator.last, batch_id)
                 with self._batch_runs:
                     rows = control.rows(rows, batch_id, offsets)
-                    rows = files.with_gone(rows, batch_id, offsets) if files else rows
+                    rows = files.rows(rows, batch_id, offsets) if files else rows
                     self.coordinator.run_batch(rows, batch_id, fingerprint(offsets))
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
