@@ -67,7 +67,7 @@ def test_a_merger_that_raises_names_its_aggregate_but_not_the_key() -> None:
     with pytest.raises(AggregateError) as raised:
         pieces_of(spec_of(RAISES), rows_of(["secret", "secret"], [1, 2], [10, 5]))
     assert str(raised.value).startswith(
-        "aggregates.net: tests.jobs.raising:Raising.merger raised ValueError: one and two, for a key whose CRC-32 is "
+        "aggregates.net: tests.jobs.raising:Raising.merger raised ValueError: one and two at raising.py:18, for a key whose CRC-32 is "
     )
     assert "secret" not in str(raised.value)
 

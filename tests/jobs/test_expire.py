@@ -255,6 +255,7 @@ def test_command_line_takes_the_rule_from_the_config(spark: SparkSession, config
         [expire]
         where = "session_key in (select key from lives)"
         tables = { lives = "lives" }
+        max_share = 0.7
         """
     )
     done = CliRunner().invoke(main, ["expire", str(path)])

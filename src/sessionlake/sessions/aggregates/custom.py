@@ -3,9 +3,11 @@
 import importlib
 import json
 import sys
+import traceback
 import zlib
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -145,7 +147,7 @@ class Custom(Aggregate):
             except Exception as error:
                 # Which row to blame can't be told: each was good alone, and other batches would have met others.
                 raise AggregateError(
-                    f"aggregates.{self.name}: {self.path}.merger raised {_told(error)}, for a key whose CRC-32 is "
+                    f"aggregates.{self.name}: {self.path}.merger raised {_told(error)} at {_place(error)}, for a key whose CRC-32 is "
                     f"{zlib.crc32(str(key).encode()):08x}; correct the class and start again: the batch is not committed"
                 ) from error
         return [pa.array(merged, BYTES)]
@@ -167,7 +169,7 @@ class Custom(Aggregate):
             raise
         except Exception as error:
             raise AggregateError(
-                f"aggregates.{self.name}: {self.path}.result raised {_told(error)}; "
+                f"aggregates.{self.name}: {self.path}.result raised {_told(error)} at {_place(error)}; "
                 "correct the class and start again: the batch is not committed"
             ) from error
         try:
@@ -177,6 +179,12 @@ class Custom(Aggregate):
                 f"aggregates.{self.name}: {self.path}.result does not fit its value_type {self.declared} ({error}); "
                 "return that type or None, or declare another"
             ) from error
+
+
+def _place(error: Exception) -> str:
+    """Return the file and line where an error was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def _told(error: Exception) -> str:
