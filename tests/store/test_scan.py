@@ -66,7 +66,7 @@ def filled(tmp_path: Path) -> RocksSegments:
 KEYS = [b"key%05d" % number for number in range(4000)]
 
 
-@pytest.mark.parametrize(("keys", "scans"), [(1171, 0), (1172, 1), (4000, 1)])
+@pytest.mark.parametrize(("keys", "scans"), [(1639, 0), (1640, 1), (4000, 1)])
 def test_scans_where_few_entries_come_on_a_key(filled: RocksSegments, keys: int, scans: int) -> None:
     with patch.object(RocksSegments, "_scanned", side_effect=filled._scanned) as scan:
         assert filled.get(0, KEYS[:keys]) == [b"new"] * 100 + [b"old" * 20] * (keys - 100)
