@@ -35,7 +35,7 @@ def trigger_by_form(browser: Browser, airflow: LiveAirflow) -> None:
     form = wait_for(lambda: (text := browser.text()) and "Dry run" in text and text)
     for words in (
         "Pipeline",
-        "Path or URI of the pipeline's TOML config",
+        "The pipeline's TOML config: the name of a file in SESSIONLAKE_CONFIGS",
         "Event time of the earliest late events",
         "Apply",
     ):
