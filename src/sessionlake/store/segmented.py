@@ -16,7 +16,16 @@ from sessionlake.store.rocks import RocksSegments
 MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
 _WRITTEN_A_KEY = 8
-"""Values that the last batch wrote to a segment for each key asked for, up to which they are looked through before the database."""
+"""Values that the last batch wrote to a segment for each key asked for, up to which they are looked through before the database.
+
+CPU ms of `find_many` over 400,000 keys of which the last batch wrote 70,000, medians of 10, without and with:
+| keys asked for | written last | read | looked through first |
+| --- | --- | --- | --- |
+| 70,000 | 5 % | 145 | 150 |
+| 70,000 | 15 % | 169 | 143 |
+| 70,000 | 90 % | 146 | 57 |
+| 10,000 | 90 % | 33 | 22 |
+| 9,000 | 12 % | 47 | 47 |"""
 
 _ROOM = 1 << 62
 _ALL_TIMES = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)

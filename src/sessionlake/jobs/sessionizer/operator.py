@@ -26,7 +26,7 @@ from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 
 WATERMARK = "watermark_us"
 CORRECTION = "correction"
-PATH, CONTENT, NUMBER, PARTS = ("path", "content", "number", "parts")
+PATH, CONTENT, NUMBER, PARTS = "path", "content", "number", "parts"
 """A row of a source of files: a file's path, where workers can't open it its content, and which of so many parts of it is
 meant. The latter two are there only in batches with files in parts, or with files that are gone since the batch was planned:
 these have 0 parts."""
