@@ -23,12 +23,12 @@ from pyspark.sql import functions as F
 from benchmarks.memory import peak_memory
 from benchmarks.synthetic import BASE_US
 from sessionlake import schemas
-from sessionlake.config import Config, parse_config
+from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.backfill import backfill
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.stream.run import run
 from sessionlake.views import merged_sessions
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 DAY_US = 86_400_000_000
 EVENTS_PER_SESSION, FILES_PER_DAY, DAMAGED = 3, 8, 0.01

@@ -25,13 +25,13 @@ from rich.table import Table
 from benchmarks.memory import peak_memory
 from benchmarks.synthetic import BASE_US
 from sessionlake import schemas
-from sessionlake.config import Config, parse_config
+from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.layout import rewrite_ragged
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
+from sessionlake.stream.run import run
 from sessionlake.views import FOLD, changes, latest_changes, merged_sessions
+from sessionlake.warehouse.tables import Tables
 
 DAY_US = 86_400_000_000
 DATES, RECENT, BATCHES = 30, 2, 40

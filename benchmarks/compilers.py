@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from benchmarks.ours import make_config, open_session
 from benchmarks.synthetic import SECONDS_PER_BATCH, write_events
 from sessionlake.engine.spark import LITTLE_JAVA
-from sessionlake.jobs.sessionizer.run import run
+from sessionlake.stream.run import run
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("little", "own")

@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.kafka.broker import Broker
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 from sessionlake.engine.spark import build_session
-from sessionlake.jobs.sessionizer.run import run
+from sessionlake.stream.run import run
 
 TOPIC, PARTITIONS, USERS = "clicks", 2, 100_000
 WARM_UP_S = 10

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 import sessionlake
 from benchmarks.cpu import tree_cpu_s
 from benchmarks.synthetic import GAP, GRACE, RETENTION
-from sessionlake.config import Config, parse_config
+from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
-from sessionlake.jobs.sessionizer.run import run
+from sessionlake.stream.run import run
 
 Found = dict[str, Any]
 
@@ -160,8 +160,8 @@ def _appear(files: Path, source: Path, prefix: str, first: float) -> None:
 def _added_up(spark: SparkSession, config: Config) -> Found:
     from pyspark.sql import functions as F  # noqa: PLC0415 (only the present commit is asked)
 
-    from sessionlake.tables import Tables  # noqa: PLC0415
     from sessionlake.views import merged_sessions  # noqa: PLC0415
+    from sessionlake.warehouse.tables import Tables  # noqa: PLC0415
 
     sums = [F.count("*"), F.sum("event_count"), F.sum("total")]
     row = merged_sessions(Tables(spark, config.pipeline.warehouse)).agg(*sums).head()

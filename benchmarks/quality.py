@@ -19,15 +19,15 @@ from pyspark.sql import SparkSession
 from benchmarks.compact import build
 from benchmarks.memory import peak_memory
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine.spark import build_session
-from sessionlake.jobs.quality.context import open_context, validate
-from sessionlake.jobs.quality.frames import FRAMES, Inputs, pin
-from sessionlake.jobs.quality.parameters import parameters
-from sessionlake.jobs.quality.run import run_quality
-from sessionlake.jobs.quality.suites import load_suite
-from sessionlake.tables import Tables
+from sessionlake.quality.context import open_context, validate
+from sessionlake.quality.frames import FRAMES, Inputs, pin
+from sessionlake.quality.parameters import parameters
+from sessionlake.quality.run import run_quality
+from sessionlake.quality.suites import load_suite
 from sessionlake.views import merged_sessions
+from sessionlake.warehouse.tables import Tables
 
 RESULTS = Path(__file__).parent / "results"
 SCAN, ROUNDS = "scan of sessions_live", 3

@@ -29,12 +29,12 @@ from rich.table import Table
 from benchmarks.memory import peak_memory
 from benchmarks.synthetic import BASE_US, EVENTS_PER_SESSION, write_events
 from sessionlake import schemas
-from sessionlake.config import Config, load_config, parse_config
-from sessionlake.demo import CONFIG, EXAMPLES
+from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.engine.spark import build_session
+from sessionlake.examples.demo import CONFIG, EXAMPLES
 from sessionlake.jobs.compact import compact
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
+from sessionlake.stream.run import run
+from sessionlake.warehouse.tables import Tables
 
 FOREVER = "36500 days"
 RESULTS = Path(__file__).parent / "results"

@@ -27,8 +27,8 @@ from sessionlake import schemas
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact, layout
 from sessionlake.jobs.forget import forget
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
+from sessionlake.stream.run import run
+from sessionlake.warehouse.tables import Tables
 
 SESSIONS_PER_KEY = 20
 NEW_SHARE = 50

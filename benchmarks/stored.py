@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from benchmarks.sizing import bursts, commits, few_more, one_session_a_key
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import BatchContext
 from sessionlake.engine.outputs import CHANGES, Output

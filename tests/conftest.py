@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 from xdist.scheduler import LoadScopeScheduling
 
+from infra.kafka.broker import Broker
 from sessionlake.engine.spark import build_session
 
 # No test is judged by the time it takes: others run beside it.
@@ -38,8 +39,8 @@ LONGEST = (
 )
 # Modules that use one fixture of all tests' that takes long to make.
 SHARING = {
-    "a broker": ("tests/jobs/test_kafka_source.py", "tests/jobs/test_kafka_crash.py", "tests/jobs/test_publish.py"),
-    "nine batches": ("tests/jobs/test_compact_fold.py", "tests/jobs/test_compact_layout.py"),
+    "a broker": ("tests/sources/test_kafka.py", "tests/stream/test_kafka_crash.py", "tests/jobs/test_publish.py"),
+    "nine batches": ("tests/jobs/compact/test_compact_fold.py", "tests/jobs/compact/test_compact_layout.py"),
 }
 _GROUPS = {module: name for name, modules in SHARING.items() for module in modules}
 
@@ -75,3 +76,9 @@ def spark() -> Iterator[SparkSession]:
     session = build_session("tests", master="local[2]", shuffle_partitions=2, driver_memory="2g", little_java=True)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("kafka")) as started:
+        yield started

@@ -4,17 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sessionlake.config import Config, load_config
+    from sessionlake.config.load import Config, load_config
+    from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.reading import read_sessions
-    from sessionlake.sessions.windows import SessionWindows
 
 __all__ = ["Config", "SessionWindows", "__version__", "load_config", "read_sessions"]
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Config": "sessionlake.config",
-    "SessionWindows": "sessionlake.sessions.windows",
-    "load_config": "sessionlake.config",
+    "Config": "sessionlake.config.load",
+    "SessionWindows": "sessionlake.operators.sessions.windows",
+    "load_config": "sessionlake.config.load",
     "read_sessions": "sessionlake.reading",
 }
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from sessionlake import schemas
-from sessionlake.delta_log import Commit, DeltaLog
 from sessionlake.errors import PipelineStateError
-from sessionlake.history import ForeignChange
+from sessionlake.warehouse.delta_log import Commit, DeltaLog
+from sessionlake.warehouse.history import ForeignChange
 
 RESTORING = "_restoring"
 """A file in a warehouse that is being restored; nothing may run there."""

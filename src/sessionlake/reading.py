@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, overload
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -24,7 +24,7 @@ def read_sessions(*arguments: Any) -> Any:
     DataFrame. With emit = "final" only sessions that ended before the close time, and so can't change by events any more.
     """
     if len(arguments) == 1:
-        from sessionlake.lake.queries import read_sessions as without_spark
+        from sessionlake.serve.queries import read_sessions as without_spark
 
         return without_spark(*arguments)
     from sessionlake.views import read_sessions as with_spark

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from sessionlake import names
+from sessionlake.config import names
 
 TIME = pa.timestamp("us", "UTC")
 IDENTITY = ["session_key", "session_start"]

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from sessionlake import live, schemas
 from sessionlake.batches import batch_row
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.schemas import IDENTITY
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 FOLD = live.FOLD
 ERASURES = "sessionlake.erasures"

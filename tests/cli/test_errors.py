@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from sessionlake import schemas
 from sessionlake.cli import main
-from sessionlake.config import load_config
-from sessionlake.jobs.sessionizer.single_driver import locked_store
-from sessionlake.tables import Tables
+from sessionlake.config.load import load_config
+from sessionlake.stream.lock import locked_store
+from sessionlake.warehouse.tables import Tables
 from tests.cli.support import CONFIG, Project
 
 

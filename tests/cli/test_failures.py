@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from sessionlake.cli import main
+from sessionlake.cli.failures import explain
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import JobError, without_values
-from sessionlake.failures import explain
-from sessionlake.tables.log import Log
+from sessionlake.warehouse.log import Log
 from tests.cli.support import Project
 
 WORKER = """\

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from sessionlake.cli import main
-from sessionlake.config import Config, parse_config, parse_toml
+from sessionlake.config.load import Config, parse_config, parse_toml
 
 COMMITS = Path(sessionlake.__file__).parent / "examples" / "commits"
 START = 1_750_000_000

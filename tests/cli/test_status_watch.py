@@ -19,10 +19,10 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlake.cli import main
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 from sessionlake.errors import PipelineStateError
-from sessionlake.jobs.observe import watch
-from sessionlake.jobs.status import read_status
+from sessionlake.observe import watch
+from sessionlake.observe.status import read_status
 from tests.cli.support import CONFIG, Project
 
 MAIN = "from sessionlake.cli import main; main()"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionlake.engine.spark import LITTLE_JAVA, build_session
-from sessionlake.jobs.sessionizer.run import run
+from sessionlake.stream.run import run
 from tests.engine.cluster_support import cluster_config
 
 

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from tests.engine.slow_merge import SLOW_KEY
-from tests.jobs.support import make_config, write_rows
+from tests.support import make_config, write_rows
 
 SHARDS, BATCHES = 8, 24
 

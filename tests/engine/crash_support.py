@@ -19,10 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
-from sessionlake.config import Config, load_config
+from sessionlake.config.load import Config, load_config
 from sessionlake.engine import failpoints
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
+from sessionlake.stream.run import run
+from sessionlake.warehouse.tables import Tables
 
 Row = dict[str, Any]
 DRIVER_POINTS = (

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from infra.spark.cluster import Cluster
 from sessionlake import schemas
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
+from sessionlake.stream.run import run
+from sessionlake.warehouse.tables import Tables
 from tests.engine.cluster_support import BATCHES, SHARDS, cluster_config, write_batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(400)]

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake import read_sessions, schemas
-from sessionlake.jobs.status import read_status
-from sessionlake.tables import Tables
+from sessionlake.observe.status import read_status
 from sessionlake.views import read_batches
+from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import (
     DRIVER_POINTS,
     FIRST,

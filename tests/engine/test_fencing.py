@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from sessionlake import schemas
 from sessionlake.errors import FencedError, LockedError, PipelineStateError
-from sessionlake.jobs.sessionizer.single_driver import locked_store
-from sessionlake.tables import Tables
+from sessionlake.stream.lock import locked_store
+from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import Lake, Row, assert_same, crash_at, half_done, killed_run, run_once
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.engine.outputs import Output, write_output
 from sessionlake.schemas import TIME
-from sessionlake.tables import Tables
+from sessionlake.warehouse.tables import Tables
 
 SCHEMA = pa.schema(
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 from py4j.protocol import Py4JJavaError
 
 from sessionlake.cli import main
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 from sessionlake.engine.spark import build_session
 from sessionlake.views import read_sessions
 

@@ -15,7 +15,7 @@ from click import Context
 
 from sessionlake.cli import main
 from sessionlake.cli.registry import COMMANDS
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 from tests.infra.infra_files import (
     COMPOSE,
     HOME,

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.errors import JobError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
-from sessionlake.jobs.quality.run import run_quality
-from sessionlake.jobs.reprocess_late import reprocess_late
-from sessionlake.jobs.runs import JobReport
-from sessionlake.jobs.sessionizer.run import run
-from tests.jobs.late_support import AGGREGATES, SESSION, Late, events, sessionized
-from tests.jobs.support import make_config, write_rows
+from sessionlake.jobs.late.reprocess import reprocess_late
+from sessionlake.jobs.run import JobReport
+from sessionlake.quality.run import run_quality
+from sessionlake.stream.run import run
+from tests.jobs.late.late_support import AGGREGATES, SESSION, Late, events, sessionized
+from tests.support import make_config, write_rows
 
 FILES = 16
 WHOLE: Any = {"from_us": 0, "to_us": 1_000_000}

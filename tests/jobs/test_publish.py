@@ -13,17 +13,17 @@ from pyspark.sql import functions as F
 
 from infra.kafka.broker import Broker
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, JobError, PipelineStateError
 from sessionlake.jobs.compact.job import compact
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.tables import Tables
+from sessionlake.stream.run import run
 from sessionlake.views import read_sessions
+from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
-from tests.jobs.kafka_support import WAIT_S, Row, Topic
-from tests.jobs.support import make_config, write_rows
+from tests.sources.kafka_support import WAIT_S, Row, Topic
+from tests.support import make_config, write_rows
 
 US = 1_000_000
 

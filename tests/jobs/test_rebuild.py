@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 
 from sessionlake import read_sessions
 from sessionlake.cli import main
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.rebuild import _own_store, _remove_store, apply_switch, plan_switch
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.jobs.sessionizer.single_driver import locked_store
-from tests.jobs.support import write_rows
+from sessionlake.stream.lock import locked_store
+from sessionlake.stream.run import run
 from tests.oracle.sql import SqlOracle
+from tests.support import write_rows
 
 CONFIG = """\
 [pipeline]  # here

@@ -9,15 +9,15 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.batches import last_batch
-from sessionlake.config import Config
-from sessionlake.history import FORMAT
+from sessionlake.config.load import Config
 from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.compact import compact
-from sessionlake.jobs.sessionizer.run import run
-from sessionlake.jobs.status import read_status
-from sessionlake.tables import Tables
+from sessionlake.observe.status import read_status
+from sessionlake.stream.run import run
 from sessionlake.views import read_sessions
-from tests.jobs.support import make_config, write_rows
+from sessionlake.warehouse.history import FORMAT
+from sessionlake.warehouse.tables import Tables
+from tests.support import make_config, write_rows
 
 FIXTURES = sorted((Path(__file__).parents[1] / "fixtures").glob("warehouse-*.tar.gz"))
 SESSIONS = [("a", 100, 1, 0), ("a", 150, 1, 7), ("b", 101, 2, 2), ("c", 102, 1, 2), ("f", 105, 1, 5)]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessionlake.jobs.propose.measure import GAPS, late_share, propose_gap
+from sessionlake.propose.measure import GAPS, late_share, propose_gap
 from tests.oracle.model import ReferenceModel
 
 MINUTE = 60_000_000

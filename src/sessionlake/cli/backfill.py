@@ -7,14 +7,14 @@ import click
 from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import console, one_line_errors, open_session
-from sessionlake.config import load_config
-from sessionlake.times import parse_time
+from sessionlake.config.load import load_config
+from sessionlake.config.times import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.config import Config
-    from sessionlake.jobs.runs import JobReport, OnStep
+    from sessionlake.config.load import Config
+    from sessionlake.jobs.run import JobReport, OnStep
 
 
 @click.command("backfill")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 
 if TYPE_CHECKING:
     from sessionlake.jobs.backup.manifest import Manifest

@@ -10,8 +10,8 @@ from sessionlake.cli.shared import one_line_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.config import Config
-    from sessionlake.jobs.runs import JobReport, OnStep
+    from sessionlake.config.load import Config
+    from sessionlake.jobs.run import JobReport, OnStep
 
 METHODS = ("auto", "merge", "rewrite")
 

@@ -12,6 +12,6 @@ from sessionlake.cli.shared import console, one_line_errors
 @one_line_errors
 def demo_command(directory: str) -> None:
     """Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."""
-    from sessionlake.demo import run_demo
+    from sessionlake.examples.demo import run_demo
 
     run_demo(directory, console)

@@ -37,8 +37,8 @@ def fast_start_command() -> None:
 def _train(options: str) -> "SparkSession":
     """Run a pipeline of one event, and query it, as users do."""
     from sessionlake.cli.tables import register_tables
-    from sessionlake.config import parse_config
-    from sessionlake.jobs.sessionizer.run import run
+    from sessionlake.config.load import parse_config
+    from sessionlake.stream.run import run
 
     with TemporaryDirectory(prefix="sessionlake-") as folder:
         root = Path(folder)

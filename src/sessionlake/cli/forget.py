@@ -9,13 +9,13 @@ import click
 from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.keys_file import read_keys, refuse_arguments
 from sessionlake.cli.shared import console, one_line_errors, open_session
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.config import Config
-    from sessionlake.jobs.runs import JobReport, OnStep
+    from sessionlake.config.load import Config
+    from sessionlake.jobs.run import JobReport, OnStep
 
 
 @click.command("forget")

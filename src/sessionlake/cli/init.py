@@ -11,7 +11,7 @@ from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sessionlake.jobs.propose import Choice, Sample
+    from sessionlake.propose import Choice, Sample
 
 
 @click.command("init")
@@ -40,8 +40,8 @@ def init_command(
     sample_mb: int,
 ) -> None:
     """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
-    from sessionlake.config import parse_config, parse_toml
-    from sessionlake.jobs.propose import config_text, measure, read_sample
+    from sessionlake.config.load import parse_config, parse_toml
+    from sessionlake.propose import config_text, measure, read_sample
     from sessionlake.sources.columns import EventColumns
 
     if output is not None and output.exists():
@@ -66,7 +66,7 @@ def init_command(
 
 def _chosen(seen: "Sample", key: str | None, time: str | None) -> "Choice":
     """Return the columns; on a terminal what is not clear is asked for."""
-    from sessionlake.jobs.propose import choose
+    from sessionlake.propose import choose
 
     while True:
         try:

@@ -10,12 +10,12 @@ from rich.text import Text
 from sessionlake.cli.observed import observed
 from sessionlake.cli.sessionizer import print_batch
 from sessionlake.cli.shared import console, open_session
-from sessionlake.config import Config, load_config
+from sessionlake.config.load import Config, load_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.jobs.runs import JobReport, OnStep
+    from sessionlake.jobs.run import JobReport, OnStep
 
     Job = Callable[[SparkSession, Config, OnStep], JobReport]
 

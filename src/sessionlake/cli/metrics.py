@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sessionlake.cli.shared import console, one_line_errors, positive_duration, show_warnings
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 from sessionlake.errors import MetricsError, first_line
 
 if TYPE_CHECKING:
-    from sessionlake.jobs.observe.exporter import Exporter
+    from sessionlake.observe.exporter import Exporter
 
 PORT = 9465
 
@@ -28,8 +28,8 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
     seconds = positive_duration(interval, "--interval")
     from prometheus_client import generate_latest
 
-    from sessionlake.jobs.observe.exporter import Exporter
-    from sessionlake.readings import registry_of, served
+    from sessionlake.observe.exporter import Exporter
+    from sessionlake.observe.readings import registry_of, served
 
     exporter = Exporter(config)
     if once:
@@ -49,7 +49,7 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
 
 
 def _refresh_forever(exporter: "Exporter", seconds: float) -> None:
-    from sessionlake.jobs.observe.watch import pause_until
+    from sessionlake.observe.watch import pause_until
 
     said = None
     while True:

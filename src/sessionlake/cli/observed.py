@@ -6,13 +6,13 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sessionlake.cli.shared import console, show_warnings
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.errors import MetricsError, NotNeededError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.jobs.observe.lineage import Lineage
+    from sessionlake.observe.lineage import Lineage
 
 Counts = Callable[[Mapping[str, int]], None]
 SESSIONIZE, PUBLISH = "sessionize", "publish"
@@ -43,8 +43,8 @@ def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[
 
     A port that is taken is a warning: without metrics the stream still does what it is for.
     """
-    from sessionlake.jobs.observe.stream import StreamReadings, listening
-    from sessionlake.readings import served
+    from sessionlake.observe.readings import served
+    from sessionlake.observe.stream import StreamReadings, listening
     from sessionlake.schemas import COUNTS
 
     readings = StreamReadings(config)
@@ -69,7 +69,7 @@ def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[
 
 @contextmanager
 def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator["Lineage"]:
-    from sessionlake.jobs.observe.lineage import Lineage
+    from sessionlake.observe.lineage import Lineage
 
     lineage = Lineage(config, job, streaming=streaming)
     try:
@@ -121,7 +121,7 @@ def _writer(config: Config, job: str, counts: Mapping[str, int]) -> Callable[[bo
     started, clock = time.time(), time.monotonic()
 
     def write(success: bool) -> None:  # noqa: FBT001 (a callback)
-        from sessionlake.jobs.observe.runs import Ended, write_run
+        from sessionlake.observe.runs import Ended, write_run
 
         try:
             write_run(config, Ended(job, started, time.monotonic() - clock, success, counts))

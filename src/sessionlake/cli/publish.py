@@ -4,7 +4,7 @@ import click
 
 from sessionlake.cli.observed import observed_publisher
 from sessionlake.cli.shared import console, one_line_errors, open_session
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 
 
 @click.command("publish")

@@ -12,8 +12,8 @@ from sessionlake.extras import require_extra
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.config import Config
-    from sessionlake.jobs.runs import JobReport, OnStep
+    from sessionlake.config.load import Config
+    from sessionlake.jobs.run import JobReport, OnStep
 
 _FAILS_ON = {"critical": ("failed_critical",), "warn": ("failed_critical", "failed_warning")}
 
@@ -49,7 +49,7 @@ def quality_command(
     def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
         on_step("loading Great Expectations")
         # Its import takes seconds, which no other command should wait for.
-        from sessionlake.jobs.quality.run import run_quality
+        from sessionlake.quality.run import run_quality
 
         return run_quality(
             spark, config, only=only, data_docs=data_docs, run_id=run_id, dry_run=dry_run, on_step=on_step

@@ -6,13 +6,13 @@ import click
 
 from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.shared import one_line_errors
-from sessionlake.times import parse_time
+from sessionlake.config.times import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.config import Config
-    from sessionlake.jobs.runs import JobReport, OnStep
+    from sessionlake.config.load import Config
+    from sessionlake.jobs.run import JobReport, OnStep
 
 
 @click.command("redeem")
@@ -46,7 +46,7 @@ def redeem_command(
     to_us = None if to is None else parse_time(to, "--to")
 
     def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
-        from sessionlake.jobs.redeem import redeem
+        from sessionlake.jobs.redeem.job import redeem
 
         return redeem(
             spark,

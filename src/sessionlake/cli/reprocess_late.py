@@ -6,13 +6,13 @@ import click
 
 from sessionlake.cli.jobs import apply_option, run_job, run_options
 from sessionlake.cli.shared import one_line_errors
-from sessionlake.times import parse_time
+from sessionlake.config.times import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sessionlake.config import Config
-    from sessionlake.jobs.runs import JobReport, OnStep
+    from sessionlake.config.load import Config
+    from sessionlake.jobs.run import JobReport, OnStep
 
 
 @click.command("reprocess-late")
@@ -37,7 +37,7 @@ def reprocess_late_command(
     to_us = None if to is None else parse_time(to, "--to")
 
     def job(spark: "SparkSession", config: "Config", on_step: "OnStep") -> "JobReport":
-        from sessionlake.jobs.reprocess_late import reprocess_late
+        from sessionlake.jobs.late.reprocess import reprocess_late
 
         return reprocess_late(
             spark, config, from_us=from_us, to_us=to_us, run_id=run_id, dry_run=dry_run, on_step=on_step

@@ -8,10 +8,10 @@ import click
 
 from sessionlake.cli.observed import SESSIONIZE, observed, observed_stream
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
-from sessionlake.config import Config, load_config
+from sessionlake.config.load import Config, load_config
 
 if TYPE_CHECKING:
-    from sessionlake.jobs.sessionizer.run import RunSummary
+    from sessionlake.stream.run import RunSummary
 
 
 @click.command("run")
@@ -44,7 +44,7 @@ def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, re
 
 
 def _run_once(config: Config, **options: bool) -> "RunSummary":
-    from sessionlake.jobs.sessionizer.run import run
+    from sessionlake.stream.run import run
 
     with observed(config, SESSIONIZE) as counted:
         summary = run(
@@ -55,7 +55,7 @@ def _run_once(config: Config, **options: bool) -> "RunSummary":
 
 
 def _run_stream(config: Config, **options: bool) -> "RunSummary":
-    from sessionlake.jobs.sessionizer.run import run
+    from sessionlake.stream.run import run
 
     spark = open_session(config, little_java=_is_little(config))
     with observed_stream(spark, config) as committed:
@@ -78,7 +78,7 @@ def _is_little(config: Config) -> bool:
 def bootstrap_command(config_path: str) -> None:
     """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
-    from sessionlake.jobs.sessionizer.run import run
+    from sessionlake.stream.run import run
 
     show_warnings(config.warnings())
     with observed(config, SESSIONIZE) as counted:

@@ -10,8 +10,8 @@ import click
 
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.cli.tables import print_rows
-from sessionlake.config import load_config
-from sessionlake.times import parse_time
+from sessionlake.config.load import load_config
+from sessionlake.config.times import parse_time
 
 
 @click.command("sessions")
@@ -40,7 +40,7 @@ def sessions_command(
     to_us = None if to_text is None else parse_time(to_text, "--to")
     if key == "-":
         key = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
-    from sessionlake.lake.queries import find_sessions
+    from sessionlake.serve.queries import find_sessions
 
     columns, rows = find_sessions(config, key, from_us, to_us, limit if as_json else limit + 1)
     if not as_json:

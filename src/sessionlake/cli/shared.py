@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from sessionlake.config import Config
-from sessionlake.durations import parse_duration
+from sessionlake.cli.failures import explain
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
+from sessionlake.config.secrets import hide
 from sessionlake.errors import ConfigError, SessionlakeError
-from sessionlake.failures import explain
-from sessionlake.secret_values import hide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def open_session(
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars
-    from sessionlake.jobs.observe.listener import listener_conf
+    from sessionlake.observe.listener import listener_conf
 
     settings = {**listener_conf(config), **(conf or {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:

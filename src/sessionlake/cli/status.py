@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
-from sessionlake.config import Config, load_config
-from sessionlake.durations import format_duration
+from sessionlake.config.durations import format_duration
+from sessionlake.config.load import Config, load_config
 from sessionlake.errors import first_line
 
 if TYPE_CHECKING:
-    from sessionlake.jobs.observe.watch import Watch
-    from sessionlake.jobs.status import Status
+    from sessionlake.observe.status import Status
+    from sessionlake.observe.watch import Watch
 
 
 @click.command("status")
@@ -34,15 +34,15 @@ def status_command(config_path: str, watch: bool, interval: str) -> None:  # noq
     if watch:
         watch_status(config, seconds)
         return
-    from sessionlake.jobs.status import read_status
+    from sessionlake.observe.status import read_status
 
     print_status(config, read_status(config))
 
 
 def watch_status(config: Config, seconds: float) -> None:
     """Show the status until interrupted: on a terminal in one place, elsewhere one after the other."""
-    from sessionlake.jobs.observe import watch
-    from sessionlake.jobs.status import read_status
+    from sessionlake.observe import watch
+    from sessionlake.observe.status import read_status
 
     status = watch.Watch(config, read_status)
     try:
@@ -61,7 +61,7 @@ def watch_status(config: Config, seconds: float) -> None:
 
 
 def _look(config: Config, status: "Watch[Status]") -> RenderableType:
-    from sessionlake.jobs.observe.watch import PASSING
+    from sessionlake.observe.watch import PASSING
 
     now_us = time.time_ns() // 1000
     moment = Text(f"{format_time(now_us)} UTC", style="dim")

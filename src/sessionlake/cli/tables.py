@@ -7,7 +7,7 @@ import click
 from rich.table import Table
 
 from sessionlake.cli.shared import console, one_line_errors, open_session
-from sessionlake.config import Config, load_config
+from sessionlake.config.load import Config, load_config
 from sessionlake.errors import SessionlakeError, first_line
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def sql_command(config_path: str, query: str, limit: int, engine: str) -> None:
         register_tables(spark, config)
         columns, rows = run_sql(spark, query, limit + 1)
     else:
-        from sessionlake.lake.queries import query_tables
+        from sessionlake.serve.queries import query_tables
 
         columns, rows = query_tables(config, query, limit + 1)
     print_rows(columns, rows, limit)
@@ -55,8 +55,8 @@ def print_rows(columns: list[str], rows: list[Any], limit: int) -> None:
 def register_tables(spark: "SparkSession", config: Config) -> None:
     """Register the pipeline's tables and sessions_live as temporary views."""
     from sessionlake import schemas
-    from sessionlake.tables import Tables
     from sessionlake.views import read_batches, read_sessions
+    from sessionlake.warehouse.tables import Tables
 
     tables = Tables(spark, config.pipeline.warehouse)
     read_sessions(spark, config).createOrReplaceTempView(schemas.SESSIONS_LIVE)

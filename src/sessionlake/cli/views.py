@@ -3,7 +3,7 @@
 import click
 
 from sessionlake.cli.shared import one_line_errors
-from sessionlake.config import load_config
+from sessionlake.config.load import load_config
 
 DIALECTS = ("spark", "duckdb", "trino")
 
@@ -16,6 +16,6 @@ DIALECTS = ("spark", "duckdb", "trino")
 def views_command(config_path: str, dialect: str, schema: str | None) -> None:
     """Print the SQL that makes sessions_live a view in another engine."""
     config = load_config(config_path)
-    from sessionlake.lake.views import live_view
+    from sessionlake.serve.views import live_view
 
     click.echo(live_view(config, dialect, schema))

@@ -21,8 +21,9 @@ from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards,
 from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import LAYOUT, ShardTask
 from sessionlake.errors import FencedError, PipelineStateError
-from sessionlake.history import stamp
-from sessionlake.tables import Commit, Tables, spark_schema
+from sessionlake.warehouse.delta_log import Commit
+from sessionlake.warehouse.history import stamp
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 _ATTEMPTS = 5
 _LOSSES = 10

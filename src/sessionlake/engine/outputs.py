@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from sessionlake.schemas import YEAR_1_US, YEAR_9999_US
-from sessionlake.tables import DataFile
+from sessionlake.warehouse.transactions import DataFile
 
 CHANGES = "changes"
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}

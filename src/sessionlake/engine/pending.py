@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sessionlake.config.paths import make_private
 from sessionlake.errors import CorruptionError, StoreError
 from sessionlake.store.layout import FORMAT
-from sessionlake.store_path import make_private
 
 PENDING = ".pending"
 """Suffix of the directory, beside a store."""

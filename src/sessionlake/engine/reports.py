@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import add_stats
 from sessionlake.engine.shard import RESTORED
-from sessionlake.tables import DataFile
+from sessionlake.warehouse.transactions import DataFile
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.erasure import remove_marked
 from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
@@ -18,7 +19,6 @@ from sessionlake.engine.outputs import CHANGES, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import CorruptionError, LayoutError, StoreHeldError
 from sessionlake.store.directory import remove_store
-from sessionlake.store_path import expanded
 
 COMMIT = "commit_id"
 NEW, KEPT, RESTORED = "new", "kept", "restored"

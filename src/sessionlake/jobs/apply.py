@@ -6,11 +6,11 @@ import time
 from pyspark.sql import SparkSession
 
 from sessionlake.batches import find_last_batch
-from sessionlake.config import Config
-from sessionlake.durations import parse_duration
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
 from sessionlake.errors import LockedError
-from sessionlake.jobs.sessionizer.run import OnCommit, run
-from sessionlake.tables import Tables
+from sessionlake.stream.run import OnCommit, run
+from sessionlake.warehouse.tables import Tables
 
 _TRIGGERS = 3
 _AT_LEAST_US = 30_000_000

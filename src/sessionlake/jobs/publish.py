@@ -9,15 +9,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import kafka, schemas
+from sessionlake import schemas
 from sessionlake.batches import check_history
-from sessionlake.config import Config
+from sessionlake.config.load import Config
+from sessionlake.config.source import KafkaSink, option_texts
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, PipelineStateError
-from sessionlake.jobs.streams import is_second_driver, run_to_end
-from sessionlake.source_config import KafkaSink, option_texts
-from sessionlake.tables import Tables
+from sessionlake.sources import kafka_cluster as kafka
+from sessionlake.stream.queries import is_second_driver, run_to_end
 from sessionlake.views import CHANGE_COUNT, changes, latest_changes, merged_sessions
+from sessionlake.warehouse.tables import Tables
 
 _FIRST = (*schemas.IDENTITY, "session_end", "session_id", "event_count", "revision")
 _HIDDEN = ("state", "session_date", "op", "commit_id", "batch_id", CHANGE_COUNT)

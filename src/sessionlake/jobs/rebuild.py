@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sessionlake.config import Config, load_config, parse_config, parse_toml, read_text
+from sessionlake.config.load import Config, load_config, parse_config, parse_toml, read_text
+from sessionlake.config.paths import expanded, unset_variables
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
-from sessionlake.jobs.sessionizer.run import OnCommit, RunSummary, run
-from sessionlake.store_path import expanded, unset_variables
-from sessionlake.tables import Tables
+from sessionlake.stream.run import OnCommit, RunSummary, run
+from sessionlake.warehouse.tables import Tables
 
 _SECTION = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?")
 _WAREHOUSE = re.compile(r"(\s*warehouse\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*')(\s*(?:#.*)?)", re.DOTALL)

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.jobs.runs import JobRun
+from sessionlake.jobs.run import JobRun
 
 IDENTITY = ["session_key", "session_start", "revision"]
 """What a tombstone names: a session, as of its last change."""

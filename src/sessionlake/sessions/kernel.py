@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.sessions.aggregates import Aggregate, Events, States
-from sessionlake.sessions.arrays import Bools, Groups, Ints, argsort, plain_text
+from sessionlake.aggregates import Aggregate, Events, States
+from sessionlake.columnar.arrays import Bools, Groups, Ints, argsort, plain_text
 from sessionlake.sessions.partials import Partials
 
 _ROOM = (1 << 62) - 1

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sessionlake.sessions.aggregates import Aggregate, States
-from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, nullable, numbers, offsets_of, plain_text
-from sessionlake.sessions.scalars import BYTES
+from sessionlake.aggregates import Aggregate, States
+from sessionlake.aggregates.scalars import BYTES
+from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, nullable, numbers, offsets_of, plain_text
 
 STATE_LAYOUT = 2
 """Version of the byte layout of states; with another one, stored states can't be read and ask for a rebuild."""

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoded import error_array, shorten, shown
-from sessionlake.sources.safe_cast import Mask, nulls_of
-from sessionlake.sources.times import Micros, parse_times
+from sessionlake.sources.decoding.decoded import error_array, shorten, shown
+from sessionlake.sources.decoding.safe_cast import Mask, nulls_of
+from sessionlake.sources.decoding.times import Micros, parse_times
 
 
 @dataclass(frozen=True, slots=True)

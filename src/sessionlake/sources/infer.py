@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.config.source import Format
 from sessionlake.errors import SourceError
-from sessionlake.source_config import Format
 from sessionlake.sources.columns import TIMESTAMP
-from sessionlake.sources.csv_records import Records
-from sessionlake.sources.csv_rows import read_text, with_header
-from sessionlake.sources.json_lines import json_lines
-from sessionlake.sources.json_rows import parse_object
-from sessionlake.sources.lines import Lines, index_values
-from sessionlake.sources.long_lines import LongLine
-from sessionlake.sources.parquet_rows import open_parquet
+from sessionlake.sources.decoding.csv_records import Records
+from sessionlake.sources.decoding.csv_rows import read_text, with_header
+from sessionlake.sources.decoding.json_lines import json_lines
+from sessionlake.sources.decoding.json_rows import parse_object
+from sessionlake.sources.decoding.lines import Lines, index_values
+from sessionlake.sources.decoding.long_lines import LongLine
+from sessionlake.sources.decoding.parquet_rows import open_parquet
 
 # Text is looked at only this far into each file.
 SAMPLE_BYTES = 4 << 20

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sessionlake.config.paths import make_private
 from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
 from sessionlake.store.layout import FORMAT
-from sessionlake.store_path import make_private
 
 MARKER = "SESSIONLAKE"
 """File that tells a store of ours from any other directory: JSON of the pipeline's name and the format of the bytes."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.sessions.arrays import Ints, binary_array, byte_slices, offsets_of
+from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
 
 FORMAT = 1
 """Version of this layout and of the segments' and metadata's names; another one's stores are restored, never read."""

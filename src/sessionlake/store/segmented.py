@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.sessions.arrays import Ints, argsort, combined
+from sessionlake.columnar.arrays import Ints, argsort, combined
 from sessionlake.store.interface import SessionStore, StoredSession, Windowed
 from sessionlake.store.layout import Sessions, pack, unpack
 from sessionlake.store.rocks import RocksSegments

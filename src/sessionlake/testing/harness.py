@@ -1,6 +1,6 @@
 """Test windows and aggregates in milliseconds: the sessionizer's shard operator and store without Spark.
 
-What it can't do: read sources, write Delta tables, crash. Proven equal to the Spark engine by tests/jobs/test_sessionizer.py.
+What it can't do: read sources, write Delta tables, crash. Proven equal to the Spark engine by tests/stream/test_sessionizer.py.
 """
 
 import tempfile
@@ -12,19 +12,19 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from sessionlake.durations import parse_duration
+from sessionlake.aggregates import AggregateSpec, build_aggregates
+from sessionlake.aggregates.custom import Custom
+from sessionlake.config.durations import parse_duration
 from sessionlake.engine.operator import BatchContext, ShardResult, add_stats, by_shard, shard_of
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.sessionizer.control import split_corrections
 from sessionlake.jobs.sessionizer.mapper import split_events
 from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
-from sessionlake.jobs.sessionizer.shard import COLD_SCHEMA, STALE
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, EMIT, SessionizerSpec
+from sessionlake.operators.sessions.shard import COLD_SCHEMA, STALE
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.schemas import COLUMN_TYPES, COUNTS, TIME
-from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
-from sessionlake.sessions.aggregates.custom import Custom
 from sessionlake.sessions.partials import StateCodec
-from sessionlake.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.testing.rows import Row, correction_table, event_rows, type_of

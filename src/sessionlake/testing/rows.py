@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates import Aggregate, Events
 from sessionlake.jobs.sessionizer.mapper import Rows
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.schemas import CORRECTIONS_SCHEMA, TIME
-from sessionlake.sessions.aggregates import Aggregate, Events
 from sessionlake.sessions.partials import StateCodec
 
 Row = Mapping[str, Any]

@@ -8,15 +8,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
+from sessionlake.config.times import format_time
 from sessionlake.jobs.backfill.delta_log import BATCH
 from sessionlake.jobs.backfill.events import ALONE, MERGED, Piece, Window, bounds_of
-from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.jobs.sessionizer.mapper import events_of
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.sessions.kernel import lift, premerge
-from sessionlake.tables import Tables
-from sessionlake.times import format_time
+from sessionlake.stream.input_log import BatchInputs
 from sessionlake.views import ARCHIVED_FROM
+from sessionlake.warehouse.tables import Tables
 
 
 def lacking(

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates import Aggregate
+from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.engine.operator import Inputs
 from sessionlake.jobs.backfill.events import ALONE, MERGED
-from sessionlake.sessions.aggregates import Aggregate
-from sessionlake.sessions.arrays import Bools, combined
 from sessionlake.sessions.partials import Partials, concat
 
 LATE, RESTATE = "late", "restate"

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake import schemas
+from sessionlake.aggregates import Aggregate
+from sessionlake.columnar.arrays import Bools, Groups, Ints, combined
 from sessionlake.engine.operator import Inputs
 from sessionlake.jobs.backfill.basis import bring_together
 from sessionlake.jobs.backfill.equality import states_equal
 from sessionlake.jobs.backfill.events import Window
 from sessionlake.jobs.backfill.removed import Removed, excluded
+from sessionlake.operators.sessions.rules import Stored
 from sessionlake.schemas import TIME
-from sessionlake.sessions.aggregates import Aggregate
-from sessionlake.sessions.arrays import Bools, Groups, Ints, combined
 from sessionlake.sessions.kernel import group_intervals, merge_states
 from sessionlake.sessions.partials import Partials, StateCodec
-from sessionlake.sessions.rules import Stored
 
 REMOVED, STORED = "removed", "stored"
 """Kinds of rows beside those of the basis: sessions removed on purpose, and the stored sessions."""

@@ -2,7 +2,7 @@
 
 A stream numbers the files of each version from 0, in the log's order; those of the version it started from by
 modification time and path. An offset (version, index) has all files before that version and, in it, those up to the
-index; tests/jobs/test_backfill_sources.py holds this against a real stream.
+index; tests/jobs/backfill/test_backfill_sources.py holds this against a real stream.
 """
 
 import bisect
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.errors import SourceError
-from sessionlake.tables import Tables
+from sessionlake.warehouse.tables import Tables
 
 BATCH = "batch_id"
 Offsets = Sequence[tuple[int, dict[str, Any] | None]]

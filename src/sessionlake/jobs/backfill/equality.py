@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.sessions.aggregates import Aggregate, States
-from sessionlake.sessions.arrays import Bools
+from sessionlake.aggregates import Aggregate, States
+from sessionlake.aggregates.scalars import LONG
+from sessionlake.columnar.arrays import Bools
 from sessionlake.sessions.partials import StateCodec
-from sessionlake.sessions.scalars import LONG
 
 RELATIVE, ABSOLUTE = 1e-9, 1e-9
 """Sums of floats depend on the order of their terms, which a backfill does not repeat."""

@@ -10,24 +10,24 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.config import Config
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.config.load import Config
 from sessionlake.engine import exchange
 from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import by_shard, shard_of
 from sessionlake.errors import PipelineStateError, SourceError, first_line
 from sessionlake.jobs.backfill.delta_log import BATCH, read_files, streamed_files
 from sessionlake.jobs.sessionizer.files import file_rows
-from sessionlake.jobs.sessionizer.inputs import BatchInputs
 from sessionlake.jobs.sessionizer.mapper import Rows, events_of, split_events
 from sessionlake.jobs.sessionizer.operator import CONTENT, PATH
 from sessionlake.jobs.sessionizer.pipeline import with_live_settings
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.jobs.sessionizer.stream import is_local
-from sessionlake.sessions.arrays import Ints, combined
+from sessionlake.operators.sessions.windows import NO_WATERMARK, Bounds
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials
-from sessionlake.sessions.windows import NO_WATERMARK, Bounds
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.stream.input_log import BatchInputs
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 MERGED, ALONE = "merged", "alone"
 """Kinds of wire rows: partials that were accepted whatever they met, and single events that may have been late.

@@ -11,18 +11,18 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.batches import last_batch
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill.events import NEEDED, Window
 from sessionlake.jobs.backfill.ledger import forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, Basis, compared, first_window
-from sessionlake.jobs.late_ledger import append_claimed, claim, next_number, runs_before
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.sessionizer.inputs import batch_inputs
+from sessionlake.jobs.late.ledger import append_claimed, claim, next_number, runs_before
+from sessionlake.jobs.late.spans import BACKFILL, NUMBER, Span
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
-from sessionlake.late_runs import BACKFILL, NUMBER, Span
-from sessionlake.tables import Tables
+from sessionlake.stream.input_log import batch_inputs
+from sessionlake.warehouse.tables import Tables
 
 
 def backfill(

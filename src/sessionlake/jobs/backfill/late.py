@@ -8,9 +8,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.jobs.late_ledger import stale_puts, with_stale_marks
-from sessionlake.late_runs import BACKFILL, LateRun, Span
-from sessionlake.tables import Tables
+from sessionlake.jobs.late.ledger import stale_puts, with_stale_marks
+from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
+from sessionlake.warehouse.tables import Tables
 
 INCLUDED = "included"
 _NOBODY = 1 << 30

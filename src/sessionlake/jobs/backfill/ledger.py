@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.jobs.backfill.delta_log import BATCH, StreamedFile, streamed_files, with_batches
-from sessionlake.jobs.sessionizer.inputs import BatchInputs
-from sessionlake.tables import Tables
+from sessionlake.stream.input_log import BatchInputs
+from sessionlake.warehouse.tables import Tables
 
 _NEVER = (1 << 62) - 1
 """Batch of a file that no batch has consumed."""

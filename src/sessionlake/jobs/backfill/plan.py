@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.columnar.arrays import combined
+from sessionlake.config.load import Config
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
 from sessionlake.errors import JobError
 from sessionlake.jobs.backfill.archive import archived_events, archived_pieces, lacking
@@ -36,16 +37,15 @@ from sessionlake.jobs.backfill.ledger import (
     restates,
     topic_tombstones,
 )
-from sessionlake.jobs.sessionizer.inputs import BatchInputs
+from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.jobs.sessionizer.mapper import events_of
 from sessionlake.jobs.sessionizer.pipeline import engine_rows
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.late_runs import BACKFILL, LateRun, Span
-from sessionlake.sessions.arrays import combined
 from sessionlake.sessions.kernel import lift
 from sessionlake.sessions.partials import Partials, StateCodec
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.stream.input_log import BatchInputs
 from sessionlake.views import read_batches, sessions_meeting
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 STATS = "stats"
 _RESULT = CORRECTION_SCHEMA.append(pa.field(STATS, pa.string()))

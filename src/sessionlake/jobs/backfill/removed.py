@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sessionlake.sessions.arrays import Bools, Ints, within_group
+from sessionlake.columnar.arrays import Bools, Ints, within_group
 from sessionlake.sessions.kernel import group_intervals
 from sessionlake.sessions.partials import Partials
 

@@ -9,13 +9,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.backup.copies import OnFile, in_parallel
 from sessionlake.jobs.backup.manifest import CHECKPOINT, INCOMPLETE, MANIFEST, WAREHOUSE, Manifest, SavedFile
 from sessionlake.jobs.backup.pins import Pins, pin
-from sessionlake.tables import Tables
+from sessionlake.warehouse.tables import Tables
 
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint[.\w-]*parquet)")
 _VECTOR = re.compile(r"deletion_vector_")

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sessionlake.errors import JobError
-from sessionlake.history import check_format, stamp
-from sessionlake.tables import Tables
+from sessionlake.warehouse.history import check_format, stamp
+from sessionlake.warehouse.tables import Tables
 
 MANIFEST, INCOMPLETE = "manifest.json", "backup.incomplete"
 WAREHOUSE, CHECKPOINT = "warehouse", "checkpoint"

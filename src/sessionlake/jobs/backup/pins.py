@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from sessionlake import schemas
 from sessionlake.batches import check_history, last_batch
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.errors import JobError
-from sessionlake.jobs.sessionizer.planned import fingerprint
-from sessionlake.tables import Commit, Tables
+from sessionlake.stream.planned import fingerprint
 from sessionlake.views import fold_point
+from sessionlake.warehouse.delta_log import Commit
+from sessionlake.warehouse.tables import Tables
 
 SIDES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
 """What a batch commits before the changelog."""

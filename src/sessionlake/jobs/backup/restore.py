@@ -3,12 +3,12 @@
 from pyspark.sql import SparkSession
 
 from sessionlake.batches import RESTORING, check_history, last_batch
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.backup.copies import OnFile, in_parallel
 from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, read_manifest
-from sessionlake.tables import Tables
+from sessionlake.warehouse.tables import Tables
 
 
 def restore(

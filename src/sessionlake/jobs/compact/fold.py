@@ -14,8 +14,9 @@ from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, 
 from sessionlake.jobs.compact.plan import MB, File, touched
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.schemas import IDENTITY, SESSION_DATE
-from sessionlake.tables import USER_METADATA, user_metadata
 from sessionlake.views import CHANGE_COUNT, ERASURES, FOLD, changes, fold_point, latest_changes
+from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.history import user_metadata
 
 STEP = "fold"
 AUTO, MERGE, REWRITE, NOTHING = "auto", "merge", "rewrite", "nothing"

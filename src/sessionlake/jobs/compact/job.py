@@ -9,15 +9,15 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.batches import last_batch
-from sessionlake.config import Config
+from sessionlake.config.load import Config
+from sessionlake.config.times import format_time
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.compact import fold, layout, retention, trim
 from sessionlake.jobs.compact.plan import MB
 from sessionlake.jobs.compact.upkeep import OF_BATCHES, OF_RUNS, Upkeep, total
-from sessionlake.jobs.runs import JobReport, OnStep, start_run
-from sessionlake.tables import Tables
-from sessionlake.times import format_time
+from sessionlake.jobs.run import JobReport, OnStep, start_run
+from sessionlake.warehouse.tables import Tables
 
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)

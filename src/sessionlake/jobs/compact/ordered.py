@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.jobs.compact.plan import File, Share, shares
 from sessionlake.schemas import IDENTITY, SESSION_DATE
-from sessionlake.tables import Tables
+from sessionlake.warehouse.tables import Tables
 
 ROW_BYTES = 64.0
 """Size of a row in a file, where no file is there to tell it."""

@@ -6,8 +6,8 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.config import Config
-from sessionlake.durations import parse_duration
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
 from sessionlake.jobs.compact.upkeep import Upkeep
 
 STEP = "age"

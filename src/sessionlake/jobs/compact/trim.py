@@ -5,12 +5,12 @@ And old events the archive.
 
 from sessionlake import schemas
 from sessionlake.batches import last_batch
-from sessionlake.config import Config
-from sessionlake.durations import parse_duration
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
-from sessionlake.tables import Tables
 from sessionlake.views import ARCHIVED_FROM, fold_point
+from sessionlake.warehouse.tables import Tables
 
 STEP = "trim"
 

@@ -11,16 +11,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionlake import schemas
-from sessionlake.config import Config
-from sessionlake.durations import parse_duration
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, FencedError, JobError, first_line
 from sessionlake.jobs.expire.plan import Plan, make_plan
 from sessionlake.jobs.expire.rule import Rule
 from sessionlake.jobs.expire.topic import require_topic, send_tombstones
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import tombstones
-from sessionlake.tables import Tables
+from sessionlake.warehouse.tables import Tables
 
 JOB = "expire"
 INTERVAL_S = 10

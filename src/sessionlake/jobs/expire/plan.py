@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from sessionlake import schemas
 from sessionlake.errors import JobError
 from sessionlake.jobs.expire.rule import Rule, wrong_sql
-from sessionlake.jobs.runs import JobRun
+from sessionlake.jobs.run import JobRun
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones
 from sessionlake.views import merged_sessions
 

@@ -3,11 +3,11 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
+from sessionlake.config.source import option_texts
 from sessionlake.errors import ConfigError
-from sessionlake.kafka import Cluster
-from sessionlake.source_config import option_texts
-from sessionlake.sources.kafka_records import HEADERS
+from sessionlake.sources.decoding.kafka_records import HEADERS
+from sessionlake.sources.kafka_cluster import Cluster
 
 
 def require_topic(spark: SparkSession, config: Config) -> None:

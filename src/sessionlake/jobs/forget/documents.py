@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.texts import in_document

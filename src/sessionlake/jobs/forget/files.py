@@ -12,7 +12,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.progress import unread_from
-from sessionlake.tables.files import Entry
+from sessionlake.warehouse.filesystem import Entry
 
 _LOG = "_delta_log"
 

@@ -4,8 +4,8 @@ import uuid
 from typing import Any
 
 from sessionlake.engine import failpoints
-from sessionlake.tables import Tables
-from sessionlake.tables.files import write_text
+from sessionlake.warehouse.filesystem import write_text
+from sessionlake.warehouse.tables import Tables
 
 TEMPORARY = ".forget.tmp"
 """How the names of files end that a crash may leave before they take another one's place."""

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from sessionlake import schemas
 from sessionlake.batches import last_batch
-from sessionlake.config import Config
-from sessionlake.durations import format_duration, parse_duration
+from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.apply import apply_corrections
@@ -24,11 +24,11 @@ from sessionlake.jobs.forget.progress import in_flight
 from sessionlake.jobs.forget.proof import Proof, prove
 from sessionlake.jobs.forget.single import one_at_a_time
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, hosts_of, store_if_free
-from sessionlake.jobs.late_ledger import fence_runs
-from sessionlake.jobs.runs import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.late.ledger import fence_runs
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
-from sessionlake.tables import Tables
 from sessionlake.views import ERASURES, FOLD, merged_sessions
+from sessionlake.warehouse.tables import Tables
 
 JOB = "forget"
 _PASSES = 5

@@ -8,10 +8,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.keys import Keys, matching
-from sessionlake.tables import USER_METADATA, Tables, user_metadata
+from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.tables import Tables
 
 _ATTEMPTS = 20
 _LISTING_TASKS = 32

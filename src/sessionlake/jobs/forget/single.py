@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
+from sessionlake.config.paths import make_private
 from sessionlake.errors import JobError
-from sessionlake.store_path import make_private
 
 _NAME = "FORGET"
 

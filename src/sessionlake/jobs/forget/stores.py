@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
 from sessionlake.engine.operator import shard_of
 from sessionlake.engine.pending import PENDING
 from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys
-from sessionlake.jobs.sessionizer.single_driver import locked_store
 from sessionlake.store.reading import may_hold
+from sessionlake.stream.lock import locked_store
 
 _TELLING = 6
 """Bytes from which on a key is not found by chance."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.config.load import Config
 
 _SOURCE = "source"
 _BASIS = "the events again"

@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.engine.operator import by_shard, shard_of
 from sessionlake.jobs.sessionizer.mapper import DEAD_SCHEMA, FUTURE, TOMBSTONES, Split
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.arrays import Bools, Ints, combined
-from sessionlake.sessions.corrections import REMOVE_SCHEMA
+from sessionlake.operators.sessions.corrections import REMOVE_SCHEMA
+from sessionlake.operators.sessions.windows import Bounds
 from sessionlake.sessions.partials import Partials, StateCodec
-from sessionlake.sessions.windows import Bounds
-from sessionlake.sources.raw import raw_text
-from sessionlake.sources.safe_cast import nulls_of
-from sessionlake.sources.times import parse_times
+from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.safe_cast import nulls_of
+from sessionlake.sources.decoding.times import parse_times
 
 KINDS = ("restate", "replace", "tombstone", "advance")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sessionlake.errors import SourceError
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sources.decode import Decoded, decode
-from sessionlake.sources.decoded import Nowhere, bad_row
-from sessionlake.sources.pieces import WHOLE, Piece
+from sessionlake.sources.decoding.decode import Decoded, decode
+from sessionlake.sources.decoding.decoded import Nowhere, bad_row
+from sessionlake.sources.decoding.pieces import WHOLE, Piece
 
 GONE = "file is gone: it was there when the batch was planned"
 LINK = "file is a link out of the source's directory, which is not followed"

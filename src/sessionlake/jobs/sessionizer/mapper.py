@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.aggregates import Events
+from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.engine.operator import by_shard, shard_of
 from sessionlake.errors import BadEventsError
 from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, SessionizerSpec
+from sessionlake.operators.sessions.windows import Bounds
 from sessionlake.schemas import TIME
-from sessionlake.sessions.aggregates import Events
-from sessionlake.sessions.arrays import Bools, Ints, combined, plain_text
 from sessionlake.sessions.kernel import lift, premerge
 from sessionlake.sessions.partials import Partials
-from sessionlake.sessions.windows import Bounds
 from sessionlake.sources.contract import Checked, check
 
 Texts = Callable[[Ints], pa.Array]

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.columnar.arrays import combined, sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.errors import SessionlakeError, SourceError, first_line
 from sessionlake.jobs.sessionizer.control import archived_tombstones, split_corrections
 from sessionlake.jobs.sessionizer.files import file_rows, gone_file
 from sessionlake.jobs.sessionizer.mapper import Rows, Split, split_events
-from sessionlake.jobs.sessionizer.shard import apply_shard
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.arrays import combined, sorted_codes
-from sessionlake.sessions.windows import NO_WATERMARK, Bounds
-from sessionlake.sources.decode import Decoded
-from sessionlake.sources.kafka_records import Topic, decode_records, split_tombstones
-from sessionlake.sources.pieces import Piece
-from sessionlake.sources.raw import raw_text
+from sessionlake.operators.sessions.shard import apply_shard
+from sessionlake.operators.sessions.windows import NO_WATERMARK, Bounds
+from sessionlake.sources.decoding.decode import Decoded
+from sessionlake.sources.decoding.kafka_records import Topic, decode_records, split_tombstones
+from sessionlake.sources.decoding.pieces import Piece
+from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.store.layout import Sessions
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 

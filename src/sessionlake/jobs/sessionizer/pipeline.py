@@ -9,20 +9,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.columnar.arrays import combined
+from sessionlake.columnar.identity import session_ids
+from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.engine.pipeline import Pipeline
 from sessionlake.jobs.sessionizer.mapper import ARCHIVED, TOMBSTONES
 from sessionlake.jobs.sessionizer.operator import Sessionizer, next_state, watermark_of
-from sessionlake.jobs.sessionizer.planned import fingerprint
 from sessionlake.jobs.sessionizer.setup import rebuild_settings, type_names
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.arrays import combined
-from sessionlake.sessions.identity import session_ids
-from sessionlake.sessions.windows import SessionWindows
-from sessionlake.tables import Tables
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.stream.planned import fingerprint
 from sessionlake.views import merged_sessions, sessions_meeting
+from sessionlake.warehouse.tables import Tables
 
 
 def make_pipeline(tables: Tables, config: Config, spec: SessionizerSpec, checkpoint_id: str) -> Pipeline:

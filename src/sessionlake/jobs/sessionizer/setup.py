@@ -11,21 +11,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake import schemas
-from sessionlake.config import Config
+from sessionlake.aggregates import AggregateSpec, build_aggregates
+from sessionlake.aggregates.custom import Custom
+from sessionlake.config.load import Config
+from sessionlake.config.paths import make_private
+from sessionlake.config.source import Format
 from sessionlake.errors import ConfigError, PipelineStateError, SourceError
 from sessionlake.jobs.sessionizer.files import refusal
-from sessionlake.jobs.sessionizer.kafka import record_columns, record_types
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.aggregates import AggregateSpec, build_aggregates
-from sessionlake.sessions.aggregates.custom import Custom
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sessions.partials import STATE_LAYOUT
-from sessionlake.sessions.windows import SessionWindows
-from sessionlake.source_config import Format
 from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.decoding.kafka_records import META, Topic
 from sessionlake.sources.infer import all_columns, infer_types
-from sessionlake.sources.kafka_records import META, Topic
-from sessionlake.store_path import make_private
-from sessionlake.tables import Tables
+from sessionlake.sources.kafka import record_columns, record_types
+from sessionlake.warehouse.tables import Tables
 
 CHECKPOINT_INTERVAL = "100"
 STATS_COLUMNS = "session_start,session_end,batch_id"

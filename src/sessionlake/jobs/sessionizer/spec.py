@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake import schemas
-from sessionlake.sessions.aggregates import Aggregate
-from sessionlake.sessions.windows import SessionWindows
-from sessionlake.source_config import Format
+from sessionlake.aggregates import Aggregate
+from sessionlake.config.source import Format
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.kafka_records import Topic
-from sessionlake.sources.long_lines import MAX_LINE_BYTES
+from sessionlake.sources.decoding.kafka_records import Topic
+from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES
 
 DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
 

@@ -4,12 +4,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake import schemas
-from sessionlake.config import Config
-from sessionlake.jobs.sessionizer.kafka import record_stream
+from sessionlake.config.load import Config
+from sessionlake.config.source import SourceSection
 from sessionlake.jobs.sessionizer.operator import CONTENT, CORRECTION, PATH
 from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.source_config import SourceSection
-from sessionlake.tables import Tables, spark_schema
+from sessionlake.sources.kafka import record_stream
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 RECORDS_BESIDE_CORRECTIONS = 2000

@@ -1,0 +1,6 @@
+"""Aggregates: declared, named, mergeable, typed; one definition serves the stream, the batch jobs and SQL."""
+
+from sessionlake.aggregates.base import Aggregate, Events, States
+from sessionlake.aggregates.spec import AggregateSpec, build_aggregates
+
+__all__ = ["Aggregate", "AggregateSpec", "Events", "States", "build_aggregates"]

@@ -1,0 +1,191 @@
+"""KIP-94's own: a user's class with initializer, aggregator and merger, named by import path."""
+
+import importlib
+import json
+import sys
+import traceback
+import zlib
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
+from sessionlake.aggregates.scalars import BYTES
+from sessionlake.columnar.arrays import Groups
+from sessionlake.errors import AggregateError, BadEventsError, ConfigError, first_line
+
+_VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
+
+
+class SessionAggregator(Protocol):
+    """What a user's class offers; `merger` must be associative and commutative (KIP-94).
+
+    Optional attributes: `columns`, the event columns that `aggregator` reads (default: every column of the source);
+    `value_type`, one of long, double, string, boolean (default: string, the JSON text of the result);
+    `result(aggregate)`, the value users see (default: the aggregate); `serialize(aggregate) -> bytes` and
+    `deserialize(bytes)` (default: JSON).
+    """
+
+    def initializer(self) -> Any:
+        """Return the aggregate of nothing."""
+
+    def aggregator(self, key: str, event: dict[str, Any], aggregate: Any) -> Any:
+        """Return the aggregate with one more event."""
+
+    def merger(self, key: str, left: Any, right: Any) -> Any:
+        """Return the aggregate of two sessions that became one."""
+
+
+class Custom(Aggregate):
+    """An aggregate by a user's class. Its Python runs once an event and once a merge."""
+
+    state = (BYTES,)
+
+    def __init__(self, name: str, path: str, directory: str | None = None) -> None:
+        self.name, self.path, self.directory = name, path, directory
+        user = self.user
+        columns = getattr(user, "columns", ())
+        self.inputs = (columns,) if isinstance(columns, str) else tuple(columns)
+        declared = getattr(user, "value_type", "string")
+        if declared not in _VALUE_TYPES:
+            known = ", ".join(_VALUE_TYPES)
+            raise ConfigError(f"aggregates.{name}: {path}.value_type is {declared!r}; write one of {known}")
+        self.declared, self.value_type = declared, _VALUE_TYPES[declared]
+        try:
+            self._load(self._dump(user.initializer()))
+        except Exception as error:
+            raise ConfigError(
+                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); "
+                "return JSON values or add serialize and deserialize"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker imports the class anew: instances of users' classes need not be picklable.
+        return {k: v for k, v in self.__dict__.items() if k != "user"}
+
+    @cached_property
+    def user(self) -> SessionAggregator:
+        """The user's object, one a process."""
+        module, _, attribute = self.path.partition(":")
+        if self.directory and self.directory not in sys.path:
+            # Last: a file there must not stand before an installed module of its name.
+            sys.path.append(self.directory)
+        try:
+            user: SessionAggregator = getattr(importlib.import_module(module), attribute)()
+        except Exception as error:
+            raise ConfigError(
+                f"aggregates.{self.name}: {self.path!r} can't be loaded ({error}); write 'package.module:Class', of an installed package or one in pipeline.code"
+            ) from error
+        missing = [part for part in ("initializer", "aggregator", "merger") if not callable(getattr(user, part, None))]
+        if missing:
+            lacks = ", ".join(missing)
+            raise ConfigError(f"aggregates.{self.name}: {self.path!r} lacks {lacks}; add the methods of KIP-94")
+        return user
+
+    def _dump(self, aggregate: Any) -> bytes:
+        custom: Callable[[Any], bytes] | None = getattr(self.user, "serialize", None)
+        return custom(aggregate) if custom else json.dumps(aggregate, sort_keys=True).encode()
+
+    def _load(self, data: bytes) -> Any:
+        custom: Callable[[bytes], Any] | None = getattr(self.user, "deserialize", None)
+        return custom(data) if custom else json.loads(data)
+
+    def lift(self, events: Events) -> States:
+        """Aggregate each event into an empty aggregate; BadEventsError names all events at which the user's class raises."""
+        names = list(self.inputs or events.columns)
+        columns = pa.table({name: events.columns[name] for name in names})
+        try:
+            return [pa.array(self._lifted(events.keys, columns), BYTES)]
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 (a user's code raises what it likes)
+            return [pa.array(self._one_by_one(events.keys, columns), BYTES)]
+
+    def _lifted(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
+        rows = columns.to_pylist() if columns.num_columns else [{}] * len(keys)
+        user = self.user
+        return [
+            self._dump(user.aggregator(key, row, user.initializer()))
+            for key, row in zip(keys.to_pylist(), rows, strict=True)
+        ]
+
+    def _one_by_one(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
+        states: list[bytes] = []
+        reasons: dict[int, str] = {}
+        for row in range(len(keys)):
+            try:
+                states += pa.array(self._lifted(keys[row : row + 1], columns.slice(row, 1)), BYTES).to_pylist()
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 (as in lift)
+                reasons[row] = f"aggregate {self.name} raised {_told(error)}"
+        if reasons:
+            raise BadEventsError(
+                f"aggregates.{self.name}: {self.path}: {next(iter(reasons.values()))}; correct the class",
+                reasons,
+            )
+        return states
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Merge each group's aggregates in turn."""
+        return merge_shared(states, groups, self._merge_groups)
+
+    def _merge_groups(self, states: States, groups: Groups) -> States:
+        parts = states[0].to_pylist()
+        merged = []
+        for key, start, size in zip(
+            groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True
+        ):
+            # Sorted, so that an aggregate that is order-free only up to rounding still comes out the same on a rerun.
+            try:
+                merged.append(self._merged(key, sorted(parts[start : start + size])))
+            except MemoryError:
+                raise
+            except Exception as error:
+                # Which row to blame can't be told: each was good alone, and other batches would have met others.
+                raise AggregateError(
+                    f"aggregates.{self.name}: {self.path}.merger raised {_told(error)} at {_place(error)}, for a key whose CRC-32 is "
+                    f"{zlib.crc32(str(key).encode()):08x}; correct the class and start again: the batch is not committed"
+                ) from error
+        return [pa.array(merged, BYTES)]
+
+    def _merged(self, key: str, parts: list[bytes]) -> bytes:
+        total, *others = (self._load(part) for part in parts)
+        for one in others:
+            total = self.user.merger(key, total, one)
+        return self._dump(total)
+
+    def value(self, states: States) -> pa.Array:
+        """Return each aggregate's result."""
+        result = getattr(self.user, "result", lambda aggregate: aggregate)
+        try:
+            values = [result(self._load(part)) for part in states[0].to_pylist()]
+            if self.declared == "string":
+                values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise AggregateError(
+                f"aggregates.{self.name}: {self.path}.result raised {_told(error)} at {_place(error)}; "
+                "correct the class and start again: the batch is not committed"
+            ) from error
+        try:
+            return pa.array(values, self.value_type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ConfigError(
+                f"aggregates.{self.name}: {self.path}.result does not fit its value_type {self.declared} ({error}); "
+                "return that type or None, or declare another"
+            ) from error
+
+
+def _place(error: Exception) -> str:
+    """Return the file and line where an error was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"[:200]

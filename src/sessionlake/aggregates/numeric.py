@@ -1,0 +1,220 @@
+"""count, sum, min, max and avg. Nulls are ignored, as in SQL; of nothing but nulls comes null (count: 0)."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
+from sessionlake.aggregates.scalars import (
+    BYTES,
+    DOUBLE,
+    LONG,
+    decimal_words,
+    decimals_of_words,
+    from_state,
+    state_type,
+    to_state,
+)
+from sessionlake.columnar.arrays import Groups, Ints, nullable, numbers, ranks, validity
+from sessionlake.errors import ConfigError
+
+_SAFE_SUM = 1 << 62
+_HALF = 32
+_LOW_HALF = (1 << _HALF) - 1
+
+
+class Count(Aggregate):
+    """count() counts events, count(x) those whose x is not null."""
+
+    state = (LONG,)
+    value_type = LONG
+
+    def __init__(self, name: str, column: str | None) -> None:
+        self.name, self.column = name, column
+        self.inputs = () if column is None else (column,)
+
+    def lift(self, events: Events) -> States:
+        """Return one for each counted event."""
+        if self.column is None:
+            return [pa.array(np.ones(len(events.time_us), np.int64))]
+        return [pc.is_valid(events.columns[self.column]).cast(LONG)]
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Add."""
+        return [pa.array(np.add.reduceat(numbers(states[0])[0], groups.starts))]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the count."""
+        return states[0]
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - it has no time
+        """Return the value itself."""
+        return [values.cast(LONG)]
+
+
+def number_type(name: str, function: str, column: str, type_: pa.DataType) -> pa.DataType:
+    """Return the state type of a number column; ConfigError for any other."""
+    kind = state_type(type_, name)
+    if kind == BYTES or pa.types.is_temporal(type_):
+        raise ConfigError(
+            f"aggregates.{name}: {function}({column}) needs numbers, but {column} is {type_}; pick a numeric column"
+        )
+    return kind
+
+
+class Sum(Aggregate):
+    """sum(x): double for floats, int64 for integers and booleans.
+
+    Integers saturate at the bounds of int64, merge by merge: only a sum that never leaves them is independent of the
+    order of merges where signs are mixed.
+    """
+
+    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+        self.name, self.inputs = name, (column,)
+        self.value_type = number_type(name, "sum", column, type_)
+        self.state = (self.value_type,)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's number."""
+        return [to_state(events.columns[self.inputs[0]])]
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Add, ignoring nulls."""
+        values, valid = numbers(states[0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.add.reduceat(values, groups.starts)
+        if values.dtype == np.int64 and len(values) and _may_overflow(values, groups):
+            total = _saturated(total, values, groups)
+        return [nullable(total, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the sum."""
+        return states[0]
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a sum has no time
+        """Return the value itself."""
+        return [values.cast(self.state[0])]
+
+
+class DecimalSum(Aggregate):
+    """sum(x) of decimals, exact: decimal(38, s). The state is total >> 32 and the 32 bits below."""
+
+    state = (LONG, LONG)
+
+    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+        number_type(name, "sum", column, type_)
+        self.name, self.inputs = name, (column,)
+        self.value_type = pa.decimal128(38, type_.scale)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's number."""
+        values = events.columns[self.inputs[0]]
+        return self.from_value(values.cast(self.value_type), events.time_us)
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Add and carry, ignoring nulls."""
+        high, valid = numbers(states[0])
+        low, _ = numbers(states[1])
+        total_low = np.add.reduceat(low, groups.starts)
+        total_high = np.add.reduceat(high, groups.starts) + (total_low >> _HALF)
+        some = None if valid is None else np.logical_or.reduceat(valid, groups.starts)
+        return [nullable(total_high, some), nullable(total_low & _LOW_HALF, some)]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the sum."""
+        (high, valid), (low, _) = numbers(states[0]), numbers(states[1])
+        return decimals_of_words((high << _HALF) | low, high >> _HALF, valid, self.value_type)
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a sum has no time
+        """Return the value itself."""
+        words = decimal_words(values)
+        valid = validity(values)
+        high = (words[:, 1] << _HALF) | ((words[:, 0] >> _HALF) & _LOW_HALF)
+        return [nullable(high, valid), nullable(words[:, 0] & _LOW_HALF, valid)]
+
+
+def _may_overflow(values: Ints, groups: Groups) -> bool:
+    largest = max(abs(int(values.min())), abs(int(values.max())))
+    return largest * int(groups.sizes.max()) >= _SAFE_SUM
+
+
+def _saturated(total: Ints, values: Ints, groups: Groups) -> Ints:
+    # A wrapped total is off by a multiple of 2 ** 64, far more than doubles can be wrong about the exact sum.
+    estimate = np.add.reduceat(values.astype(np.float64), groups.starts)
+    limits = np.iinfo(np.int64)
+    wrapped = np.abs(estimate - total) > float(1 << 63)
+    return np.where(wrapped, np.where(estimate > 0, limits.max, limits.min), total)
+
+
+class Extreme(Aggregate):
+    """min(x) or max(x) of numbers, texts, dates and timestamps."""
+
+    def __init__(self, name: str, column: str, type_: pa.DataType, *, largest: bool) -> None:
+        self.name, self.inputs, self.largest = name, (column,), largest
+        self.state = (state_type(type_, name),)
+        self.value_type = type_
+
+    def lift(self, events: Events) -> States:
+        """Return each event's value."""
+        return [to_state(events.columns[self.inputs[0]])]
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Keep the extreme value, ignoring nulls. NaN is greater than every number, as in Spark and DuckDB."""
+        if self.state[0] == BYTES:
+            return merge_shared(states, groups, self._merge_texts)
+        limits = np.iinfo(np.int64)
+        if self.state[0] == LONG:
+            worst: float = limits.min if self.largest else limits.max
+        else:
+            worst = -np.inf if self.largest else np.nan
+        values, valid = numbers(states[0], worst)
+        # maximum lets NaN win, fmin lets it lose.
+        with np.errstate(invalid="ignore"):
+            best = (np.maximum if self.largest else np.fmin).reduceat(values, groups.starts)
+        return [nullable(best, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
+
+    def _merge_texts(self, states: States, groups: Groups) -> States:
+        order = ranks(states[0])
+        valid = pc.is_valid(states[0]).to_numpy(zero_copy_only=False)
+        order = np.where(valid, order if self.largest else -order, np.iinfo(np.int64).min)
+        best = np.maximum.reduceat(order, groups.starts)
+        at_best = np.flatnonzero(order == best[groups.ids])
+        _, first = np.unique(groups.ids[at_best], return_index=True)
+        return [states[0].take(pa.array(at_best[first]))]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the extreme value in the column's own type."""
+        return from_state(states[0], self.value_type)
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - it has no time
+        """Return the value itself."""
+        return [to_state(values.cast(self.value_type))]
+
+
+class Average(Aggregate):
+    """avg(x), a double."""
+
+    state = (DOUBLE, LONG)
+    value_type = DOUBLE
+
+    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+        self.name, self.inputs = name, (column,)
+        number_type(name, "avg", column, type_)
+        self._scale = 10.0**-type_.scale if pa.types.is_decimal(type_) else 1.0
+
+    def lift(self, events: Events) -> States:
+        """Return each event's number and whether it counts."""
+        values = events.columns[self.inputs[0]]
+        total = pc.multiply(to_state(values).cast(DOUBLE, safe=False), self._scale)
+        return [pc.fill_null(total, 0.0), pc.is_valid(values).cast(LONG)]
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Add sums and counts."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [pa.array(np.add.reduceat(numbers(column)[0], groups.starts)) for column in states]
+
+    def value(self, states: States) -> pa.Array:
+        """Divide; null where nothing was counted."""
+        total, count = (numbers(column)[0] for column in states)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return nullable(total / count, count > 0)

@@ -1,0 +1,133 @@
+"""first, last and collect: by event time, ties by event id or else by value, so that arrival order never matters."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
+from sessionlake.aggregates.scalars import BYTES, LONG, from_state, state_type, to_state
+from sessionlake.columnar.arrays import (
+    Groups,
+    Ints,
+    binary_array,
+    exploded,
+    numbers,
+    offsets_of,
+    packed,
+    ranks,
+    within_group,
+)
+
+
+class Edge(Aggregate):
+    """first(x) or last(x): the value that is not null at the earliest or latest time.
+
+    A tie goes to the smallest (first) or largest (last) event id, then value.
+    """
+
+    def __init__(self, name: str, column: str, type_: pa.DataType, *, latest: bool, with_id: bool) -> None:
+        self.name, self.inputs, self.latest, self.with_id = name, (column,), latest, with_id
+        self.state = (LONG, state_type(type_, name), BYTES) if with_id else (LONG, state_type(type_, name))
+        self.value_type = type_
+
+    def lift(self, events: Events) -> States:
+        """Return time, value and tie-breaker of each event; all null where the value is."""
+        value = to_state(events.columns[self.inputs[0]])
+        valid = pc.is_valid(value)
+        states = [pc.if_else(valid, pa.array(events.time_us), pa.scalar(None, LONG)), value]
+        if self.with_id:
+            ids = pa.nulls(len(value), BYTES) if events.event_id is None else events.event_id.cast(BYTES)
+            states.append(pc.if_else(valid, pc.fill_null(ids, b""), pa.scalar(None, BYTES)))
+        return states
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Keep the row at the edge."""
+        sign = -1 if self.latest else 1
+        times, _ = numbers(states[0], np.iinfo(np.int64).max * sign)
+        pick = np.maximum if self.latest else np.minimum
+        at_edge = np.flatnonzero(times == pick.reduceat(times, groups.starts)[groups.ids])
+        owners = groups.ids[at_edge]
+        if len(at_edge) > len(groups.starts):
+            at_edge = _break_ties(at_edge, owners, [column.take(pa.array(at_edge)) for column in states[1:]], sign)
+        rows = pa.array(at_edge)
+        return [column.take(rows) for column in states]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the value in the column's own type."""
+        return from_state(states[1], self.value_type)
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:
+        """Return the value as of the given times."""
+        return self.lift(Events(values, time_us, {self.inputs[0]: values.cast(self.value_type)}))
+
+
+def _break_ties(rows: Ints, owners: Ints, columns: States, sign: int) -> Ints:
+    value, *tie = columns
+    # Nulls rank last in either direction, so that a real value at the extreme of the time range wins.
+    last = np.iinfo(np.int64).max
+    keys = [np.where(pc.is_null(c).to_numpy(zero_copy_only=False), last, sign * ranks(c)) for c in (value, *tie)]
+    order = np.lexsort((*keys, owners))
+    _, first = np.unique(owners[order], return_index=True)
+    return rows[order[first]]
+
+
+class Collect(Aggregate):
+    """collect(x, limit): the first `limit` values that are not null, ordered by time, then id or value."""
+
+    state = (BYTES, BYTES, BYTES, BYTES, BYTES)
+
+    def __init__(self, name: str, column: str, type_: pa.DataType, limit: int) -> None:
+        self.name, self.inputs, self.limit = name, (column,), limit
+        self.item_type = type_
+        self.item_state = state_type(type_, name)
+        self.value_type = pa.list_(type_)
+
+    def lift(self, events: Events) -> States:
+        """Return a list of one value for each event; empty where it is null."""
+        value = to_state(events.columns[self.inputs[0]])
+        valid = pc.is_valid(value).to_numpy(zero_copy_only=False)
+        kept = pa.array(np.flatnonzero(valid))
+        ids = pa.nulls(len(value), BYTES) if events.event_id is None else events.event_id.cast(BYTES)
+        ids = pc.fill_null(ids, b"")
+        return self._packed(events.time_us[valid], ids.take(kept), value.take(kept), valid.astype(np.int64))
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Merge the lists and keep the first `limit` values."""
+        return merge_shared(states, groups, self._merge_lists)
+
+    def _merge_lists(self, states: States, groups: Groups) -> States:
+        times, counts = exploded(states[0], np.int64)
+        ids, values = self._texts(states[1], states[2], BYTES), self._texts(states[3], states[4], self.item_state)
+        owners = np.repeat(groups.ids, counts)
+        order = np.lexsort((ranks(values), ranks(ids), times, owners)) if len(times) else np.zeros(0, np.int64)
+        position = within_group(np.bincount(owners, minlength=len(groups.starts)))
+        order = order[position < self.limit]
+        kept = np.bincount(owners[order], minlength=len(groups.starts))
+        rows = pa.array(order)
+        return self._packed(times[order], ids.take(rows), values.take(rows), kept)
+
+    def _packed(self, times: Ints, ids: pa.Array, values: pa.Array, counts: Ints) -> States:
+        return [packed(times, counts), *_pack_texts(ids, counts), *_pack_texts(_as_bytes(values), counts)]
+
+    def _texts(self, lengths: pa.Array, data: pa.Array, type_: pa.DataType) -> pa.Array:
+        sizes, _ = exploded(lengths, np.int32)
+        texts = binary_array(offsets_of(data)[1], np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+        return texts if type_ == BYTES else pa.array(offsets_of(texts)[1].view(type_.to_pandas_dtype()), type_)
+
+    def value(self, states: States) -> pa.Array:
+        """Return the list of values."""
+        _, counts = exploded(states[0], np.int64)
+        items = from_state(self._texts(states[3], states[4], self.item_state), self.item_type)
+        return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), items)
+
+
+def _as_bytes(values: pa.Array) -> pa.Array:
+    if pa.types.is_binary(values.type):
+        return values
+    return packed(numbers(values)[0], np.ones(len(values), np.int64))
+
+
+def _pack_texts(texts: pa.Array, counts: Ints) -> States:
+    cuts, data = offsets_of(texts)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    return [packed(np.diff(cuts).astype(np.int32), counts), binary_array(data, cuts[ends])]

@@ -1,0 +1,119 @@
+"""The text form of aggregates: "sum(added)", "percentile(ms, 0.99)", "package.module:Class"."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sessionlake.aggregates.base import Aggregate
+from sessionlake.aggregates.custom import Custom
+from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Sum
+from sessionlake.aggregates.ordered import Collect, Edge
+from sessionlake.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, CountDistinct, Percentile
+from sessionlake.errors import ConfigError
+
+_CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s*")
+_CLASS = re.compile(r"[\w.]+:\w+")
+_ONE_COLUMN = ("sum", "min", "max", "avg", "first", "last", "approx_count_distinct")
+_TIMED = ("first", "last", "collect")
+FUNCTIONS = ("count", *_ONE_COLUMN, "count_distinct", "percentile", "collect")
+
+
+@dataclass(frozen=True)
+class AggregateSpec:
+    """A parsed aggregate: a function of a column, with at most one argument more, or a class."""
+
+    name: str
+    function: str
+    column: str | None = None
+    argument: float | None = None
+    path: str | None = None
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> "AggregateSpec":
+        """Parse the text; ConfigError names the aggregate and what may be written."""
+        if _CLASS.fullmatch(text.strip()):
+            return cls(name, "class", path=text.strip())
+        call = _CALL.fullmatch(text)
+        if call is None or call[1] not in FUNCTIONS:
+            raise ConfigError(
+                f"aggregates.{name}: {text!r} is unknown; write one of {', '.join(FUNCTIONS)} as in 'sum(column)', or 'package.module:Class'"
+            )
+        function, column, argument = call[1], call[2] or None, call[3]
+        if column is None and function != "count":
+            raise ConfigError(f"aggregates.{name}: {text!r} names no column; write '{function}(column)'")
+        return cls(name, function, column, _argument(name, function, argument))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Columns the aggregate reads, as far as the text tells."""
+        return (self.column,) if self.column else ()
+
+
+def _argument(name: str, function: str, text: str | None) -> float | None:
+    needs = {"percentile": (0.0, 1.0, "0.99"), "collect": (1, 1_000_000, "100")}
+    may = {"count_distinct": (1, 1_000_000, "4096"), **needs}
+    if text is None and function not in needs:
+        return None
+    if function not in may:
+        raise ConfigError(f"aggregates.{name}: {function} takes one column only; remove {text!r}")
+    low, high, example = may[function]
+    try:
+        number = float(text) if text is not None else -1.0
+    except ValueError:
+        number = -1.0
+    if not low <= number <= high or (function != "percentile" and number != int(number)):
+        raise ConfigError(
+            f"aggregates.{name}: {text!r} must be a number from {low} to {high}; write '{function}(column, {example})'"
+        )
+    return number
+
+
+def build_aggregates(
+    specs: Mapping[str, str], types: Mapping[str, pa.DataType], *, with_id: bool = False, directory: str | None = None
+) -> tuple[Aggregate, ...]:
+    """Return the aggregates of a config, in its order.
+
+    `types` gives the Arrow type of every column; `with_id` says that events carry an id (ties of first, last, collect);
+    a user's class is looked for in `directory` too, last.
+    """
+    return tuple(
+        _build(AggregateSpec.parse(name, text), types, with_id=with_id, directory=directory)
+        for name, text in specs.items()
+    )
+
+
+def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bool, directory: str | None) -> Aggregate:
+    if spec.path is not None:
+        return Custom(spec.name, spec.path, directory)
+    if spec.column is None:
+        return Count(spec.name, None)
+    if spec.column not in types:
+        raise ConfigError(
+            f"aggregates.{spec.name}: no column {spec.column!r} in the events; pick one of {', '.join(sorted(types))}"
+        )
+    if spec.function in _TIMED:
+        return _build_timed(spec, spec.column, types[spec.column], with_id=with_id)
+    return _build_untimed(spec, spec.column, types[spec.column])
+
+
+def _build_timed(spec: AggregateSpec, column: str, type_: pa.DataType, *, with_id: bool) -> Aggregate:
+    if spec.function == "collect":
+        return Collect(spec.name, column, type_, int(spec.argument or 0))
+    return Edge(spec.name, column, type_, latest=spec.function == "last", with_id=with_id)
+
+
+def _build_untimed(spec: AggregateSpec, column: str, type_: pa.DataType) -> Aggregate:
+    name = spec.name
+    make: dict[str, Callable[[], Aggregate]] = {
+        "count": lambda: Count(name, column),
+        "sum": lambda: (DecimalSum if pa.types.is_decimal(type_) else Sum)(name, column, type_),
+        "min": lambda: Extreme(name, column, type_, largest=False),
+        "max": lambda: Extreme(name, column, type_, largest=True),
+        "avg": lambda: Average(name, column, type_),
+        "count_distinct": lambda: CountDistinct(name, column, type_, int(spec.argument or EXACT_DISTINCT)),
+        "approx_count_distinct": lambda: CountDistinct(name, column, type_, APPROX_DISTINCT),
+        "percentile": lambda: Percentile(name, column, type_, spec.argument or 0.0),
+    }
+    return make[spec.function]()

@@ -1,0 +1,1 @@
+"""Small vectorised tools between Arrow and numpy, for every layer above."""

@@ -1,0 +1,104 @@
+"""session_id: Spark's xxhash64(session_key, session_start), vectorised, so that SQL can compute it too."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, offsets_of
+
+Hashes = npt.NDArray[np.uint64]
+_P1, _P2, _P3, _P4, _P5 = (
+    np.uint64(p)
+    for p in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+_SEED = 42
+_BLOCK_BYTES = 1 << 25
+_LONG_BYTES = 256
+
+
+def session_ids(keys: pa.Array, start_us: Ints) -> Ints:
+    """Return an id for each (key, start): XXH64 of the start in microseconds, seeded by XXH64 of the key's UTF-8 bytes."""
+    with np.errstate(over="ignore"):
+        seeds = _hash_bytes(keys.cast(pa.binary()))
+        words = start_us.astype(np.int64).view(np.uint64)
+        hashes = _word(seeds + _P5 + np.uint64(8), words)
+        return _mix(hashes).view(np.int64)
+
+
+def _hash_bytes(texts: pa.Array) -> Hashes:
+    """Return XXH64 of each byte string, those of one length at a time, as many as make a block of bounded size."""
+    offsets, data = offsets_of(texts)
+    data = np.frombuffer(data, np.uint8)
+    lengths = np.diff(offsets)
+    hashes = np.empty(len(lengths), np.uint64)
+    for length in np.unique(lengths):
+        same = np.flatnonzero(lengths == length)
+        step = max(1, _BLOCK_BYTES // max(1, int(length)))
+        for at in range(0, len(same), step):
+            rows = same[at : at + step]
+            block = _block(data, offsets[rows], int(length))
+            hashes[rows] = _mix(_tail(_stripes(block), block))
+    return hashes
+
+
+def _block(data: npt.NDArray[np.uint8], at: Ints, length: int) -> npt.NDArray[np.uint8]:
+    """Return data[at[i] : at[i] + length] as row i; of long strings without an index, which takes eight bytes a byte."""
+    if length > _LONG_BYTES:
+        return np.stack([data[start : start + length] for start in at.tolist()])
+    return data[at[:, None] + np.arange(length)]
+
+
+def _stripes(block: npt.NDArray[np.uint8]) -> Hashes:
+    """Return the hash of all whole 32-byte stripes, the length added."""
+    rows, length = block.shape
+    seed = np.uint64(_SEED)
+    if length < 32:
+        return np.full(rows, seed + _P5 + np.uint64(length))
+    words = _words(block[:, : length // 32 * 32], "<u8")
+    lanes = [np.full(rows, v) for v in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
+    for at in range(0, words.shape[1], 4):
+        lanes = [_rotl(lane + words[:, at + i] * _P2, 31) * _P1 for i, lane in enumerate(lanes)]
+    hashes = sum((_rotl(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), np.zeros(rows, np.uint64))
+    for lane in lanes:
+        hashes = (hashes ^ (_rotl(lane * _P2, 31) * _P1)) * _P1 + _P4
+    return hashes + np.uint64(length)
+
+
+def _tail(hashes: Hashes, block: npt.NDArray[np.uint8]) -> Hashes:
+    """Mix in the bytes after the last whole stripe: words of 8 bytes, one of 4, single bytes."""
+    length = block.shape[1]
+    at = length // 32 * 32
+    for word in _words(block[:, at : length // 8 * 8], "<u8").T:
+        hashes = _word(hashes, word)
+    at = length // 8 * 8
+    if length - at >= 4:
+        word = _words(block[:, at : at + 4], "<u4")[:, 0].astype(np.uint64)
+        hashes = _rotl(hashes ^ (word * _P1), 23) * _P2 + _P3
+        at += 4
+    for i in range(at, length):
+        hashes = _rotl(hashes ^ (block[:, i].astype(np.uint64) * _P5), 11) * _P1
+    return hashes
+
+
+def _words(block: npt.NDArray[np.uint8], type_: str) -> npt.NDArray[np.unsignedinteger]:
+    return np.ascontiguousarray(block).view(type_)
+
+
+def _word(hashes: Hashes, word: Hashes) -> Hashes:
+    return _rotl(hashes ^ (_rotl(word * _P2, 31) * _P1), 27) * _P1 + _P4
+
+
+def _rotl(values: Hashes, by: int) -> Hashes:
+    return (values << np.uint64(by)) | (values >> np.uint64(64 - by))
+
+
+def _mix(hashes: Hashes) -> Hashes:
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
+    return hashes ^ (hashes >> np.uint64(32))

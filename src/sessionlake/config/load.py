@@ -1,0 +1,236 @@
+"""A pipeline's TOML config: validated once, here; every error names the key, the value and what to write instead."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.explain import explain_invalid
+from sessionlake.config.names import EVENTS, RESERVED
+from sessionlake.config.paths import check_store_path, expanded, unset_variables
+from sessionlake.config.sections import (
+    CompactSection,
+    EventSection,
+    ExpireSection,
+    LineageSection,
+    MetricsSection,
+    PipelineSection,
+    QualitySection,
+    Section,
+    SessionSection,
+    check_observed,
+    check_quality,
+)
+from sessionlake.config.source import (
+    SinkSection,
+    SourceSection,
+    check_references,
+    check_sink,
+    check_source,
+    with_absolute_secrets,
+)
+from sessionlake.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+MINUTE_US = 60_000_000
+
+
+class Config(Section):
+    """A validated config; paths are absolute or URIs, durations are in microseconds where the name says so."""
+
+    pipeline: PipelineSection
+    source: SourceSection
+    event: EventSection
+    session: SessionSection
+    aggregates: dict[str, str] = Field(default={})
+    compact: CompactSection = CompactSection()
+    quality: QualitySection = QualitySection()
+    expire: ExpireSection = ExpireSection()
+    sink: SinkSection = SinkSection()
+    metrics: MetricsSection = MetricsSection()
+    lineage: LineageSection = LineageSection()
+    directory: str = "."
+    """Directory of the config file."""
+
+    @property
+    def gap_us(self) -> int:
+        """Inactivity gap."""
+        return parse_duration(self.session.gap)
+
+    @property
+    def grace_us(self) -> int:
+        """Grace after session_end + gap."""
+        return parse_duration(self.session.grace)
+
+    @property
+    def retention_us(self) -> int:
+        """Retention; gap + grace where none is given."""
+        return self.gap_us + self.grace_us if self.session.retention is None else parse_duration(self.session.retention)
+
+    @property
+    def max_future_skew_us(self) -> int:
+        """How far ahead of the batch's clock an event may be; the grace, but a minute at least, where none is given."""
+        text = self.event.max_future_skew
+        return max(self.grace_us, MINUTE_US) if text is None else parse_duration(text)
+
+    @property
+    def checkpoint(self) -> str:
+        """Where Spark's checkpoint lies."""
+        return f"{self.pipeline.warehouse}/_checkpoints/{self.pipeline.name}"
+
+    @property
+    def store_dir(self) -> str:
+        """Local directory of this pipeline's stores, with the variables that each executor replaces by its own."""
+        return f"{self.pipeline.store}/{self.pipeline.name}"
+
+    @property
+    def driver_store_dir(self) -> str:
+        """The stores' directory on this machine: `store` beside the config where a variable isn't set here."""
+        store = f"{self.directory}/store" if unset_variables(self.pipeline.store) else expanded(self.pipeline.store)
+        return f"{store}/{self.pipeline.name}"
+
+    @property
+    def lock_dir(self) -> str:
+        """Where the driver's lock lies: with its stores; beside the config where variables may place those elsewhere in another environment."""
+        store = self.pipeline.store
+        if "$" not in store:
+            return self.driver_store_dir
+        return f"{self.directory}/store/{re.sub('[${}]', '', store)}/{self.pipeline.name}"
+
+    def rebuild_settings(self) -> dict[str, Any]:
+        """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
+        event = self.event.model_dump(exclude={"max_future_skew", "max_key_bytes"})
+        return {
+            "session.gap": self.gap_us,
+            **{f"event.{k}": v for k, v in event.items()},
+            "aggregates": dict(self.aggregates),
+        }
+
+    def live_settings(self) -> dict[str, Any]:
+        """Return the settings of classification that may change from batch to batch."""
+        names = ("grace_us", "retention_us", "max_future_skew_us")
+        others = {
+            "beyond_retention": self.session.beyond_retention,
+            "archive": self.pipeline.archive,
+            "max_key_bytes": self.event.max_key_bytes,
+        }
+        return {**{name: getattr(self, name) for name in names}, **others}
+
+    def warnings(self) -> list[str]:
+        """Return what is allowed but probably not meant."""
+        if self.max_future_skew_us > max(self.grace_us, MINUTE_US):
+            skew, grace = format_duration(self.max_future_skew_us), format_duration(self.grace_us)
+            return [
+                f"event.max_future_skew ({skew}) exceeds session.grace ({grace}): one early event can make all others late; raise grace or lower it"
+            ]
+        return []
+
+
+def load_config(path: str | Path) -> Config:
+    """Read and validate a config file; ConfigError in one line."""
+    return parse_config(parse_toml(read_text(path), path), Path(path).resolve().parent)
+
+
+def read_text(path: str | Path) -> str:
+    """Return a config file's text, line ends as they are; ConfigError in one line."""
+    try:
+        return Path(path).read_bytes().decode()
+    except OSError as error:
+        raise ConfigError(
+            f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"config: {str(path)!r} is no UTF-8 ({error}); save it as UTF-8") from error
+
+
+def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
+    """Return what a config file's text says; ConfigError in one line."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"config: {str(path)!r} is no valid TOML ({error}); mend that line") from error
+
+
+def parse_config(raw: dict[str, Any], directory: Path) -> Config:
+    """Validate a config's content; relative paths are resolved against `directory`."""
+    if "directory" in raw:
+        raise ConfigError("directory: is no section; remove it")
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(explain_invalid(error, Config)) from error
+    _check(config)
+    store = config.pipeline.store
+    pipeline = config.pipeline.model_copy(
+        update={
+            "warehouse": _resolve(config.pipeline.warehouse, directory),
+            "store": store if store.startswith("$") else _resolve(store, directory),
+            "code": config.pipeline.code and str((directory / config.pipeline.code).resolve()),
+        }
+    )
+    named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}
+    paths = {name: _resolve(path, directory) for name, path in named.items() if path}
+    source = with_absolute_secrets(config.source.model_copy(update=paths), directory)
+    if pipeline.archive and _place(source.path or "") == _place(f"{pipeline.warehouse}/{EVENTS}"):
+        raise ConfigError(
+            f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
+        )
+    tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
+    expire = config.expire.model_copy(update={"tables": tables})
+    sections: dict[str, Section] = {"pipeline": pipeline, "source": source, "expire": expire}
+    if config.sink.kafka:
+        sections["sink"] = SinkSection(kafka=with_absolute_secrets(config.sink.kafka, directory))
+    if config.metrics.textfile:
+        sections["metrics"] = config.metrics.model_copy(
+            update={"textfile": _resolve(config.metrics.textfile, directory)}
+        )
+    if config.lineage.path:
+        sections["lineage"] = config.lineage.model_copy(update={"path": _resolve(config.lineage.path, directory)})
+    return config.model_copy(update={**sections, "directory": str(directory)})
+
+
+def _resolve(path: str, directory: Path) -> str:
+    return path.rstrip("/") if "://" in path else str((directory / path).resolve())
+
+
+def _place(path: str) -> str:
+    """Return a path or URI so that two that name one place are equal."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")
+
+
+def _check(config: Config) -> None:
+    if not _NAME.fullmatch(config.pipeline.name):
+        raise ConfigError(
+            f"pipeline.name: {config.pipeline.name!r} must be letters, digits, _ and -; write for example 'clicks'"
+        )
+    check_references(config.model_dump(exclude_unset=True))
+    check_source(config.source)
+    if config.sink.kafka is not None:
+        check_sink(config.sink.kafka)
+    check_store_path(config.pipeline.store)
+    if config.gap_us == 0:
+        raise ConfigError(
+            f"session.gap: {config.session.gap!r} must be longer than zero; write for example '30 minutes'"
+        )
+    needed = config.gap_us + config.grace_us
+    if config.retention_us < needed:
+        raise ConfigError(
+            f"session.retention: {config.session.retention!r} is shorter than gap + grace = {format_duration(needed)}; "
+            f"write '{format_duration(needed)}' or longer"
+        )
+    lower: dict[str, str] = {}
+    for name in config.aggregates:
+        if not _COLUMN.fullmatch(name) or name.lower() in RESERVED:
+            raise ConfigError(
+                f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, a letter first, and none of the fixed columns"
+            )
+        # Spark does not tell columns apart by case.
+        if name.lower() in lower:
+            raise ConfigError(f"aggregates.{name}: {lower[name.lower()]!r} is its name but for case; write another one")
+        lower[name.lower()] = name
+    check_quality(config.quality, config.aggregates)
+    check_observed(config.metrics, config.lineage)

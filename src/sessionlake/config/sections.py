@@ -1,0 +1,183 @@
+"""The sections of a pipeline's config, one class each."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sessionlake.config.durations import parse_duration
+from sessionlake.errors import ConfigError
+
+
+def _duration(text: str) -> str:
+    try:
+        parse_duration(text)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("duration: ")) from error
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class Section(BaseModel):
+    """A table of the config file: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PipelineSection(Section):
+    """Where the pipeline lives and how it runs."""
+
+    name: str
+    warehouse: str
+    shards: int = Field(default=4, ge=1, le=4096)
+    trigger: Duration = "10 seconds"
+    store: str = "store"
+    """Local directory of the session stores: a cache, restored from Delta when lost. $VARIABLES are each executor's own."""
+    code: str | None = None
+    """Directory that users' classes of [aggregates] are looked for in, too, after all that is installed."""
+    archive: bool = False
+    """Keep every event that was not refused in the table `events`, so that a source which forgets can be read again."""
+
+
+class EventSection(Section):
+    """Which columns make an event."""
+
+    key: str
+    time: str
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    id: str | None = None
+    max_future_skew: Duration | None = None
+    max_key_bytes: int = Field(default=65_536, ge=1)
+    """An event whose key is longer, in bytes of UTF-8, is a dead letter."""
+
+
+class SessionSection(Section):
+    """The session windows."""
+
+    gap: Duration
+    grace: Duration = "0 seconds"
+    retention: Duration | None = None
+    beyond_retention: Literal["dead_letter", "drop", "emit"] = "dead_letter"
+    emit: Literal["update", "final"] = "update"
+
+
+class CompactSection(Section):
+    """How the compaction job keeps the snapshot and the changelog."""
+
+    safety: Duration = "1 day"
+    """How long changes stay in the changelog after they were folded into the snapshot."""
+    file_mb: int = Field(default=128, ge=1, le=4096)
+    """Size of the files that compaction aims at."""
+    archive: Duration | None = None
+    """How long events stay in the archive, before the watermark; for ever where none is given."""
+    dead_letters: Duration = "365 days"
+    """How long dead letters of events keep their text, key and time; the rows stay, with their reason and place."""
+    runs: Duration = "90 days"
+    """How long runs of compact and quality stay in job_runs, and their results in quality_results and Data Docs."""
+    vacuum: Duration = "7 days"
+    """How long files that belong to no table version stay; the table's own retention where that is longer."""
+
+
+Between = Annotated[list[float], Field(min_length=2, max_length=2)]
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class AggregateBounds(Section):
+    """Bounds on the distribution of one aggregate over all sessions; inclusive, each a list of two."""
+
+    range: Between | None = None
+    mean: Between | None = None
+    quantiles: dict[str, Between] = {}
+    """Bounds by quantile, a number between 0 and 1 written as text."""
+    severity: Literal["warning", "critical"] = "warning"
+
+
+class QualitySection(Section):
+    """What the quality job expects, beyond what always holds."""
+
+    expectations: str | None = None
+    """Directory of the suites; `expectations` beside the config where that exists, else those of the package."""
+    max_age: Duration = "1 day"
+    """Age of the last commit."""
+    rates_over: Duration = "7 days"
+    """The rates below are those of the batches committed this long before the last commit."""
+    max_null_key_rate: Rate = 0.01
+    max_late_rate: Rate = 0.05
+    max_dead_rate: Rate = 0.05
+    aggregates: dict[str, AggregateBounds] = {}
+
+
+class ExpireSection(Section):
+    """What the job `expire` removes, and how fast."""
+
+    ttl: Duration | None = None
+    where: str | None = None
+    """SQL over a session's row; where a ttl is given too, either of them is enough."""
+    tables: dict[str, str] = {}
+    """Delta tables that `where` may name."""
+    max_tombstones_per_second: int = Field(default=10_000, ge=1)
+    max_per_run: int | None = Field(default=None, ge=1)
+    max_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """A run that would remove more than this share of all sessions is refused."""
+
+
+class MetricsSection(Section):
+    """Where Prometheus finds the metrics; without a port and a textfile there are none."""
+
+    port: int | None = Field(default=None, ge=0, le=65535)
+    """The stream serves /metrics here while it runs; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    textfile: str | None = None
+    """Directory of node_exporter's textfile collector, for what jobs and runs with --once did."""
+
+
+class LineageSection(Section):
+    """Where OpenLineage events go; nowhere without a transport."""
+
+    transport: Literal["http", "file", "client"] | None = None
+    """`client` leaves it to OpenLineage's own openlineage.yml and OPENLINEAGE_... variables."""
+    url: str | None = None
+    endpoint: str = "api/v1/lineage"
+    api_key_variable: str | None = None
+    """Name of the environment variable that holds the key; the key itself has no place in a config."""
+    path: str | None = None
+    """File that the events are appended to, one a line."""
+    namespace: str = "sessionlake"
+    every: Duration = "5 minutes"
+    """A stream sends what it has done since its start this often at the most."""
+    listener: bool = False
+    """Whether OpenLineage's Spark listener sends its events too; its jar is fetched on first use."""
+
+
+def check_quality(quality: QualitySection, aggregates: Mapping[str, str]) -> None:
+    """Raise a ConfigError for bounds on what is no aggregate, or that nothing can meet."""
+    for name, bounds in quality.aggregates.items():
+        where = f"quality.aggregates.{name}"
+        if name not in aggregates:
+            known = ", ".join(aggregates) or "none"
+            raise ConfigError(f"{where}: {name!r} is no aggregate; write one of [aggregates] ({known})")
+        named = {f"quantiles.{q}": b for q, b in bounds.quantiles.items()}
+        for what, between in {"range": bounds.range, "mean": bounds.mean, **named}.items():
+            if between is not None and not between[0] <= between[1]:
+                raise ConfigError(f"{where}.{what}: {between} is empty; write the lower bound first")
+        for quantile in bounds.quantiles:
+            if not re.fullmatch(r"0(\.\d+)?|1(\.0+)?", quantile):
+                raise ConfigError(
+                    f"{where}.quantiles: {quantile!r} is no quantile; write a number from 0 to 1 as text, as in '0.99'"
+                )
+
+
+def check_observed(metrics: MetricsSection, lineage: LineageSection) -> None:
+    """Raise a ConfigError for places where metrics or lineage can't go."""
+    if metrics.textfile and "://" in metrics.textfile:
+        raise ConfigError(f"metrics.textfile: {metrics.textfile!r} must be a local directory; write a path")
+    needed = {"http": ("url", lineage.url), "file": ("path", lineage.path)}.get(lineage.transport or "")
+    if needed and not needed[1]:
+        raise ConfigError(f"lineage.{needed[0]}: is missing; transport {lineage.transport!r} needs it")
+    if lineage.path and "://" in lineage.path:
+        raise ConfigError(f"lineage.path: {lineage.path!r} must be a local file; write a path")
+    if lineage.listener and lineage.transport in (None, "client"):
+        raise ConfigError("lineage.transport: is missing; the listener needs 'http' or 'file'")

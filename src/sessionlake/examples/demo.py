@@ -1,0 +1,180 @@
+"""The demo: real commit events become coding sittings, from files to Delta tables, in one command."""
+
+import gzip
+import json
+import os
+import shutil
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from sessionlake.cli.sessionizer import print_batch, print_summary
+from sessionlake.cli.shared import open_session
+from sessionlake.cli.status import print_status
+from sessionlake.cli.tables import register_tables
+from sessionlake.config.load import load_config
+from sessionlake.errors import SourceError
+from sessionlake.examples.jobs import run_jobs
+from sessionlake.extras import has_module
+from sessionlake.observe.status import read_status
+from sessionlake.stream.run import run
+
+CONFIG = """\
+[pipeline]
+name = "commits"
+warehouse = "warehouse"
+shards = 4
+trigger = "10 seconds"
+
+[source]
+kind = "files"
+path = "events"
+format = "json"
+max_files_per_batch = 1
+
+[event]
+key = "author"
+time = "authored_at"
+id = "event_id"
+max_future_skew = "1 day"
+
+[session]
+gap = "1 hour"
+grace = "1 day"
+retention = "30 days"
+beyond_retention = "dead_letter"
+
+[aggregates]
+lines_added = "sum(added)"
+lines_deleted = "sum(deleted)"
+repos = "count_distinct(repo)"
+first_top = "first(top)"
+last_top = "last(top)"
+file_types = "collect(ext, 5)"
+typical_change = "percentile(added, 0.5)"
+"""
+CONFIG_NAME = "commits.toml"
+EXAMPLES = Path(__file__).with_name("commits")
+
+
+def run_demo(directory: str, console: Console) -> None:
+    """Make the demo's pipeline in `directory`, run it to the end of its input, and show what came out."""
+    # Before Spark starts: its workers get a PATH on which this Python's scripts come first.
+    root, command = Path(directory).resolve(), _command()
+    prepare(root, console)
+    config = load_config(root / CONFIG_NAME)
+    spark = open_session(config, driver_memory="2g", little_java=True)
+    console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
+    print_summary(run(spark, config, once=True, on_commit=print_batch))
+    register_tables(spark, config)
+    console.rule("what came out")
+    _show(spark, console)
+    console.rule("the scheduled jobs, as Airflow would run them")
+    run_jobs(spark, config, root, console)
+    picture = _picture(spark, root / "sessions.png")
+    print_status(config, read_status(config))
+    _next(root, command, picture, console)
+    spark.stop()
+
+
+def prepare(root: Path, console: Console) -> None:
+    """Make the demo's pipeline in `root`: its config and its files of events; an old one is replaced.
+
+    Raises SourceError where the folder holds such things and is no demo's.
+    """
+    taken = [root / name for name in ("warehouse", "store", "events", "quality") if (root / name).exists()]
+    if taken and not (root / CONFIG_NAME).exists():
+        raise SourceError(f"demo: {str(taken[0])!r} is there and is no demo's; pass --directory with a new folder")
+    for old in taken:
+        shutil.rmtree(old)
+    (root / "events").mkdir(parents=True)
+    (root / CONFIG_NAME).write_text(CONFIG)
+    for file in sorted(EXAMPLES.glob("*.json.gz")):
+        copied = root / "events" / file.name
+        shutil.copy(file, copied)
+        # Files are read in order of their modification time: here the time at which the last commit arrived.
+        with gzip.open(copied, "rt") as lines:
+            arrived = max(json.loads(line)["committed_at"] for line in lines)
+        moment = datetime.fromisoformat(arrived).timestamp()
+        os.utime(copied, (moment, moment))
+    console.print(f"pipeline in {root}: 24 files of real commit events; a session is a coding sitting (gap 1 hour)")
+
+
+def _show(spark: SparkSession, console: Console) -> None:
+    totals = spark.sql(
+        "select count(*) n, count(distinct session_key) authors, sum(event_count) events, min(session_start) a, max(session_end) b from sessions_live"
+    )
+    row = totals.collect()[0]
+    console.print(
+        f"[bold]{row.n:,} sessions[/bold] of {row.authors:,} authors, {row.events:,} changes, {row.a:%Y-%m-%d} to {row.b:%Y-%m-%d}",
+        markup=True,
+    )
+    console.print(
+        _table(
+            "the longest sittings",
+            spark.sql("""
+                select session_key author, session_start start, cast((unix_seconds(session_end) - unix_seconds(session_start)) / 60 as int) minutes,
+                       event_count changes, lines_added added, lines_deleted deleted, repos, first_top `first folder`, array_join(file_types, ' ') types
+                from sessions_live order by minutes desc, changes desc limit 8"""),
+        )
+    )
+    console.print(
+        _table(
+            "late events: past grace, within retention, waiting to be reprocessed",
+            spark.sql(
+                "select date_format(event_time, 'yyyy') year, count(*) events, count(distinct session_key) authors from late_events group by 1 order by 1"
+            ),
+        )
+    )
+    console.print(
+        _table(
+            "dead letters: refused, with their text, place and reason",
+            spark.sql("select reason, count(*) events, min(source) `first at` from dead_letters group by 1"),
+        )
+    )
+
+
+def _table(title: str, rows: DataFrame) -> Table:
+    table = Table(*rows.columns, title=title, title_justify="left")
+    for row in rows.collect():
+        table.add_row(*(f"{v:,}" if isinstance(v, int) else "" if v is None else str(v) for v in row))
+    return table
+
+
+def _picture(spark: SparkSession, file: Path) -> str:
+    """Draw the sessions over time; return where the picture is, or how to get one."""
+    if not has_module("matplotlib"):
+        return "pip install 'sessionlake[demo]', and the demo draws one"
+    # Only the picture needs matplotlib, which the core does not bring.
+    from sessionlake.examples.picture import draw  # noqa: PLC0415
+
+    draw(spark, file)
+    return os.path.relpath(file)
+
+
+def _next(root: Path, command: str, picture: str, console: Console) -> None:
+    config = os.path.relpath(root / CONFIG_NAME)
+    console.rule("what to type next")
+    console.print(f"picture of the sessions over time: {picture}")
+    for query in (
+        "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
+        "select op, count(*) from session_changelog group by 1",
+        "select * from batches order by batch_id",
+        "select job, event, counts from job_runs",
+    ):
+        console.print(f'  {command} sql {config} "{query}"', soft_wrap=True)
+    console.print(f"  {command} status {config}")
+    console.print(f"  {command} run {config} --once     # again: nothing new, nothing twice")
+
+
+def _command() -> str:
+    """Return what a user types for `sessionlake`: its name where PATH finds this one, else its path."""
+    script = Path(sys.executable).with_name("sessionlake")
+    found = shutil.which("sessionlake")
+    if found and Path(found) == script:
+        return "sessionlake"
+    return os.path.relpath(script) if script.exists() else f"{sys.executable} -m sessionlake"

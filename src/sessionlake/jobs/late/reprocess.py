@@ -1,0 +1,173 @@
+"""Reprocess late events: restate those still in retention through corrections, bury the others in dead_letters."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.batches import last_batch
+from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import JobError
+from sessionlake.jobs.late.ledger import (
+    COVERED,
+    append_claimed,
+    claim,
+    expired_by_runs,
+    mark_covered,
+    next_number,
+    restated_by_runs,
+    runs_before,
+)
+from sessionlake.jobs.late.restate import restated_partials
+from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, asked_times
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
+from sessionlake.jobs.sessionizer.operator import watermark_of
+from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.warehouse.tables import Tables
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """What a run works on, and what it writes."""
+
+    marked: DataFrame
+    """All late events, and whether runs before this one cover them."""
+    kept: Column
+    """Of these: the run's own ones still in retention."""
+    expired: Column
+    asked: Span
+    corrections: DataFrame
+    dead_letters: DataFrame
+
+
+def reprocess_late(
+    spark: SparkSession,
+    config: Config,
+    *,
+    from_us: int | None = None,
+    to_us: int | None = None,
+    run_id: str | None = None,
+    dry_run: bool = False,
+    on_step: OnStep = lambda _: None,
+) -> JobReport:
+    """Reprocess the late events that no run has covered yet; times from inclusive, to exclusive, all where not given.
+
+    The sessions change with the sessionizer's next batch. Raises JobError where another run overtook this one.
+    """
+    if from_us is not None and to_us is not None and from_us >= to_us:
+        raise JobError("--from: must be before --to; nothing lies between them")
+    arguments = {"from": from_us, "to": to_us}
+    pin = partial(_pin, config, from_us, to_us)
+    run = start_run(spark, config, REPROCESS_LATE, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run)
+    if run.finished is not None:
+        return run.finished
+    failpoints.hit("reprocess_late_started")
+    on_step("looking for late events that wait")
+    frames = _frames(spark, config, run)
+    for table, rows, what in (
+        (schemas.CORRECTIONS, frames.corrections, "restating"),
+        (schemas.DEAD_LETTERS, frames.dead_letters, "burying expired ones"),
+    ):
+        on_step(what)
+        failpoints.hit(f"reprocess_late_before_{table}")
+        append_claimed(run, table, rows)
+        failpoints.hit(f"reprocess_late_after_{table}")
+    on_step("counting")
+    return run.finish(*_counted(run, frames))
+
+
+def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables) -> dict[str, Any]:
+    last = last_batch(tables)
+    check_settings(config, last.metadata)
+    watermark = watermark_of(last.metadata["state"])
+    windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
+    return {
+        "batch_id": last.metadata["batch_id"],
+        "watermark_us": watermark,
+        "expired_us": windows.bounds(watermark).expired_us,
+        "from_us": from_us,
+        "to_us": to_us,
+        NUMBER: next_number(tables),
+    }
+
+
+def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
+    tables, pinned = run.tables, run.pinned
+    metadata = last_batch(tables).metadata
+    check_settings(config, metadata)
+    spec = build_spec(spark, config, metadata["settings"]["types"])
+    before = runs_before(run) if run.dry_run else claim(run)
+    # Not at the pinned version: late_events only grows, so that the batches pinned are the same rows; but what was
+    # erased since (the right to be forgotten) must not come back.
+    marked = mark_covered(tables, tables.read(schemas.LATE_EVENTS), before, pinned["batch_id"])
+    asked = Span(pinned["batch_id"], *asked_times(pinned["from_us"], pinned["to_us"]))
+    in_retention = F.unix_micros("event_time") >= pinned["expired_us"]
+    ours = F.expr(asked.holds()) & ~F.col(COVERED)
+    kept, expired = ours & in_retention, ours & ~in_retention
+    unique = marked.where(kept)
+    if config.event.id is not None:
+        unique = _without_twins(unique, marked.where(COVERED))
+    young_us = pinned["watermark_us"] - config.retention_us // 2
+    partials = restated_partials(unique, spec, young_us)
+    return _Frames(marked, kept, expired, asked, _corrections(run, partials), _dead_letters(run, marked.where(expired)))
+
+
+def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
+    """Keep one event an id, and none whose id was covered before; events without an id are kept."""
+    names = rows.columns
+    earliest = Window.partitionBy("event_id").orderBy("event_time", "session_key", "batch_id", "source", "raw")
+    ids = covered.where("event_id is not null").select("event_id").distinct()
+    with_id = rows.where("event_id is not null").join(ids, "event_id", "left_anti")
+    first = with_id.withColumn("_rank", F.row_number().over(earliest)).where("_rank = 1").select(*names)
+    return first.unionByName(rows.where("event_id is null"))
+
+
+def _corrections(run: JobRun, partials: DataFrame) -> DataFrame:
+    # Of one run no two partials share key and start.
+    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key")))
+    correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
+    return run.corrections(partials, correction_id=correction_id, kind=F.lit("restate"))
+
+
+def _dead_letters(run: JobRun, expired: DataFrame) -> DataFrame:
+    return shaped(
+        expired,
+        schemas.DEAD_LETTERS_SCHEMA,
+        reason=F.lit("expired"),
+        kind=F.lit("event"),
+        batch_id=F.lit(None),
+        commit_id=F.lit(run.run_id),
+    )
+
+
+def _counted(run: JobRun, frames: _Frames) -> tuple[dict[str, int], list[str]]:
+    """Return what the run did, counted in the tables; of a dry run, what it would do."""
+    waiting = (F.col("batch_id") <= frames.asked.batch_id) & ~F.col(COVERED) & ~F.expr(frames.asked.holds())
+    counts = (
+        F.count_if(frames.kept),
+        F.count_if(frames.expired),
+        F.count_if(waiting),
+        F.count_if(F.col("batch_id").isNull()),
+    )
+    kept, expired, left, nameless = frames.marked.agg(*counts).collect()[0]
+    written = frames.corrections
+    if not run.dry_run:
+        written = restated_by_runs(run.tables.read(schemas.CORRECTIONS), run.run_id)
+        expired = expired_by_runs(run.tables.read(schemas.DEAD_LETTERS), run.run_id).count()
+    corrections, restated = written.agg(F.count("*"), F.coalesce(F.sum("event_count"), F.lit(0))).collect()[0]
+    notes = []
+    if nameless:
+        notes.append(f"{nameless:,} rows of late_events have no batch_id: no batch wrote them, they are left alone")
+    return {
+        "late_events": kept + expired,
+        "restated": restated,
+        "duplicates": kept - restated,
+        "expired": expired,
+        "corrections": corrections,
+        "still_waiting": left,
+    }, notes

@@ -1,0 +1,131 @@
+"""Which late events runs of jobs cover, as SQL conditions that Spark and DuckDB both read.
+
+A run *covers* the late events of its batches and its times once its append is in the table that takes them: those in
+retention when it started in corrections, the others in dead_letters. The conditions are about rows of late_events;
+DuckDB knows Spark's `unix_micros` by a macro.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sessionlake import schemas
+from sessionlake.warehouse.delta_log import FENCED
+
+REPROCESS_LATE, BACKFILL = "reprocess_late", "backfill"
+WRITES = {REPROCESS_LATE: (schemas.CORRECTIONS, schemas.DEAD_LETTERS), BACKFILL: (schemas.CORRECTIONS,)}
+"""The jobs that cover late events, and the tables whose appends make them do so."""
+NUMBER = "number"
+"""Under which a run pins its place in the order."""
+_EVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Span:
+    """Late events of batches up to one, inclusive, and of times from inclusive to exclusive."""
+
+    batch_id: int
+    from_us: int
+    to_us: int
+
+    def holds(self) -> str:
+        """Return the condition on a late event."""
+        time = "unix_micros(event_time)"
+        return f"(batch_id <= {self.batch_id} and {time} >= {self.from_us} and {time} < {self.to_us})"
+
+    def within(self, other: "Span") -> bool:
+        """Say whether the other one holds all that this one does."""
+        return self.batch_id <= other.batch_id and self.from_us >= other.from_us and self.to_us <= other.to_us
+
+
+@dataclass(frozen=True)
+class LateRun:
+    """A run that covers late events, or once it has appended will."""
+
+    job: str
+    run_id: str
+    number: int
+    """Its place in the order of runs; of runs that started at once several may have the same."""
+    asked: Span
+    expired_us: int
+    """What was older than this when the run started had fallen out of retention."""
+    versions: dict[str, int | None]
+    """By table: the version of its append, FENCED where it can't append any more, None where neither has happened."""
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """The order in which runs take effect."""
+        return self.number, self.job, self.run_id
+
+    @property
+    def alive(self) -> bool:
+        """It covers something, or still may."""
+        return any(version != FENCED for version in self.versions.values())
+
+    def covers(self) -> list[Span]:
+        """Return what the run has covered."""
+        asked = self.asked
+        done = [self.versions[table] not in (None, FENCED) for table in WRITES[self.job]]
+        if all(done):
+            return [asked]
+        kept = Span(asked.batch_id, max(asked.from_us, self.expired_us), asked.to_us)
+        expired = Span(asked.batch_id, asked.from_us, min(asked.to_us, self.expired_us))
+        return [span for span, is_done in zip((kept, expired), done, strict=False) if is_done]
+
+
+def late_run(job: str, run_id: str, started_us: int, pinned: str, versions: Mapping[str, int | None]) -> LateRun:
+    """Return a run from its record in job_runs, and by table the version of its append."""
+    found = json.loads(pinned)
+    span = Span(found["batch_id"], *asked_times(found["from_us"], found["to_us"]))
+    mine = {table: versions.get(table) for table in WRITES[job]}
+    # Runs of releases that had no such number are ordered by their start, and come before all others.
+    return LateRun(job, run_id, found.get(NUMBER, started_us), span, found["expired_us"], mine)
+
+
+def asked_times(from_us: int | None, to_us: int | None) -> tuple[int, int]:
+    """Return a range of times, unbounded where None."""
+    return (-_EVER if from_us is None else from_us), (_EVER if to_us is None else to_us)
+
+
+def covered(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) -> str:
+    """Return the condition that one of the runs, given in their order, covers a late event.
+
+    `stale_at` names, by backfill with stale replacements, the column that has the batch which refused its put where the
+    event lies, else null. An event there is not covered by the backfill that wrote it, nor by runs that left it out
+    because they could not know yet.
+    """
+    plain = _any(span.holds() for span in widest(span for run in runs for span in run.covers()))
+    if not stale_at:
+        return plain
+    touched = _any(f"{mark} is not null" for mark in stale_at.values())
+    return f"(case when {touched} then {_any(_knowing(runs, stale_at))} else {plain} end)"
+
+
+def _knowing(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """Yield what covers an event that lies in stale puts: not the backfill itself, nor who thought that it would hold."""
+    before: list[str] = []
+    spans: list[list[Span]] = [[] for _ in range(len(stale_at) + 1)]
+    for run in runs:
+        mark = stale_at.get((run.job, run.run_id))
+        if mark is None:
+            spans[len(before)] += run.covers()
+        else:
+            yield f"({_any(span.holds() for span in run.covers())} and {mark} is null)"
+            before.append(mark)
+    for stale, held in enumerate(spans):
+        for span in widest(held):
+            known = (f"({mark} is null or {mark} <= {span.batch_id})" for mark in before[:stale])
+            yield f"({' and '.join((span.holds(), *known))})"
+
+
+def widest(spans: Iterable[Span]) -> list[Span]:
+    """Leave out spans that lie within others: of daily runs over everything one remains."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda s: (-s.batch_id, s.from_us, -s.to_us)):
+        if not any(span.within(other) for other in found):
+            found.append(span)
+    return found
+
+
+def _any(conditions: Iterable[str]) -> str:
+    return f"({' or '.join(conditions) or 'false'})"

@@ -1,0 +1,1 @@
+"""Redeem dead letters: the job, its ledger, and the rows read again."""

@@ -1,0 +1,184 @@
+"""Redeem dead letters: read their text again, and restate the events that now keep the contract."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.batches import last_batch
+from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import JobError
+from sessionlake.jobs.late.restate import restated_partials
+from sessionlake.jobs.redeem.ledger import (
+    LETTER,
+    NUMBER,
+    REDEEM,
+    append_corrections,
+    claim,
+    next_number,
+    redeemed_before,
+    with_letter,
+)
+from sessionlake.jobs.redeem.rows import EXPIRED, REFUSED, TAKEN, TWIN, UNREADABLE, judge_letters, judged_schema
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.sessionizer.operator import watermark_of
+from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.sources.decoding.kafka_records import META
+from sessionlake.views import read_batches
+from sessionlake.warehouse.tables import Tables, spark_schema
+
+
+def redeem(
+    spark: SparkSession,
+    config: Config,
+    *,
+    reasons: Sequence[str],
+    from_us: int | None = None,
+    to_us: int | None = None,
+    run_id: str | None = None,
+    dry_run: bool = False,
+    on_step: OnStep = lambda _: None,
+) -> JobReport:
+    """Redeem the dead letters of these reasons (what stands before a colon, or the whole), each once.
+
+    `from_us` (inclusive) and `to_us` (exclusive) say when the batch that refused them was committed. The sessions change
+    with the sessionizer's next batch. Raises JobError where another run overtook this one, or where a letter's text is
+    not all that its event was made of.
+    """
+    if not reasons:
+        raise JobError("--reason: is missing; write a reason as dead_letters has it, such as 'too far in the future'")
+    if from_us is not None and to_us is not None and from_us >= to_us:
+        raise JobError("--from: must be before --to; nothing lies between them")
+    metadata = last_batch(Tables(spark, config.pipeline.warehouse)).metadata
+    check_settings(config, metadata)
+    spec = build_spec(spark, config, metadata["settings"]["types"])
+    _check_readable(config, spec)
+    named = sorted(set(reasons))
+    arguments = {"reasons": named, "from": from_us, "to": to_us}
+    run = start_run(
+        spark, config, REDEEM, run_id=run_id, arguments=arguments, pin=partial(_pin, config), dry_run=dry_run
+    )
+    if run.finished is not None:
+        return run.finished
+    failpoints.hit("redeem_started")
+    if not run.dry_run:
+        claim(run)
+    on_step("reading dead letters again")
+    letters = _letters(run, named, from_us, to_us)
+    judged = _judged(run, spec, letters).persist()
+    try:
+        counts = _counts(judged)
+        _write(run, config, spec, judged, on_step)
+    finally:
+        judged.unpersist()
+    return run.finish(counts, _notes(counts))
+
+
+def _check_readable(config: Config, spec: SessionizerSpec) -> None:
+    """Raise JobError where dead letters don't hold all that their events were made of."""
+    source = config.source
+    if "csv" in (source.file_format, source.format):
+        raise JobError(
+            "source.format: a dead letter of 'csv' lacks the header; put its rows into a new file of the source"
+        )
+    if source.kind == "kafka" and (source.format == "avro" or set(META) & set(spec.columns.types)):
+        what = "is Avro" if source.format == "avro" else "lacks the record's own columns"
+        raise JobError(f"source.topic: a dead letter of {source.topic!r} {what}; send its record to the topic again")
+
+
+def _pin(config: Config, tables: Tables) -> dict[str, Any]:
+    last = last_batch(tables)
+    check_settings(config, last.metadata)
+    watermark = watermark_of(last.metadata["state"])
+    windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
+    return {
+        "batch_id": last.metadata["batch_id"],
+        "watermark_us": watermark,
+        "expired_us": windows.bounds(watermark).expired_us,
+        "max_future_skew_us": config.max_future_skew_us,
+        NUMBER: next_number(tables),
+    }
+
+
+def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | None) -> DataFrame:
+    """Return the dead letters that the run is asked for and no other run has redeemed.
+
+    Not at a pinned version: the table only grows, but for what was erased since, which must not come back.
+    """
+    asked = F.split_part("reason", F.lit(":"), F.lit(1)).isin(reasons) | F.col("reason").isin(reasons)
+    of_batches = (F.col("kind") == "event") & (F.col("batch_id") <= run.pinned["batch_id"])
+    letters = with_letter(run.tables.read(schemas.DEAD_LETTERS).where(of_batches & asked))
+    batches, at = read_batches(run.tables), F.unix_micros("committed_at")
+    if from_us is not None:
+        batches = batches.where(at >= from_us)
+    if to_us is not None:
+        batches = batches.where(at < to_us)
+    letters = letters.join(F.broadcast(batches.select("batch_id")), "batch_id", "left_semi")
+    before = redeemed_before(run)
+    return letters if before is None else letters.join(before, LETTER, "left_anti")
+
+
+def _judged(run: JobRun, spec: SessionizerSpec, letters: DataFrame) -> DataFrame:
+    """Return the letters with what becomes of each, and the events of those that are redeemed."""
+    pinned, now_us = run.pinned, run.started_us
+    latest = now_us + pinned["max_future_skew_us"]
+
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield from judge_letters(spec, batch, pinned["expired_us"], latest).to_batches()
+
+    judged = letters.select(LETTER, "batch_id", "raw").mapInArrow(judge, spark_schema(judged_schema(spec)))
+    if spec.columns.id is None:
+        return judged
+    first = Window.partitionBy("outcome", "event_id").orderBy("event_time", LETTER)
+    twin = (F.col("outcome") == TAKEN) & F.col("event_id").isNotNull() & (F.row_number().over(first) > 1)
+    return (
+        judged.withColumn("_twin", twin)
+        .withColumn("outcome", F.when(F.col("_twin"), TWIN).otherwise(F.col("outcome")))
+        .drop("_twin")
+    )
+
+
+def _counts(judged: DataFrame) -> dict[str, int]:
+    found = {row[0]: row[1] for row in judged.groupBy("outcome").count().collect()}
+    outcomes = {name: int(found.get(name, 0)) for name in (TAKEN, TWIN, EXPIRED, REFUSED, UNREADABLE)}
+    return {"dead_letters": sum(outcomes.values()), **outcomes}
+
+
+def _write(run: JobRun, config: Config, spec: SessionizerSpec, judged: DataFrame, on_step: OnStep) -> None:
+    """Mark what is redeemed, then append its corrections, which makes the marks count."""
+    if run.dry_run:
+        return
+    on_step("restating")
+    run.tables.create(schemas.REDEEMED, schemas.REDEEMED_SCHEMA, "Dead letters that runs of redeem took")
+    marks = judged.where(F.col("outcome").isin(TAKEN, TWIN)).select(
+        LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")
+    )
+    run.append(schemas.REDEEMED, marks)
+    failpoints.hit("redeem_before_corrections")
+    young_us = run.pinned["watermark_us"] - config.retention_us // 2
+    partials = restated_partials(judged.where(F.col("outcome") == TAKEN), spec, young_us)
+    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key")))
+    correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
+    append_corrections(run, run.corrections(partials, correction_id=correction_id, kind=F.lit("restate")))
+    failpoints.hit("redeem_after_corrections")
+
+
+def _notes(counts: dict[str, int]) -> list[str]:
+    left = [f"{counts[name]:,} {text}" for name, text in _STAY.items() if counts[name]]
+    return [f"still dead: {', '.join(left)}"] if left else []
+
+
+_STAY = {
+    EXPIRED: "beyond retention",
+    REFUSED: "that the contract or a class of the aggregates still refuses",
+    UNREADABLE: "whose text was cut or is none",
+}

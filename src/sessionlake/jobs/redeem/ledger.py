@@ -1,0 +1,100 @@
+"""Which dead letters have been redeemed, once each: marks of runs whose corrections are in their table.
+
+A run marks what it takes before it appends corrections; the append, Delta's txnAppId, is what makes its marks count. A
+run that starts fences every earlier one that has not appended, whose marks so never count, and gives way to a later one.
+"""
+
+import json
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.errors import FencedError, JobError
+from sessionlake.jobs.run import JobRun
+from sessionlake.warehouse.delta_log import FENCED, app_id
+from sessionlake.warehouse.tables import Tables
+
+REDEEM = "redeem"
+NUMBER = "number"
+"""Under which a run pins its place in the order of runs: no clock tells it."""
+LETTER = "letter"
+
+
+def next_number(tables: Tables) -> int:
+    """Return a number above those of all runs that are recorded."""
+    return 1 + max((number for number, _ in _runs(tables)), default=0)
+
+
+def claim(run: JobRun) -> None:
+    """Fence the unfinished runs before this one; JobError where a later one has started before this one appended."""
+    runs = _runs(run.tables)
+    versions = _versions(run.tables, [run_id for _, run_id in runs])
+    ours = (run.pinned[NUMBER], run.run_id)
+    if versions.get(run.run_id) is None:
+        later = [run_id for number, run_id in runs if (number, run_id) > ours and versions.get(run_id) != FENCED]
+        if later:
+            raise _overtaken(run, later[-1])
+    for number, run_id in runs:
+        if (number, run_id) < ours and versions.get(run_id) is None:
+            run.tables.fence(schemas.CORRECTIONS, app_id(REDEEM, run_id))
+
+
+def fence_redeems(tables: Tables) -> None:
+    """Keep the unfinished runs of today from appending what they have read before; for a job that erases rows."""
+    runs = [run_id for _, run_id in _runs(tables)]
+    versions = _versions(tables, runs)
+    for run_id in runs:
+        if versions.get(run_id) is None:
+            tables.fence(schemas.CORRECTIONS, app_id(REDEEM, run_id))
+
+
+def append_corrections(run: JobRun, rows: DataFrame) -> None:
+    """Append a claimed run's corrections once, which makes its marks count; JobError where another run has fenced it."""
+    try:
+        run.append(schemas.CORRECTIONS, rows)
+    except FencedError:
+        # Either a fence, or another attempt of this run that does the same: the table says which.
+        if run.tables.app_version(schemas.CORRECTIONS, run.app_id) is None:
+            raise
+    if not run.dry_run and run.tables.app_version(schemas.CORRECTIONS, run.app_id) == FENCED:
+        raise _overtaken(run, None)
+
+
+def redeemed_before(run: JobRun) -> DataFrame | None:
+    """Return the letters that other runs have redeemed (column `letter`); None where there are none."""
+    if not run.tables.exists(schemas.REDEEMED):
+        return None
+    marks = run.tables.read(schemas.REDEEMED).where(F.col("run_id") != run.run_id)
+    ids = [row[0] for row in marks.select("run_id").distinct().collect()]
+    done = [run_id for run_id, version in _versions(run.tables, ids).items() if version != FENCED]
+    return marks.where(F.col("run_id").isin(done)).select(LETTER)
+
+
+def with_letter(dead_letters: DataFrame) -> DataFrame:
+    """Add the identity of a dead letter: of batch, reason, source and text, and a number among those that share all four."""
+    source = F.coalesce("source", F.lit(""))
+    text = F.md5(F.concat_ws("\x00", F.col("batch_id").cast("string"), "reason", source, "raw"))
+    alike = Window.partitionBy("_text").orderBy(F.lit(0))
+    numbered = dead_letters.withColumn("_text", text).withColumn("_number", F.row_number().over(alike))
+    return numbered.withColumn(LETTER, F.concat_ws("-", "_text", "_number")).drop("_text", "_number")
+
+
+def _runs(tables: Tables) -> list[tuple[int, str]]:
+    """Return number and id of each recorded run, in order."""
+    if not tables.exists(schemas.JOB_RUNS):
+        return []
+    started = tables.read(schemas.JOB_RUNS).where((F.col("job") == REDEEM) & (F.col("event") == "started"))
+    return sorted((json.loads(row.pinned)[NUMBER], row.run_id) for row in started.select("run_id", "pinned").collect())
+
+
+def _versions(tables: Tables, run_ids: list[str]) -> dict[str, int]:
+    ids = {app_id(REDEEM, run_id): run_id for run_id in run_ids}
+    return {ids[key]: version for key, version in tables.app_versions(schemas.CORRECTIONS, ids).items()}
+
+
+def _overtaken(run: JobRun, by: str | None) -> JobError:
+    whom = "another run or an erasure (`forget`)" if by is None else f"run {by!r}"
+    return JobError(
+        f"--run-id: {run.run_id!r} of redeem was overtaken by {whom}; it has redeemed nothing, start a run under a new id"
+    )

@@ -1,0 +1,86 @@
+"""The texts of dead letters, read and checked again as the rows that they were."""
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.errors import JobError
+from sessionlake.jobs.redeem.ledger import LETTER
+from sessionlake.jobs.sessionizer.mapper import checked_events, event_struct, without_raising
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.schemas import TIME
+from sessionlake.sessions.kernel import lift
+from sessionlake.sources.contract import Checked, check
+from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.decoding.raw import is_cut
+
+TAKEN, TWIN, UNREADABLE, REFUSED, EXPIRED = "redeemed", "duplicates", "unreadable", "refused", "beyond_retention"
+"""What becomes of a letter. The first two are marked, and so not looked at again."""
+
+
+def judged_schema(spec: SessionizerSpec) -> pa.Schema:
+    """Return the schema of what `judge` says."""
+    event = event_struct([pa.nulls(0, spec.columns.types[name]) for name in spec.columns.inputs], spec, 0).type
+    return pa.schema(
+        [
+            (LETTER, pa.string()),
+            ("batch_id", pa.int64()),
+            ("outcome", pa.string()),
+            ("session_key", pa.string()),
+            ("event_time", TIME),
+            ("event_id", pa.string()),
+            ("event", event),
+        ]
+    )
+
+
+def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: int, latest_us: int) -> pa.Table:
+    """Decode the texts as lines of JSON and check each; `letters` has letter, batch_id and raw."""
+    texts = [_line(raw) for raw in letters["raw"].to_pylist()]
+    table = pa.Table.from_batches([letters])
+    readable = [i for i, text in enumerate(texts) if text is not None]
+    lost = table.filter(pa.array([text is None for text in texts]))
+    parts = [_rows(spec, lost, pa.array([UNREADABLE] * lost.num_rows, pa.string()))]
+    content = "\n".join(texts[i] or "" for i in readable).encode()
+    at = 0
+    for decoded in decode(content, "dead_letters", "json", spec.columns):
+        of = pa.array(readable[at : at + decoded.table.num_rows])
+        at += len(of)
+        checked = check(decoded.table, decoded.error, spec.columns, spec.max_key_bytes)
+        outcome = np.full(len(of), TAKEN, object)
+        outcome[checked.time_us < expired_us] = EXPIRED
+        outcome[checked.time_us > latest_us] = REFUSED
+        if checked.reason is not None:
+            outcome[checked.reason.is_valid().to_numpy(zero_copy_only=False)] = REFUSED
+        outcome[_raising(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
+        columns = [combined(decoded.table[name]) for name in spec.columns.inputs]
+        time = pa.array(checked.time_us, mask=checked.no_time).cast(TIME)
+        parts.append(
+            _rows(
+                spec, table.take(of), pa.array(outcome, pa.string()), checked.key, time, checked.event_id,
+                event_struct(columns, spec, len(of)),
+            )
+        )  # fmt: skip
+    if at != len(readable):
+        raise JobError(f"dead_letters: {len(readable)} texts were read as {at} rows; report this with the texts")
+    return pa.concat_tables(parts)
+
+
+def _raising(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Ints:
+    """Return those of some rows at which a user's aggregate raises."""
+    _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec, table, checked, at)), at, [])
+    return np.setdiff1d(at, kept)
+
+
+def _line(raw: str | None) -> str | None:
+    """Return a text as one line of JSON, in which line breaks stand between tokens only; None where it can't be read."""
+    line = (raw or "").replace("\r", " ").replace("\n", " ")
+    return None if is_cut(line) or not line.strip() else line
+
+
+def _rows(spec: SessionizerSpec, letters: pa.Table, outcome: pa.Array, *event: pa.Array | None) -> pa.Table:
+    schema = judged_schema(spec)
+    arrays = [combined(letters[LETTER]), combined(letters["batch_id"]), outcome, *event]
+    arrays += [None] * (len(schema) - len(arrays))
+    nulls = [pa.nulls(letters.num_rows, f.type) if a is None else a for a, f in zip(arrays, schema, strict=True)]
+    return pa.Table.from_arrays([combined(a).cast(f.type) for a, f in zip(nulls, schema, strict=True)], schema=schema)

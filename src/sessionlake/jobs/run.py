@@ -1,0 +1,176 @@
+"""The record of scheduled jobs: a run is done once, however often it is started, killed and started again."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.batches import check_history, last_batch
+from sessionlake.config.load import Config
+from sessionlake.errors import FencedError, JobError
+from sessionlake.warehouse.delta_log import FENCED, app_id
+from sessionlake.warehouse.tables import Tables, spark_schema
+
+OnStep = Callable[[str], None]
+"""Takes what a job does next, for people."""
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """What a run did: numbers by name, and lines for people."""
+
+    job: str
+    run_id: str
+    counts: dict[str, int]
+    notes: list[str] = field(default_factory=list)
+    dry_run: bool = False
+    repeated: bool = False
+    """The run was finished before; these are the numbers it had then."""
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """One run of a job. All attempts see the first one's pinned inputs; each step of writing takes effect once."""
+
+    tables: Tables
+    job: str
+    run_id: str
+    started_us: int
+    """When the first attempt started: the run's `now`."""
+    pinned: dict[str, Any]
+    dry_run: bool
+    finished: JobReport | None
+    """The report of an earlier attempt that came to its end; then there is nothing left to do."""
+
+    @property
+    def app_id(self) -> str:
+        """The id under which the run appends to tables."""
+        return app_id(self.job, self.run_id)
+
+    def append(self, table: str, rows: DataFrame, step: int = 0) -> None:
+        """Append a step's rows unless this run has done so before. Steps of a table count up from 0. A dry run writes nothing."""
+        if not self.dry_run:
+            self.tables.append(table, rows, self.app_id, step)
+
+    def corrections(self, rows: DataFrame, **fields: Column) -> DataFrame:
+        """Return the run's rows of the table corrections, see `shaped`."""
+        ours = {
+            "job": F.lit(self.job),
+            "run_id": F.lit(self.run_id),
+            "created_at": F.timestamp_micros(F.lit(self.started_us)),
+        }
+        return shaped(rows, schemas.CORRECTIONS_SCHEMA, **ours, **fields)
+
+    def steps_done(self, table: str) -> int:
+        """Return how many steps of this run a table has; none where another run has kept it from appending."""
+        version = self.tables.app_version(table, self.app_id)
+        return 0 if version is None or version == FENCED else version + 1
+
+    def finish(self, counts: dict[str, int], notes: list[str] | None = None) -> JobReport:
+        """Record the end of the run and return its report."""
+        if not self.dry_run:
+            _record(self.tables, self.job, self.run_id, "finished", time.time_ns() // 1000, {}, self.pinned, counts)
+        return JobReport(self.job, self.run_id, counts, notes or [], self.dry_run)
+
+
+def start_run(
+    spark: SparkSession,
+    config: Config,
+    job: str,
+    *,
+    run_id: str | None,
+    arguments: Mapping[str, Any],
+    pin: Callable[[Tables], dict[str, Any]],
+    dry_run: bool,
+) -> JobRun:
+    """Start a run, or take up one that was started before under the same id, with what it had pinned.
+
+    `pin` reads the versions of the inputs; JSON values. Raises PipelineStateError where the pipeline has no batches
+    yet, JobError where the run was started with other arguments, or its record has gone since.
+    """
+    tables = Tables(spark, config.pipeline.warehouse)
+    last_batch(tables)
+    check_history(tables)
+    now_us = time.time_ns() // 1000
+    run_id = run_id or f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H-%M-%S.%f}"
+    found = _find(tables, job, run_id)
+    if not found and not dry_run:
+        tables.create(
+            schemas.JOB_RUNS, schemas.JOB_RUNS_SCHEMA, "Runs of scheduled jobs: what they pinned, read and wrote"
+        )
+        _record(tables, job, run_id, "started", now_us, arguments, pin(tables), None)
+        found = _find(tables, job, run_id)
+    started = found.get("started")
+    if started is None:
+        if not dry_run:
+            raise JobError(
+                f"--run-id: {run_id!r} of {job}: its record is gone, by age or with a key; choose another run id"
+            )
+        return JobRun(tables, job, run_id, now_us, pin(tables), dry_run, None)
+    if started["arguments"] != json.dumps(arguments, sort_keys=True):
+        raise JobError(
+            f"--run-id: {run_id!r} of {job} was started with {started['arguments']}, not {json.dumps(arguments, sort_keys=True)}; "
+            "repeat it with those, or choose another run id"
+        )
+    finished = found.get("finished")
+    report = None
+    if finished is not None:
+        report = JobReport(job, run_id, json.loads(finished["counts"]), dry_run=dry_run, repeated=True)
+    return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report)
+
+
+def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:
+    """Return rows as a schema has them: of each column the field given, else the rows' own, else null."""
+    return rows.select(
+        *(
+            fields.get(f.name, F.col(f.name) if f.name in rows.columns else F.lit(None)).cast(f.dataType).alias(f.name)
+            for f in spark_schema(schema).fields
+        )
+    )
+
+
+def was_forgotten(tables: Tables) -> bool:
+    """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
+    return tables.exists(schemas.JOB_RUNS) and not tables.read(schemas.JOB_RUNS).where("job = 'forget'").isEmpty()
+
+
+def _find(tables: Tables, job: str, run_id: str) -> dict[str, dict[str, Any]]:
+    if not tables.exists(schemas.JOB_RUNS):
+        return {}
+    rows = tables.read(schemas.JOB_RUNS).where((F.col("job") == job) & (F.col("run_id") == run_id))
+    return {row["event"]: row.asDict() for row in rows.withColumn("at_us", F.unix_micros("at")).collect()}
+
+
+def _record(
+    tables: Tables,
+    job: str,
+    run_id: str,
+    event: str,
+    at_us: int,
+    arguments: Mapping[str, Any],
+    pinned: Mapping[str, Any],
+    counts: Mapping[str, int] | None,
+) -> None:
+    """Append one row of job_runs; of two attempts that do so at once, one row counts."""
+    values = (arguments, pinned)
+    texts = [json.dumps(value, sort_keys=True) for value in values]
+    row = dict(
+        zip(
+            schemas.JOB_RUNS_SCHEMA.names,
+            [job, run_id, event, at_us, *texts, None if counts is None else json.dumps(counts)],
+            strict=True,
+        )
+    )
+    table = pa.Table.from_pylist([row], schema=schemas.JOB_RUNS_SCHEMA)
+    frame = tables.spark.createDataFrame(table, spark_schema(table.schema)).coalesce(1)
+    # A FencedError says that another attempt records the same at this moment, which is as good.
+    with suppress(FencedError):
+        tables.append(schemas.JOB_RUNS, frame, f"{app_id(job, run_id)}/{event}", 0)

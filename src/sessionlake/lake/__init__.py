@@ -1,1 +1,0 @@
-"""The Delta tables read without Spark: logs and rows by deltalake, SQL by DuckDB."""

@@ -1,0 +1,22 @@
+"""A batch's counts, or all batches' sums, as metrics."""
+
+from collections.abc import Iterator, Mapping
+
+from sessionlake.observe import metrics
+from sessionlake.observe.metrics import Metric
+
+_OUTCOMES = {
+    metrics.EVENTS: ("accepted", "late", "dead", "dropped", "emitted"),
+    metrics.CORRECTIONS: ("applied", "stale", "expired", "malformed"),
+}
+_OPS = {"upsert": "upserts", "delete": "deletes"}
+
+
+def count_values(counts: Mapping[str, int]) -> Iterator[tuple[Metric, int, tuple[str, ...]]]:
+    """Yield metric, value and labels of counts (`schemas.COUNTS`); also those that are 0, so that a first one is an increase."""
+    yield metrics.INPUT_EVENTS, counts.get("input", 0), ()
+    for metric, outcomes in _OUTCOMES.items():
+        for outcome in outcomes:
+            yield metric, counts.get(outcome, 0), (outcome,)
+    for op, name in _OPS.items():
+        yield metrics.CHANGES, counts.get(name, 0), (op,)

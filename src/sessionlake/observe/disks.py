@@ -1,0 +1,30 @@
+"""How much room is left where a pipeline writes on this machine."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from sessionlake.config.load import Config
+from sessionlake.observe import metrics
+from sessionlake.observe.readings import Readings
+
+
+def set_disks(readings: Readings, config: Config) -> None:
+    """Set free bytes and size of the disks of store, warehouse (a local one) and temporary files, as of now.
+
+    Of a directory that is not there yet its nearest parent is taken. A place that can't be looked at has no value.
+    """
+    places = {"store": config.driver_store_dir, "temporary": tempfile.gettempdir()}
+    if "://" not in config.pipeline.warehouse:
+        places["warehouse"] = config.pipeline.warehouse
+    for place, path in places.items():
+        try:
+            found = shutil.disk_usage(_existing(Path(path)))
+        except OSError:
+            continue
+        readings.set(metrics.DISK_FREE, found.free, place)
+        readings.set(metrics.DISK_SIZE, found.total, place)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() or path == path.parent else _existing(path.parent)

@@ -1,0 +1,35 @@
+"""The exporter: what the tables say, read again now and then, for as long as it runs."""
+
+import time
+
+from sessionlake.config.load import Config
+from sessionlake.observe import metrics
+from sessionlake.observe.disks import set_disks
+from sessionlake.observe.readings import Readings
+from sessionlake.observe.tables import TablesState, read_state, readings_of
+from sessionlake.observe.watch import PASSING, Watch
+
+
+class Exporter:
+    """Keeps `readings` up to date; where the tables can't be read they stay as they were, and say so."""
+
+    def __init__(self, config: Config) -> None:
+        self.readings = Readings(config.pipeline.name)
+        self.readings.set(metrics.REFRESH_SUCCESS, 0)
+        self._config = config
+        self._watch: Watch[TablesState] = Watch(config, read_state)
+
+    def refresh(self) -> BaseException | None:
+        """Look at the tables; return what kept them from being read."""
+        started = time.monotonic()
+        try:
+            found = readings_of(self._config, self._watch.look())
+        except PASSING as error:
+            self.readings.set(metrics.REFRESH_SUCCESS, 0)
+            return error
+        set_disks(found, self._config)
+        found.set(metrics.REFRESH, time.time())
+        found.set(metrics.REFRESH_SUCCESS, 1)
+        found.set(metrics.REFRESH_SECONDS, time.monotonic() - started)
+        self.readings.replace(found)
+        return None

@@ -1,0 +1,81 @@
+"""Lineage of a run: what is told to OpenLineage, and when. The events themselves are `openlineage.py`'s."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
+from sessionlake.config.secrets import hide
+from sessionlake.errors import MetricsError, without_values
+from sessionlake.extras import require_extra
+from sessionlake.jobs.observe.datasets import datasets
+
+if TYPE_CHECKING:
+    from sessionlake.observe.openlineage import OpenLineageSender
+
+
+class Lineage:
+    """One run's events; none where the config has no transport."""
+
+    def __init__(self, config: Config, job: str, *, streaming: bool = False) -> None:
+        self._config, self._job = config, job
+        self._counts: dict[str, int] = {}
+        self._every = parse_duration(config.lineage.every) / 1e6
+        self._sender = None if config.lineage.transport is None else _sender(config, job, streaming=streaming)
+        self._sent_at = time.monotonic()
+
+    def start(self) -> None:
+        """Send START, with the datasets that the job reads and writes."""
+        self._send("START")
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Take in what was counted, and send RUNNING where the last event is `lineage.every` ago."""
+        for name, value in counts.items():
+            self._counts[name] = self._counts.get(name, 0) + value
+        if time.monotonic() - self._sent_at >= self._every:
+            self._send("RUNNING")
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Send the last event: COMPLETE, ABORT where a user or a scheduler stopped the run, FAIL with the error's first line, values left out."""
+        if error is None:
+            self._send("COMPLETE")
+        elif isinstance(error, KeyboardInterrupt):
+            self._send("ABORT")
+        else:
+            self._send(
+                "FAIL", f"exit code {error.code}" if isinstance(error, SystemExit) else hide(without_values(error))
+            )
+        if self._sender is not None:
+            self._sender.close()
+
+    def _send(self, state: str, error: str | None = None) -> None:
+        if self._sender is not None:
+            self._sent_at = time.monotonic()
+            self._sender.send(state, *datasets(self._config, self._job, self._counts), error)
+
+
+def _sender(config: Config, job: str, *, streaming: bool) -> "OpenLineageSender":
+    require_extra("lineage.transport", "openlineage.client", "lineage")
+    # Only pipelines that send lineage need the package.
+    from sessionlake.observe.openlineage import OpenLineageSender  # noqa: PLC0415
+
+    try:
+        return OpenLineageSender(config, job, streaming=streaming)
+    except (ValueError, RuntimeError) as error:
+        raise MetricsError(
+            f"lineage: {' '.join(str(error).split())}; correct the section [lineage] or the variable OPENLINEAGE_PARENT_ID"
+        ) from error
+
+
+def api_key(config: Config) -> str | None:
+    """Return the key that the config's variable holds; MetricsError where it holds none."""
+    variable = config.lineage.api_key_variable
+    if variable is None:
+        return None
+    if not os.environ.get(variable):
+        raise MetricsError(
+            f"lineage.api_key_variable: the environment has no {variable!r}; set it, or remove the setting"
+        )
+    return os.environ[variable]

@@ -1,0 +1,122 @@
+"""What one source (the stream, a job's run, the tables) knows, as Prometheus takes it: over HTTP or in a file."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+
+from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from sessionlake.errors import MetricsError
+from sessionlake.observe.metrics import BUCKETS, METRICS, Metric
+
+
+class Readings(Collector):
+    """What one source knows: values by metric and labels, each scrape sees a whole set of them."""
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._lock = RLock()
+        self._values: dict[Metric, dict[tuple[str, ...], float]] = {}
+        self._counted: dict[Metric, list[int]] = {}
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let a scrape see all changes that are made inside, or none."""
+        with self._lock:
+            yield
+
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
+        """Set a gauge, or a counter whose total is kept elsewhere."""
+        with self._lock:
+            self._values.setdefault(metric, {})[self._pipeline, *labels] = value
+
+    def add(self, metric: Metric, value: float, *labels: str) -> None:
+        """Add to a counter."""
+        with self._lock:
+            values = self._values.setdefault(metric, {})
+            key = (self._pipeline, *labels)
+            values[key] = values.get(key, 0) + value
+
+    def observe(self, metric: Metric, value: float) -> None:
+        """Count a value of a histogram; its sum is kept like a counter."""
+        with self._lock:
+            buckets = self._counted.setdefault(metric, [0] * (len(BUCKETS) + 1))
+            for at, bound in enumerate((*BUCKETS, float("inf"))):
+                buckets[at] += value <= bound
+        self.add(metric, value)
+
+    def replace(self, values: "Readings") -> None:
+        """Take over another's values; what it has not is gone, such as a table that is."""
+        with self._lock:
+            self._values = values._values  # noqa: SLF001 (of this class)
+
+    def has(self, metric: Metric) -> bool:
+        """Say whether there is any value of a metric."""
+        with self._lock:
+            return bool(self._values.get(metric))
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the values as Prometheus' families, in the registry's order."""
+        with self._lock:
+            held = {metric: dict(values) for metric, values in self._values.items()}
+            counted = {metric: list(buckets) for metric, buckets in self._counted.items()}
+        for metric in METRICS:
+            if metric in held:
+                yield _family(metric, held[metric], counted.get(metric, []))
+
+
+def _family(metric: Metric, values: dict[tuple[str, ...], float], buckets: list[int]) -> Family:
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        bounds = [*map(str, BUCKETS), "+Inf"]
+        for labels, total in values.items():
+            histogram.add_metric(labels, list(zip(bounds, buckets, strict=True)), total)
+        return histogram
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family: CounterMetricFamily | GaugeMetricFamily = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def registry_of(*collectors: Collector) -> CollectorRegistry:
+    """Return a registry of these alone: the library's global one would add metrics of the Python process."""
+    registry = CollectorRegistry()
+    for collector in collectors:
+        registry.register(collector)
+    return registry
+
+
+@contextmanager
+def served(readings: Collector, host: str, port: int) -> Iterator[int]:
+    """Serve readings at /metrics and yield the port (one that is free where `port` is 0); MetricsError where it is taken."""
+    try:
+        server, thread = start_http_server(port, host, registry_of(readings))
+    except OSError as error:
+        raise MetricsError(
+            f"metrics.port: {host}:{port} can't be listened on ({error.strerror or error}); "
+            "stop what uses it or choose another port or host"
+        ) from error
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def write_textfile(readings: Collector, path: Path) -> None:
+    """Write a file for node_exporter's textfile collector, whole or not at all; MetricsError where that can't be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_to_textfile(str(path), registry_of(readings))
+    except OSError as error:
+        raise MetricsError(
+            f"metrics.textfile: {os.fspath(path)!r} can't be written ({error.strerror or error}); "
+            "choose a directory this user may write"
+        ) from error

@@ -1,0 +1,130 @@
+"""What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches. Read without Spark."""
+
+import os
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from duckdb import DuckDBPyConnection
+
+from sessionlake import schemas
+from sessionlake.batches import foreign_change, last_batch
+from sessionlake.config.load import Config
+from sessionlake.jobs.late.status import LateStatus, read_late_status
+from sessionlake.jobs.reconcile import CORRECTIONS_SQL, Accepted
+from sessionlake.serve.database import ALL_SESSIONS, open_database
+from sessionlake.warehouse.lake import Lake
+
+LAST_BATCHES = 5
+
+
+@dataclass(frozen=True)
+class Status:
+    """A pipeline's state as of its last commit."""
+
+    batch_id: int
+    watermark_us: int | None
+    committed_us: int
+    counts: dict[str, int]
+    reconciles: bool
+    """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows; late as well.
+
+    And sessions hold the accepted events, where nothing was corrected, and nobody else has changed their tables.
+    """
+    late: LateStatus
+    store_bytes: int
+    store_dir: str
+    checkpoint: str
+    changelog_version: int
+    last_batches: list[dict[str, Any]]
+
+
+def read_status(config: Config) -> Status:
+    """Return a pipeline's status; PipelineStateError where it has not committed a batch yet."""
+    lake, database = open_tables(config)
+    with closing(database):
+        return status_of(config, lake, database)
+
+
+def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
+    """Return the lake and a database of its tables for a status; PipelineStateError where there are no batches yet."""
+    lake = Lake(config.pipeline.warehouse)
+    last_batch(lake)
+    # First, so that no batch is folded into the snapshot that the changelog does not count.
+    lake.table(schemas.SESSIONS)
+    return lake, open_database(config, lake)
+
+
+def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Status:
+    """Return a pipeline's status from a database of its tables."""
+    # Side tables are committed before the changelog: they may have rows of a batch that is not counted yet.
+    last = last_batch(lake)
+    last_id = last.metadata["batch_id"]
+    sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in schemas.COUNTS)
+    summed = database.execute(f"select {sums} from batches where batch_id <= {last_id}").fetchall()[0]
+    counts = dict(zip(schemas.COUNTS, summed, strict=True))
+    late = read_late_status(lake, database, last_id, with_ids=config.event.id is not None)
+    forgotten = _was_forgotten(lake, database)
+    whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
+    sessions = _sessions_add_up(counts, database, forgotten=forgotten)
+    return Status(
+        batch_id=last_id,
+        watermark_us=last.metadata["state"].get("watermark_us"),
+        committed_us=last.metadata["committed_us"],
+        counts=counts,
+        reconciles=whole and sessions and late.reconciles and foreign_change(lake) is None,
+        late=late,
+        store_bytes=store_bytes(config),
+        store_dir=config.driver_store_dir,
+        checkpoint=config.checkpoint,
+        changelog_version=last.version,
+        last_batches=_last_batches(database, last_id),
+    )
+
+
+def _last_batches(database: DuckDBPyConnection, last_id: int) -> list[dict[str, Any]]:
+    found = database.execute(
+        f"select * from batches where batch_id <= {last_id} order by batch_id desc limit {LAST_BATCHES}"
+    )
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def store_bytes(config: Config) -> int:
+    """Return the size of the pipeline's stores on this machine; files that a running stream removes meanwhile count nothing."""
+    total = 0
+    for directory, _, names in os.walk(config.driver_store_dir):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(directory, name).lstat().st_size
+    return total
+
+
+def _rows_add_up(
+    counts: dict[str, int], database: DuckDBPyConnection, late: int, batch_id: int, *, forgotten: bool
+) -> bool:
+    """Check the sums, and that the tables hold as many late and dead events as were counted; no more, where some were erased."""
+    out = sum(counts[name] for name in ("accepted", "late", "dead", "dropped", "emitted"))
+    # What jobs bury has no batch_id and so is not counted here a second time.
+    of_batches = f"batch_id <= {batch_id} and kind = 'event'"
+    dead = database.execute(f"select count(*) from dead_letters where {of_batches}").fetchall()[0][0]
+    rows, counted = (late, dead), (counts["late"], counts["dead"])
+    kept = all(a <= b for a, b in zip(rows, counted, strict=True)) if forgotten else rows == counted
+    return counts["input"] == out and kept
+
+
+def _sessions_add_up(counts: dict[str, int], database: DuckDBPyConnection, *, forgotten: bool) -> bool:
+    """Check that sessions hold as many events as were accepted."""
+    corrections, advances = database.execute(CORRECTIONS_SQL).fetchall()[0]
+    known = Accepted(counts["accepted"], counts["applied"], corrections, advances, forgotten)
+    if known.corrected:
+        return True
+    events = database.execute(f"select coalesce(sum(event_count), 0)::bigint from {ALL_SESSIONS}").fetchall()[0][0]
+    return known.agrees_with(events)
+
+
+def _was_forgotten(lake: Lake, database: DuckDBPyConnection) -> bool:
+    """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
+    query = "select 1 from job_runs where job = 'forget' limit 1"
+    return lake.exists(schemas.JOB_RUNS) and bool(database.execute(query).fetchall())

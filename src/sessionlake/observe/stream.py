@@ -1,0 +1,109 @@
+"""Metrics of a stream while it runs: from the commits' metadata and Spark's progress reports, without a Spark job."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from prometheus_client.metrics_core import Metric as Family
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
+
+from sessionlake.config.load import Config
+from sessionlake.engine.shard import CAUSES
+from sessionlake.observe import metrics
+from sessionlake.observe.counts import count_values
+from sessionlake.observe.disks import set_disks
+from sessionlake.observe.readings import Readings
+from sessionlake.observe.status import store_bytes
+
+_WHOLE_TRIGGER = "triggerExecution"
+_BEHIND = "maxOffsetsBehindLatest"
+
+
+class StreamReadings(Readings):
+    """Readings of a stream; the store and its disk are measured when somebody asks, not in the batch."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.pipeline.name)
+        self._config = config
+        self.set(metrics.STREAM_START, time.time())
+        self.add(metrics.BATCHES, 0)
+        for metric, _, labels in count_values({}):
+            self.add(metric, 0, *labels)
+        for cause in CAUSES:
+            self.add(metrics.STORES_RESTORED, 0, cause)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield all values, the store's size and the disks' as of now."""
+        self.set(metrics.STORE_BYTES, store_bytes(self._config))
+        set_disks(self, self._config)
+        yield from super().collect()
+
+    def committed(self, metadata: Mapping[str, Any]) -> None:
+        """Take in a committed batch."""
+        with self.at_once():
+            self.add(metrics.BATCHES, 1)
+            for metric, value, labels in count_values(metadata["counts"]):
+                self.add(metric, value, *labels)
+            for cause, shards in metadata["places"]["causes"].items():
+                self.add(metrics.STORES_RESTORED, shards, cause)
+            self.observe(metrics.BATCH_SECONDS, (metadata["committed_us"] - metadata["started_us"]) / 1e6)
+            self.set(metrics.LAST_COMMIT, metadata["committed_us"] / 1e6)
+            watermark_us = metadata["state"].get("watermark_us")
+            if watermark_us is not None:
+                self.set(metrics.WATERMARK, watermark_us / 1e6)
+
+    def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
+        """Take in Spark's report of a trigger: its ISO time, its phases, and what its sources say of themselves."""
+        self.set(metrics.LAST_TRIGGER, datetime.fromisoformat(timestamp).timestamp())
+        for phase, millis in durations_ms.items():
+            if phase != _WHOLE_TRIGGER:
+                self.add(metrics.PHASE_SECONDS, millis / 1000, phase)
+        behind = [int(source[_BEHIND]) for source in sources if _BEHIND in source]
+        if behind:
+            self.set(metrics.OFFSETS_BEHIND, max(behind))
+
+
+class _Listener(StreamingQueryListener):
+    """Pass on what Spark reports of one query; called beside the batches, on a thread of its own."""
+
+    def __init__(self, name: str, readings: StreamReadings) -> None:
+        self._name, self._readings = name, readings
+        self._run_id: object = None
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
+        if event.name == self._name:
+            self._run_id = event.runId
+            self._readings.triggered(event.timestamp, {}, ())
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        if progress.runId == self._run_id:
+            sources = [source.metrics or {} for source in progress.sources]
+            self._readings.triggered(progress.timestamp, progress.durationMs, sources)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        if event.runId == self._run_id:
+            self._readings.triggered(event.timestamp, {}, ())
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Do nothing: the last trigger's time ages, which is what an alert looks at."""
+
+
+@contextmanager
+def listening(spark: SparkSession, config: Config, readings: StreamReadings) -> Iterator[None]:
+    """Let Spark report the pipeline's triggers to the readings."""
+    listener = _Listener(config.pipeline.name, readings)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)

@@ -1,0 +1,40 @@
+"""Look at a pipeline's tables again and again, without reading them again while nothing has changed."""
+
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import duckdb
+from deltalake.exceptions import DeltaError
+
+from sessionlake import schemas
+from sessionlake.config.load import Config
+from sessionlake.errors import SessionlakeError
+from sessionlake.warehouse.lake import Lake
+
+PASSING = (SessionlakeError, DeltaError, duckdb.Error, OSError)
+"""What a look may end with while tables are made, replaced or removed; the next one may succeed."""
+Found = TypeVar("Found")
+
+
+class Watch(Generic[Found]):
+    """The latest of what `read` returns; it is called again where a table has a new version."""
+
+    def __init__(self, config: Config, read: Callable[[Config], Found]) -> None:
+        self._config, self._read = config, read
+        self._lake = Lake(config.pipeline.warehouse)
+        self._seen: tuple[dict[str, int], Found] | None = None
+
+    def look(self) -> Found:
+        """Return what was read at the tables' present versions; raises one of PASSING, and then reads anew the next time."""
+        versions = {name: self._lake.latest_version(name) for name in schemas.TABLES}
+        if self._seen is None or self._seen[0] != versions:
+            self._seen = None
+            found = self._read(self._config)
+            self._seen = (versions, found)
+        return self._seen[1]
+
+
+def pause_until(moment: float) -> None:
+    """Sleep until a moment of the monotonic clock; not at all where it is past."""
+    time.sleep(max(0.0, moment - time.monotonic()))

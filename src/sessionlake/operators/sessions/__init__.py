@@ -1,0 +1,1 @@
+"""Session windows: pure algebra (windows, partials, kernel, rules, corrections), and the operator on the engine."""

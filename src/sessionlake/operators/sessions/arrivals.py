@@ -1,0 +1,69 @@
+"""A shard's rows of a batch brought together: all new partials and removals, with codes of their keys."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, sorted_codes
+from sessionlake.engine.operator import Inputs
+from sessionlake.jobs.sessionizer.mapper import events_of
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.operators.sessions.corrections import REMOVE_SCHEMA, Removals
+from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Arrivals
+from sessionlake.sessions.kernel import lift
+from sessionlake.sessions.partials import Partials, concat
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The batch's rows of a shard, with codes of ascending distinct keys."""
+
+    keys: pa.Array
+    arrivals: Arrivals
+    removals: Removals
+    alone: pa.Table | None
+    alone_from: int
+    """Where among the arrivals the events that travel alone begin."""
+
+
+def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
+    """Bring all arrivals together; None where the shard has neither arrivals nor removals."""
+    pieces: list[tuple[Partials, int, list[str | None]]] = []
+    if "merged" in inputs:
+        pieces.append((Partials.from_table(inputs["merged"]), EVENT, []))
+    for kind, name in ((RESTATED, "restate"), (PUT, "put")):
+        if name in inputs:
+            table = inputs[name]
+            ids = table["correction_id"].to_pylist() if kind == PUT else []
+            pieces.append((Partials.from_table(table.drop_columns(["correction_id"])), kind, ids))
+    alone = inputs.get("alone")
+    alone_from = sum(len(p) for p, _, _ in pieces)
+    if alone is not None:
+        pieces.append((lift(spec.aggregates, events_of(spec, alone)), EVENT, []))
+    remove = inputs.get("remove", REMOVE_SCHEMA.empty_table())
+    if not pieces and not remove.num_rows:
+        return None
+    partials = concat([p for p, _, _ in pieces]) if pieces else Partials.empty(spec.aggregates)
+    keys = pa.chunked_array([partials.keys, *remove["key"].chunks]).combine_chunks()
+    codes, distinct = sorted_codes(keys)
+    kinds = np.concatenate([np.full(len(p), k) for p, k, _ in pieces]) if pieces else np.zeros(0, np.int64)
+    correction: list[str | None] = []
+    if any(k == PUT for _, k, _ in pieces):
+        correction = [c for p, k, ids in pieces for c in (ids if k == PUT else [None] * len(p))]
+    n = len(partials)
+    arrivals = Arrivals(
+        codes[:n], partials.start, partials.end, partials.count, partials.states, kinds, correction, lambda: distinct
+    )
+    removals = Removals(
+        remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy()
+    )
+    return Parts(distinct, arrivals, removals, alone, alone_from)
+
+
+def earliest_ends(spec: SessionizerSpec, parts: Parts) -> Ints:
+    """Return for each key the earliest end that a session to be found may have."""
+    earliest = np.full(len(parts.keys), np.iinfo(np.int64).max)
+    np.minimum.at(earliest, parts.arrivals.codes, parts.arrivals.start)
+    np.minimum.at(earliest, parts.removals.codes, parts.removals.start)
+    return earliest - spec.windows.gap_us

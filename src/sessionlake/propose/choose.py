@@ -1,0 +1,153 @@
+"""Which columns are key, time and id, by their names and values, and which aggregates fit the others."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.config.names import RESERVED
+from sessionlake.errors import ConfigError
+from sessionlake.propose.sample import Sample
+from sessionlake.sources.columns import TIME_UNITS
+from sessionlake.sources.decoding.times import parse_times
+
+KEY_NAMES = re.compile(
+    r"(user|customer|account|visitor|client|device|member|author|sensor|machine|vehicle|player|subscriber)(_?(id|key|uuid|name))?|uid|key"
+)
+TIME_NAMES = re.compile(r"(event_?)?(time|timestamp|ts|datetime)|(occurred|happened)_?(at|on)?")
+_LIKE_A_TIME = re.compile(r"time|date|(^|_)(ts|at|on|when|epoch)($|_)|At$")
+_LIKE_AN_ID = re.compile(r"(^|_)(id|uuid|guid)$|Id$")
+_LIKE_A_DURATION = re.compile(r"(^|_)(ms|us|ns|secs?|seconds|millis)$|duration|latency|elapsed")
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_FROM_S, _TO_S = 946_684_800, 4_102_444_800
+"""2000 and 2100 as seconds since the epoch: numbers in between, in some unit, may be times."""
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_AT_LEAST = 0.95
+_MOST_AGGREGATES = 8
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of the columns makes an event, and a session."""
+
+    key: str
+    time: str
+    time_unit: str | None
+    id: str | None
+    aggregates: dict[str, str]
+    """Those that the config has."""
+    others: dict[str, str]
+    """More, which it mentions."""
+
+
+def choose(sample: Sample, key: str | None = None, time: str | None = None) -> Choice:
+    """Return the choice; `key` and `time` are taken as they are given.
+
+    ConfigError, which lists the candidates, where one is not given and not clear, or is no column that can be it.
+    """
+    head = sample.head()
+    units = time_candidates(sample, head)
+    time = _column("time", time, sample, units, TIME_NAMES)
+    if time not in units:
+        units[time] = _unit(head[time], time, strict=False)
+        if units[time] == "":
+            raise ConfigError(
+                f"--time: {time!r} holds no times; pass one of {', '.join(t for t in units if t != time) or 'other events'}"
+            )
+    keys = [name for name in key_candidates(sample, head) if name not in units]
+    key = _column("key", key, sample, keys, KEY_NAMES)
+    found_id = next((name for name in sample.types if name not in (key, time) and _is_id(name, head[name])), None)
+    rest = [name for name in sample.types if name not in (key, time, found_id, *units) and _COLUMN.fullmatch(name)]
+    proposed = dict(filter(None, (_aggregate(name, head[name]) for name in rest)))
+    names = list(proposed)
+    return Choice(
+        key,
+        time,
+        units[time],
+        found_id,
+        {name: proposed[name] for name in names[:_MOST_AGGREGATES]},
+        {name: proposed[name] for name in names[_MOST_AGGREGATES:]},
+    )
+
+
+def time_candidates(sample: Sample, head: pa.Table) -> dict[str, str | None]:
+    """Return the columns that hold times, each with the unit of its numbers; None for timestamps and text."""
+    found = {name: _unit(head[name], name, strict=True) for name in sample.types}
+    return {name: unit for name, unit in found.items() if unit != ""}
+
+
+def key_candidates(sample: Sample, head: pa.Table) -> list[str]:
+    """Return the columns whose values come again, as a key's do."""
+    return [name for name in sample.types if _is_key(head[name])]
+
+
+def _column(what: str, given: str | None, sample: Sample, found: object, names: re.Pattern[str]) -> str:
+    """Return the given column, else the one that is clear: the only candidate, or the only one of a usual name."""
+    candidates = list(found)  # type: ignore[call-overload]
+    if given is not None:
+        if given not in sample.types:
+            raise ConfigError(f"--{what}: no column {given!r}; pass one of {', '.join(sample.types)}")
+        return given
+    usual = [name for name in candidates if names.fullmatch(name.lower())]
+    clear = usual if len(usual) == 1 else candidates
+    if len(clear) == 1:
+        return str(clear[0])
+    listed = ", ".join(usual or candidates) or f"any of {', '.join(sample.types)}"
+    raise ConfigError(f"--{what}: which column is the {what} is not clear; pass --{what} with one of: {listed}")
+
+
+def _unit(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
+    """Return the unit of a column's times, None for timestamps, dates and text, "" where it holds none.
+
+    `strict`: numbers are times only where the column's name says so, too.
+    """
+    present = values.drop_null()
+    if not len(present):
+        return ""
+    if pa.types.is_integer(present.type) or pa.types.is_floating(present.type):
+        if strict and not _LIKE_A_TIME.search(name):
+            return ""
+        numbers = present.to_numpy()
+        for unit in TIME_UNITS:
+            low, high = _FROM_S * _PER_SECOND[unit], _TO_S * _PER_SECOND[unit]
+            if np.mean((numbers >= low) & (numbers < high)) >= _AT_LEAST:
+                return unit
+        return ""
+    temporal = pa.types.is_timestamp(present.type) or pa.types.is_date(present.type)
+    if not temporal and present.type != pa.string():
+        return ""
+    _, bad = parse_times(present, None)
+    return None if 1 - np.mean(bad) >= _AT_LEAST else ""
+
+
+def _is_key(values: pa.ChunkedArray) -> bool:
+    if values.type not in (pa.string(), pa.int64()) or values.null_count > len(values) / 10:
+        return False
+    distinct = len(pc.unique(values.drop_null()))
+    return 1 < distinct <= 0.9 * len(values)
+
+
+def _is_id(name: str, values: pa.ChunkedArray) -> bool:
+    if values.type not in (pa.string(), pa.int64()) or not _LIKE_AN_ID.search(name):
+        return False
+    present = values.drop_null()
+    return len(present) >= _AT_LEAST * len(values) and len(pc.unique(present)) == len(present)
+
+
+def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
+    """Return a name and a function for a column; None where none suggests itself."""
+    kind = values.type
+    if values.null_count == len(values):
+        return None
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if pa.types.is_string(kind) or (number and _LIKE_AN_ID.search(name)):
+        made = (f"{name}_distinct", f"count_distinct({name})")
+    elif number and _LIKE_A_DURATION.search(name):
+        made = (f"{name}_p95", f"percentile({name}, 0.95)")
+    elif number:
+        made = (f"{name}_sum", f"sum({name})")
+    else:
+        return None
+    return None if made[0].lower() in RESERVED else made

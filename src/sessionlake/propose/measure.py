@@ -1,0 +1,174 @@
+"""How far apart a key's events are, how far out of order they come, and what a gap and a grace would make of that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Groups, Ints
+from sessionlake.config.durations import parse_duration
+from sessionlake.operators.sessions.windows import NO_WATERMARK, SessionWindows
+from sessionlake.propose.sample import Sample
+from sessionlake.sessions.kernel import group_intervals
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.contract import check
+
+GAPS = ("1 minute", "5 minutes", "10 minutes", "30 minutes", "1 hour", "2 hours", "4 hours", "8 hours", "12 hours")
+GRACES = ("0 seconds", "1 minute", "10 minutes", "1 hour", "6 hours", "1 day", "7 days", "30 days")
+USUAL_GAP, USUAL_GRACE = "30 minutes", "1 day"
+FEW = 20
+"""With fewer distances between events of a key the gap is the usual one."""
+LATE_ENOUGH = 0.001
+"""The least grace that leaves at most this share late is proposed; a sample in perfect order does not promise none at all."""
+Batch = tuple[Ints, Ints]
+"""Codes of the keys and times in microseconds of a batch's events."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found."""
+
+    events: int
+    refused: int
+    """Rows without a key or a time that can be read."""
+    keys: int
+    first_us: int
+    last_us: int
+    backward: float
+    """Share of events that come in a later batch than one of a newer time."""
+    sessions: dict[str, int]
+    """Number of sessions under each gap of GAPS."""
+    gap: str
+    late: dict[str, float]
+    """Share of events that would be late, or beyond retention, under that gap and each grace of GRACES."""
+    grace: str
+    retention: str
+
+
+def measure(sample: Sample, columns: EventColumns) -> Measured:
+    """Measure the sample's events."""
+    batches, refused = _batches(sample, columns)
+    codes, times = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
+    if not len(times):
+        return Measured(0, refused, 0, 0, 0, 0.0, {}, USUAL_GAP, {}, USUAL_GRACE, "30 days")
+    keys = int(codes.max()) + 1
+    distances = _distances(codes, times)
+    gap = propose_gap(distances)
+    retention = {grace: _retention(gap, grace) for grace in GRACES}
+    late = {grace: late_share(batches, gap, grace, retention[grace]) for grace in GRACES}
+    grace = next((grace for grace in GRACES[1:] if late[grace] <= LATE_ENOUGH), USUAL_GRACE)
+    return Measured(
+        len(times),
+        refused,
+        keys,
+        int(times.min()),
+        int(times.max()),
+        _behind(batches) / len(times),
+        {text: keys + int((distances > parse_duration(text)).sum()) for text in GAPS},
+        gap,
+        late,
+        grace,
+        retention[grace],
+    )
+
+
+def propose_gap(distances: Ints) -> str:
+    """Return the gap at which the fewest distances lie: a longer one, up to the next of GAPS, would join hardly any more events.
+
+    Counted per doubling of the length, and only where at least half of all distances are within the gap.
+    """
+    bounds = [parse_duration(text) for text in (*GAPS, "1 day")]
+    if len(distances) < FEW:
+        return USUAL_GAP
+    within = np.array([(distances <= bound).mean() for bound in bounds])
+    density = np.diff(within) / np.diff(np.log2(bounds))
+    possible = np.flatnonzero(within[:-1] >= 0.5)
+    return GAPS[possible[np.argmin(density[possible])]] if len(possible) else USUAL_GAP
+
+
+def late_share(batches: Sequence[Batch], gap: str, grace: str, retention: str) -> float:
+    """Return the share of events that a stream of these batches would not accept: they are late, or beyond retention.
+
+    The rule is the sessionizer's: the watermark is the newest accepted time before the batch, and an event is late whose
+    session, after merging, ends more than gap + grace before it.
+    """
+    windows = SessionWindows.with_gap(gap).grace(grace).until(retention)
+    newest, refused, total = NO_WATERMARK, 0, sum(len(times) for _, times in batches)
+    stored = (np.zeros(0, np.int64),) * 3
+    keys = max((int(codes.max()) + 1 for codes, _ in batches if len(codes)), default=0)
+    for codes, times in batches:
+        bounds = windows.bounds(newest)
+        accepted = times >= bounds.expired_us
+        here = np.zeros(keys, bool)
+        here[codes] = True
+        near = here[stored[0]]
+        taken, codes_, times_ = [part[near] for part in stored], codes[accepted], times[accepted]
+        sessions, late = _merge((codes_, times_, times_), taken, windows.gap_us, bounds.close_us)
+        refused += len(times) - len(times_) + late
+        newest = max(newest, int(times_.max(initial=NO_WATERMARK)))
+        horizon = windows.bounds(newest).horizon_us
+        joined = [np.concatenate([old[~near], new]) for old, new in zip(stored, sessions, strict=True)]
+        warm = joined[2] >= horizon
+        stored = (
+            (joined[0], joined[1], joined[2]) if warm.all() else (joined[0][warm], joined[1][warm], joined[2][warm])
+        )
+    return refused / total if total else 0.0
+
+
+def _merge(new: Sequence[Ints], old: Sequence[Ints], gap_us: int, close_us: int) -> tuple[list[Ints], int]:
+    """Return the sessions (codes, starts, ends) of events and stored sessions, and the number of events that are late."""
+    codes, start, end = (np.concatenate(sides) for sides in zip(new, old, strict=True))
+    if not len(codes):
+        return [codes, start, end], 0
+    order, starts = group_intervals(codes, start, end, gap_us)
+    groups = Groups(starts, len(order))
+    ends = np.maximum.reduceat(end[order], starts)
+    is_new = order < len(new[0])
+    late = ends < close_us
+    # A late session takes nothing in: what was stored of it stays as it is.
+    kept = order[late[groups.ids] & ~is_new]
+    merged = [codes[order[starts]][~late], start[order[starts]][~late], ends[~late]]
+    sessions = [np.concatenate([side, whole[kept]]) for side, whole in zip(merged, (codes, start, end), strict=True)]
+    return sessions, int((is_new & late[groups.ids]).sum())
+
+
+def _batches(sample: Sample, columns: EventColumns) -> tuple[list[Batch], int]:
+    """Return the batches' good events, keys as codes, and the number of rows that are refused."""
+    keys: list[pa.Array] = []
+    times: list[Ints] = []
+    refused = 0
+    for table in sample.batches:
+        checked = check(table, None, columns)
+        good = np.ones(table.num_rows, bool)
+        if checked.reason is not None:
+            good = pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
+        refused += int((~good).sum())
+        keys.append(checked.key.filter(pa.array(good)))
+        times.append(checked.time_us[good])
+    encoded = pa.chunked_array(keys, pa.string()).dictionary_encode().combine_chunks()
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    bounds = np.cumsum([len(part) for part in times])[:-1]
+    return list(zip(np.split(codes, bounds), times, strict=True)), refused
+
+
+def _distances(codes: Ints, times: Ints) -> Ints:
+    order = np.lexsort((times, codes))
+    same = np.diff(codes[order]) == 0
+    distances: Ints = np.diff(times[order])[same]
+    return distances
+
+
+def _behind(batches: Sequence[Batch]) -> int:
+    newest, behind = NO_WATERMARK, 0
+    for _, times in batches:
+        behind += int((times < newest).sum())
+        newest = max(newest, int(times.max(initial=NO_WATERMARK)))
+    return behind
+
+
+def _retention(gap: str, grace: str) -> str:
+    """Return 30 days, or as many as gap and grace need."""
+    days = -(-(parse_duration(gap) + parse_duration(grace)) // parse_duration("1 day"))
+    return f"{max(30, days)} days"

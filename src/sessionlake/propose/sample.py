@@ -1,0 +1,170 @@
+"""A sample of a source: its columns, their types, and rows in the order in which a stream would get them."""
+
+import gzip
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sessionlake.config.source import Format
+from sessionlake.errors import SourceError
+from sessionlake.propose.tables import read_delta, read_topic
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.decode import Decoded, decode
+from sessionlake.sources.infer import all_columns, infer_types
+
+SLICES = 50
+"""Batches that the rows of one file, one commit or a topic are cut into."""
+_NOTHING = "init: the source holds no rows that can be read; pass a place with events"
+_ENDINGS: dict[str, Format] = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+_TOPIC = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was read."""
+
+    name: str
+    """A name for the pipeline."""
+    source: dict[str, Any]
+    """The keys of the config's section [source]; paths are absolute."""
+    types: dict[str, pa.DataType]
+    batches: list[pa.Table]
+    """Rows in order of arrival; a table is what a batch of the stream has at the least."""
+    cut: str
+    """What a batch is: a file, a commit, or an equal share of the rows."""
+    whole: bool
+    """Whether the source holds no more than this."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that were read, also those that are no events."""
+        return sum(batch.num_rows for batch in self.batches)
+
+    def head(self, rows: int = 20_000) -> pa.Table:
+        """Return the first rows."""
+        return pa.concat_tables(self.batches).slice(0, rows)
+
+
+def read_sample(place: str, most_bytes: int, file_format: Format | None = None) -> Sample:
+    """Read the beginning of files, a Delta table or `kafka://servers/topic`: rows of up to `most_bytes` in memory.
+
+    SourceError where there is nothing to read.
+    """
+    topic = _TOPIC.fullmatch(place)
+    if topic:
+        servers, name = topic["servers"], topic["topic"]
+        types, rows, whole = read_topic(servers, name, most_bytes)
+        source = {"kind": "kafka", "bootstrap_servers": servers, "topic": name, "format": "json"}
+        return _sample(_name(name), source, types, [rows], "", whole=whole)
+    if "://" in place:
+        raise SourceError(
+            f"init: {place!r} is not on this machine; pass a local copy of some files, or kafka://servers/topic"
+        )
+    path = Path(place).resolve()
+    if not path.exists():
+        raise SourceError(
+            f"init: {place!r} is not there; pass a file, a directory, a Delta table or kafka://servers/topic"
+        )
+    if (path / "_delta_log").is_dir():
+        types, commits, whole = read_delta(path, most_bytes)
+        source = {"kind": "delta", "path": str(path)}
+        return _sample(_name(path.name), source, types, commits, "a batch for each commit", whole=whole)
+    return _of_files(path, most_bytes, file_format)
+
+
+def _of_files(path: Path, most_bytes: int, given: Format | None) -> Sample:
+    files = [path] if path.is_file() else _files(path)
+    if not files:
+        raise SourceError(f"init: {str(path)!r} holds no files; pass a place with events")
+    found = given or _format(files)
+    files = files if given else [file for file in files if _ending(file) in (found, None)]
+    names = [str(file) for file in files]
+    columns = all_columns(names, found)
+    if not columns:
+        raise SourceError(_NOTHING)
+    types = {**dict.fromkeys(columns, pa.string()), **infer_types(names, found, columns)}
+    everything = EventColumns(columns[0], columns[0], None, None, tuple(columns), types)
+    batches: list[pa.Table] = []
+    size, whole = 0, True
+    for file in names:
+        if size >= most_bytes:
+            whole = False
+            break
+        rows, whole = _decoded(decode(file, file, found, everything), most_bytes - size)
+        batches.append(rows)
+        size += rows.nbytes
+    root = path if path.is_dir() else path.parent
+    source = {"kind": "files", "path": str(root), "format": found}
+    return _sample(_name(path.name), source, types, batches, "a batch for each file", whole=whole)
+
+
+def _decoded(parts: Iterator[Decoded], most_bytes: int) -> tuple[pa.Table, bool]:
+    """Return rows of a file, null where a value is missing or wrong, and whether that was all of it."""
+    tables: list[pa.Table] = []
+    size = 0
+    for part in parts:
+        tables.append(part.table)
+        size += part.table.nbytes
+        if size >= most_bytes:
+            return pa.concat_tables(tables), False
+    return (pa.concat_tables(tables) if tables else pa.table({})), True
+
+
+def _sample(
+    name: str, source: dict[str, Any], types: dict[str, pa.DataType], parts: list[pa.Table], cut: str, *, whole: bool
+) -> Sample:
+    """Return a sample of the parts that have rows; a single one is cut, for its own bounds say nothing of a stream's."""
+    batches = [part for part in parts if part.num_rows]
+    if not batches:
+        raise SourceError(_NOTHING)
+    if len(batches) == 1:
+        rows = batches[0]
+        step = max(1, -(-rows.num_rows // SLICES))
+        batches = [rows.slice(start, step) for start in range(0, rows.num_rows, step)]
+        cut = f"in {len(batches)} equal batches"
+    return Sample(name, source, types, batches, cut, whole=whole)
+
+
+def _files(root: Path) -> list[Path]:
+    """Return the files that a stream would read, in its order: by time of modification."""
+    hidden: Callable[[Path], bool] = lambda file: any(p.startswith((".", "_")) for p in file.relative_to(root).parts)  # noqa: E731
+    found = [(file.stat().st_mtime_ns, file) for file in root.rglob("*") if file.is_file() and not hidden(file)]
+    return [file for _, file in sorted(found)]
+
+
+def _ending(file: Path) -> Format | None:
+    endings = [ending for ending in file.suffixes if ending in _ENDINGS]
+    return _ENDINGS[endings[-1]] if endings else None
+
+
+def _format(files: list[Path]) -> Format:
+    """Return the format that most files have by their names, else the one that the first file's first bytes show."""
+    named = [ending for ending in map(_ending, files) if ending]
+    if named:
+        return max(set(named), key=named.count)
+    with files[0].open("rb") as file:
+        first = file.read(4096)
+    if first.startswith(b"\x1f\x8b"):
+        with gzip.open(files[0]) as inner:
+            first = inner.read(4096)
+    if first.startswith(b"PAR1"):
+        return "parquet"
+    if first.lstrip().startswith(b"{"):
+        return "json"
+    raise SourceError(f"init: the format of {os.fspath(files[0])!r} is not known; pass --format json, csv or parquet")
+
+
+def _name(text: str) -> str:
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", text.split(".", maxsplit=1)[0]).strip("_-")
+    return stem if re.match(r"[A-Za-z_]", stem) else f"events_{stem}".rstrip("_")

@@ -1,0 +1,144 @@
+"""Samples of what is no file: a Delta table, read without Spark, and a topic, read with librdkafka."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from sessionlake.errors import SourceError, first_line
+from sessionlake.extras import require_extra
+from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.decoding.decode import decode
+from sessionlake.sources.infer import infer_values
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LEARNT_FROM = 10_000
+_PATIENCE_S = 15.0
+
+
+def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], list[pa.Table], bool]:
+    """Return the types of a Delta table's columns, rows of up to `most_bytes` by commit, and whether those are all."""
+    # Only this source needs them.
+    from deltalake import DeltaTable  # noqa: PLC0415
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    commits: dict[int, list[pa.Table]] = {}
+    size, whole = 0, True
+    try:
+        for commit, rows in _by_commit(DeltaTable(path), path):
+            if size >= most_bytes:
+                whole = False
+                break
+            commits.setdefault(commit, []).append(rows)
+            size += rows.nbytes
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise SourceError(f"init: {str(path)!r} is no readable Delta table ({first_line(error)})") from error
+    parts = [pa.concat_tables(tables) for tables in commits.values()]
+    types = {field.name: _plain(field.type) for part in parts[:1] for field in part.schema}
+    return types, [_typed(part, types) for part in parts], whole
+
+
+def _by_commit(table: "DeltaTable", path: Path) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each file, by the commit that added it; those of which the log no longer tells come first, as of commit -1."""
+    from deltalake import QueryBuilder  # noqa: PLC0415
+    from deltalake.exceptions import DeltaProtocolError  # noqa: PLC0415
+
+    try:
+        dataset = table.to_pyarrow_dataset()
+    except DeltaProtocolError:
+        # Deletion vectors, which this reader knows; it does not tell files apart.
+        reader = QueryBuilder().register("sample", table).execute("select * from sample")
+        yield from ((-1, pa.table(part)) for part in reader)
+        return
+    added = _added(path)
+    fragments = [(added.get(unquote(fragment.path), -1), fragment) for fragment in dataset.get_fragments()]
+    for commit, fragment in sorted(fragments, key=lambda pair: pair[0]):
+        yield commit, fragment.to_table(schema=dataset.schema)
+
+
+def _added(path: Path) -> dict[str, int]:
+    """Return the commit that added each file, of those commits that the log still has one by one."""
+    added = {}
+    for commit in sorted((path / "_delta_log").glob("*.json")):
+        if commit.stem.isdigit():
+            for line in commit.read_text().splitlines():
+                if line.startswith('{"add"'):
+                    added[unquote(json.loads(line)["add"]["path"])] = int(commit.stem)
+    return added
+
+
+def _typed(rows: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+    columns = [rows[name] if kind != pa.string() else _text(rows[name]) for name, kind in types.items()]
+    return pa.table([c.cast(t) for c, t in zip(columns, types.values(), strict=True)], list(types))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    flat = normal_type(kind)
+    known = flat in (pa.int64(), pa.float64(), pa.bool_(), pa.date32()) or pa.types.is_timestamp(flat)
+    return flat if known or pa.types.is_decimal(flat) else pa.string()
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text as text, and null for what is nested: no column of an event is that."""
+    textual = (
+        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    )
+    return column if textual else pa.chunked_array([pa.nulls(len(column), pa.string())])
+
+
+def read_topic(servers: str, topic: str, most_bytes: int) -> tuple[dict[str, pa.DataType], pa.Table, bool]:
+    """Return column types of a topic's JSON values, rows from its beginning by the records' time, and whether those are all."""
+    require_extra("init of a topic", "confluent_kafka", "kafka")
+    records, whole = _records(servers, topic, most_bytes)
+    # A line break inside of a JSON text is escaped, so that one in a value is white space.
+    values = [value.replace(b"\n", b" ") for _, value in sorted(records, key=lambda record: record[0])]
+    found = infer_values(values[:_LEARNT_FROM])
+    if not found:
+        raise SourceError(
+            f"init: topic {topic!r} has no record whose value is a JSON object; for Avro write the config by hand (docs/kafka.md)"
+        )
+    types = {name: kind or pa.string() for name, kind in found.items()}
+    first = next(iter(types))
+    columns = EventColumns(first, first, None, None, tuple(types), types)
+    parts = decode(b"\n".join(values), f"{topic}.json", "json", columns)
+    return types, pa.concat_tables([part.table for part in parts]), whole
+
+
+def _records(servers: str, topic: str, most_bytes: int) -> tuple[list[tuple[int, bytes]], bool]:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition  # noqa: PLC0415
+
+    settings = {"bootstrap.servers": servers, "group.id": "sessionlake-init", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "enable.partition.eof": True, "log_level": 0})
+    try:
+        described = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic]
+        if described.error is not None:
+            raise SourceError(f"init: topic {topic!r} can't be read ({described.error.str()}); correct its name")
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in described.partitions])
+        return _polled(consumer, len(described.partitions), most_bytes)
+    except KafkaException as error:
+        raise SourceError(f"init: {servers!r} does not answer ({error.args[0].str()}); correct the servers") from error
+    finally:
+        consumer.close()
+
+
+def _polled(consumer: object, partitions: int, most_bytes: int) -> tuple[list[tuple[int, bytes]], bool]:
+    """Read all partitions evenly to their present end, or until there are enough bytes, or nothing more comes."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415
+
+    records: list[tuple[int, bytes]] = []
+    ended, size, until = 0, 0, time.monotonic() + _PATIENCE_S
+    while ended < partitions and size < most_bytes and time.monotonic() < until:
+        for message in consumer.consume(1000, 1.0):  # type: ignore[attr-defined]
+            until = time.monotonic() + _PATIENCE_S
+            if message.error() is not None:
+                ended += message.error().code() == KafkaError._PARTITION_EOF  # noqa: SLF001 (its public name has the underscore)
+            elif message.value() is not None:
+                records.append((message.timestamp()[1], message.value()))
+                size += len(message.value())
+    return records, ended == partitions

@@ -1,0 +1,136 @@
+"""The proposed config as TOML, each setting with the reason for its value."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from sessionlake.propose.choose import Choice
+from sessionlake.propose.measure import FEW, LATE_ENOUGH, Measured
+from sessionlake.propose.sample import Sample
+from sessionlake.sources.columns import TIMESTAMP
+
+_TYPES = {
+    pa.int64(): "long",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    TIMESTAMP: "timestamp",
+    pa.date32(): "date",
+}
+_HOUR_US = 3_600_000_000
+
+
+def config_text(sample: Sample, choice: Choice, measured: Measured, *, name: str | None, directory: Path) -> str:
+    """Return a config that loads from a file in `directory`: paths below it are written relative to it."""
+    blocks = (
+        _head(sample, measured),
+        _pipeline(name or sample.name),
+        _source(sample, choice, directory),
+        _event(choice, measured),
+        _session(sample, measured),
+        _aggregates(choice),
+    )
+    return "\n".join("".join(f"{line}\n" for line in block) for block in blocks)
+
+
+def _head(sample: Sample, measured: Measured) -> Iterator[str]:
+    part = "all of it" if sample.whole else "the beginning of it: what comes later may differ"
+    yield f"# Proposed by `sessionlake init` from {measured.events:,} events ({part})."
+    if measured.events:
+        first, last = (
+            f"{datetime.fromtimestamp(t / 1e6, UTC):%Y-%m-%d %H:%M:%S}" for t in (measured.first_us, measured.last_us)
+        )
+        yield f"# They are of {measured.keys:,} keys, from {first} to {last} UTC."
+    if measured.refused:
+        yield f"# {measured.refused:,} rows have no key, no time, or can't be read; they would become dead letters."
+    yield "# Old data first: `sessionlake bootstrap` takes all that is there in one pass, in which nothing is late."
+
+
+def _pipeline(name: str) -> Iterator[str]:
+    yield "[pipeline]"
+    yield f"name = {_quoted(name)}"
+    yield 'warehouse = "warehouse"            # a path, or the URI of an object store; relative to this file'
+    yield "shards = 4                         # local stores that keys are spread over; one or two a core"
+    yield 'trigger = "10 seconds"             # how often a batch is made'
+
+
+def _source(sample: Sample, choice: Choice, directory: Path) -> Iterator[str]:
+    yield "[source]"
+    for key, value in sample.source.items():
+        path = Path(str(value))
+        below = key == "path" and path.is_relative_to(directory) and path != directory
+        yield f"{key} = {_quoted(str(path.relative_to(directory)) if below else str(value))}"
+    if sample.source["kind"] == "files":
+        yield "max_files_per_batch = 16           # all files below `path`, by time of modification; they must appear whole"
+    if sample.source.get("format") in ("json", "csv"):
+        yield ""
+        yield "[source.types]                     # of the columns in use, as the sample has them"
+        functions = [*choice.aggregates.values(), *choice.others.values()]
+        used = [choice.key, choice.time, choice.id, *(re.split(r"[(,)]", text)[1] for text in functions)]
+        for column in dict.fromkeys(column for column in used if column):
+            yield f"{_quoted(column)} = {_quoted(_TYPES[sample.types[column]])}"
+
+
+def _event(choice: Choice, measured: Measured) -> Iterator[str]:
+    yield "[event]"
+    yield f"key = {_quoted(choice.key)}"
+    yield f"time = {_quoted(choice.time)}"
+    if choice.time_unit:
+        yield f"time_unit = {_quoted(choice.time_unit):<12}           # of the numbers, since 1970; judged by their size"
+    if choice.id:
+        yield f"id = {_quoted(choice.id):<18}            # no two rows of the sample have the same; breaks ties of time"
+    if measured.last_us > time.time_ns() // 1000 + _HOUR_US:
+        yield "# The sample has events of the future. They are refused beyond this, which is grace unless set:"
+    else:
+        yield "# How far ahead of the clock an event may be: the grace, unless set. Those beyond are dead letters."
+    yield '# max_future_skew = "1 hour"'
+
+
+def _session(sample: Sample, measured: Measured) -> Iterator[str]:
+    yield "[session]"
+    yield "# gap: the time without an event that ends a key's session. Of the sample's events would become"
+    for text, sessions in measured.sessions.items():
+        yield f"#   {text:<12} {sessions:>12,} sessions, {measured.events / sessions:,.1f} events each"
+    known = sum(measured.sessions.values()) and measured.events - measured.keys >= FEW
+    yield (
+        "# Proposed: where the fewest distances between events of a key lie, so that a longer gap would join hardly more."
+        if known
+        else "# Proposed: the usual one, since the sample has too few events of one key."
+    )
+    yield f"gap = {_quoted(measured.gap)}"
+    yield ""
+    yield "# grace: how long after its end + gap a session still takes events in. Late ones are kept in `late_events`, and"
+    yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {sample.cut}, {measured.backward:.2%} of the events"
+    yield "# come after a newer one of an earlier batch. With the gap above would be late, or beyond retention:"
+    for text, share in measured.late.items():
+        yield f"#   {text:<12} {share:>8.3%}"
+    least = measured.late.get(measured.grace, 0.0)
+    yield (
+        f"# Proposed: the shortest that leaves at most {LATE_ENOUGH:.1%}."
+        if least <= LATE_ENOUGH
+        else f"# Proposed: a day, since none leaves at most {LATE_ENOUGH:.1%}. A longer one keeps more sessions open."
+    )
+    yield f"grace = {_quoted(measured.grace)}"
+    yield ""
+    yield f"retention = {_quoted(measured.retention):<18}     # how long a session stays in the stores; at least gap + grace"
+    yield 'beyond_retention = "dead_letter"   # what becomes of older events: dead_letter | drop | emit'
+    yield 'emit = "update"                    # a row with each batch that changes a session; "final": one when it is closed'
+
+
+def _aggregates(choice: Choice) -> Iterator[str]:
+    yield "# Of a session's events. Also: count, min, max, avg, first, last, collect, your own classes (docs/aggregates.md)."
+    yield "[aggregates]"
+    for name, function in choice.aggregates.items():
+        yield f"{name} = {_quoted(function)}"
+    for name, function in choice.others.items():
+        yield f"# {name} = {_quoted(function)}"
+
+
+def _quoted(text: str) -> str:
+    """Return a TOML string: JSON's, but for characters beyond 16 bits, which JSON writes as two, and DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

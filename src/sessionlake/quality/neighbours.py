@@ -1,0 +1,81 @@
+"""Checks across rows of one key, by a few numbers a row: Spark's window would sort whole rows by text, at several scans' cost.
+
+Keys are told apart by 64-bit hashes. Two keys that share one can be taken for sessions that are too near, never hide
+such sessions; among 10 million keys that happens with a probability of 3 in a million.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.columnar.arrays import Ints
+from sessionlake.warehouse.tables import Tables
+
+_ROWS_A_TASK = 1_000_000
+Columns = dict[str, Ints]
+Count = Callable[[Columns], tuple[int, int]]
+
+
+def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int) -> tuple[int, int]:
+    """Count sessions that begin within the gap after the key's session before, and sessions of which the snapshot has two rows.
+
+    `versions` are the rows of `views.session_versions`: of each session the newest counts.
+    """
+
+    def count(columns: Columns) -> tuple[int, int]:
+        order = np.lexsort((-columns["batch"], columns["start"], columns["key"]))
+        key, start, end, kind = (columns[name][order] for name in ("key", "start", "end", "kind"))
+        newest = np.append(True, (key[1:] != key[:-1]) | (start[1:] != start[:-1]))
+        in_snapshot = np.add.reduceat(kind == _SNAPSHOT, np.flatnonzero(newest), dtype=np.int64)
+        current = newest & (kind != _DELETE)
+        key, start, end = key[current], start[current], end[current]
+        near = (key[1:] == key[:-1]) & (start[1:] - end[:-1] <= gap_us)
+        return int(near.sum()), int((in_snapshot > 1).sum())
+
+    kind = F.when(F.col("op") == "snapshot", _SNAPSHOT).when(F.col("op") == "delete", _DELETE).otherwise(_UPSERT)
+    numbers = {
+        "start": F.unix_micros("session_start"),
+        "end": F.unix_micros("session_end"),
+        "batch": F.col("batch_id"),
+        "kind": kind,
+    }
+    return _counted(tables, versions, rows, numbers, count)
+
+
+def repeated(tables: Tables, changes: DataFrame, rows: int) -> int:
+    """Count changes beyond the first of one key, start and batch; emitted events are none."""
+
+    def count(columns: Columns) -> tuple[int, int]:
+        order = np.lexsort((columns["batch"], columns["start"], columns["key"]))
+        found = (columns[name][order] for name in ("key", "start", "batch"))
+        same = np.logical_and.reduce([column[1:] == column[:-1] for column in found])
+        return int(same.sum()), 0
+
+    numbers = {"start": F.unix_micros("session_start"), "batch": F.col("batch_id")}
+    return _counted(tables, changes.where("op != 'emit'"), rows, numbers, count)[0]
+
+
+_SNAPSHOT, _UPSERT, _DELETE = 0, 1, 2
+
+
+def _counted(
+    tables: Tables, frame: DataFrame, rows: int, numbers: dict[str, F.Column], count: Count
+) -> tuple[int, int]:
+    """Bring the rows of each key together as numbers, and add up what is counted there."""
+    columns = {"key": F.xxhash64("session_key"), **numbers}
+    # A row without a time is another check's business.
+    narrow = frame.select(*(column.cast("bigint").alias(name) for name, column in columns.items())).na.drop()
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(list(batches) or [pa.RecordBatch.from_pylist([], schema=schema)])
+        found = count({name: table[name].to_numpy() for name in schema.names}) if table.num_rows else (0, 0)
+        yield pa.RecordBatch.from_pydict({"first": [found[0]], "second": [found[1]]})
+
+    schema = pa.schema([(name, pa.int64()) for name in columns])
+    tasks = max(tables.spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_TASK))
+    parts = narrow.repartition(tasks, "key").mapInArrow(run, "first bigint, second bigint")
+    first, second = parts.agg(F.sum("first"), F.sum("second")).collect()[0]
+    return first, second

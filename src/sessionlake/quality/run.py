@@ -1,0 +1,106 @@
+"""Check the tables at pinned versions: results as Great Expectations stores them, as Data Docs, and in Delta."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import JobError
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
+from sessionlake.quality.context import open_context, remove_older, validate
+from sessionlake.quality.frames import FRAMES, Inputs, pin
+from sessionlake.quality.parameters import parameters
+from sessionlake.quality.results import rows_of
+from sessionlake.quality.suites import load_suite
+from sessionlake.warehouse.tables import spark_schema
+
+JOB = "quality"
+Rows = list[dict[str, Any]]
+
+
+def run_quality(
+    spark: SparkSession,
+    config: Config,
+    *,
+    only: Sequence[str] = (),
+    data_docs: Path | None = None,
+    run_id: str | None = None,
+    dry_run: bool = False,
+    on_step: OnStep = lambda _: None,
+) -> JobReport:
+    """Check all tables, or only some; the report counts what failed, by severity.
+
+    Nothing but quality_results, job_runs and the files below `data_docs` (`quality` beside the config by default) is
+    written, a dry run writes none of them. A run that is repeated reports what it found the first time.
+    """
+    tables = _chosen(only)
+    run = start_run(
+        spark, config, JOB, run_id=run_id, arguments={"tables": list(tables)}, pin=pin, dry_run=dry_run
+    )  # fmt: skip
+    if run.finished is not None:
+        return replace(run.finished, notes=_failures(_found(run)))
+    directory = None if dry_run else (data_docs or Path(config.directory, "quality"))
+    inputs = Inputs(run.tables, config, run.pinned, run.started_us)
+    if directory is not None:
+        remove_older(directory, run.started_us - parse_duration(config.compact.runs))
+    context = open_context(directory)
+    values = parameters(inputs)
+    rows: Rows = []
+    for table in tables:
+        on_step(f"checking {table}")
+        checked = FRAMES[table](inputs)
+        suite = load_suite(config, table, {**values, "columns": checked.columns})
+        result = validate(context, suite, checked.frame, run.run_id, run.started_us)
+        rows += rows_of(result, table, checked, run.run_id, run.started_us)
+        failpoints.hit(f"quality_checked_{table}")
+    _store(run, rows)
+    failpoints.hit("quality_stored")
+    notes = _failures(rows)
+    if directory is not None:
+        notes += [f"Data Docs: {url}" for url in context.build_data_docs().values()]
+    failpoints.hit("quality_documented")
+    return run.finish(_counts(rows), notes)
+
+
+def _chosen(only: Sequence[str]) -> tuple[str, ...]:
+    for table in only:
+        if table not in FRAMES:
+            raise JobError(f"--table: {table!r} has no suite; write one of {', '.join(FRAMES)}")
+    return tuple(table for table in FRAMES if not only or table in only)
+
+
+def _store(run: JobRun, rows: Rows) -> None:
+    if run.dry_run:
+        return
+    schema = schemas.QUALITY_RESULTS_SCHEMA
+    run.tables.create(schemas.QUALITY_RESULTS, schema, "What the quality job found: a row a run and expectation")
+    table = pa.Table.from_pylist(rows, schema=schema)
+    frame = run.tables.spark.createDataFrame(table, spark_schema(schema)).coalesce(1)
+    run.append(schemas.QUALITY_RESULTS, frame)
+
+
+def _counts(rows: Rows) -> dict[str, int]:
+    failed = [row["severity"] for row in rows if not row["success"]]
+    by_severity = {f"failed_{severity}": failed.count(severity) for severity in ("critical", "warning", "info")}
+    return {"checks": len(rows), "passed": len(rows) - len(failed), **by_severity}
+
+
+def _found(run: JobRun) -> Rows:
+    """Return what the run stored when it was done."""
+    stored = run.tables.read(schemas.QUALITY_RESULTS).where(F.col("run_id") == run.run_id)
+    return [row.asDict() for row in stored.collect()]
+
+
+def _failures(rows: Rows) -> list[str]:
+    """Return a line a failed check, the severe ones first."""
+    order = {"critical": 0, "warning": 1, "info": 2}
+    failed = sorted((row for row in rows if not row["success"]), key=lambda row: order[row["severity"]])
+    return [f"{row['severity']}: {row['table']}.{row['name']}: {row['observed']}" for row in failed]

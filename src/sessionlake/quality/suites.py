@@ -1,0 +1,106 @@
+"""Suites: files that people edit, and the bounds on aggregates that the config names."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from great_expectations.core import ExpectationSuite
+from great_expectations.expectations.expectation import Expectation
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+from sessionlake import schemas
+from sessionlake.config.load import Config
+from sessionlake.errors import ConfigError
+
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_SHIPPED = "expectations"
+
+
+def suites_directory(config: Config) -> Path:
+    """Return where the suites lie: where the config says, else beside it, else those that are shipped."""
+    named = config.quality.expectations
+    if named is not None:
+        return Path(config.directory, named)
+    beside = Path(config.directory, _SHIPPED)
+    if beside.is_dir():
+        return beside
+    # In an installed package beside this one's modules, in a checkout at its root.
+    places = (parent / _SHIPPED for parent in Path(__file__).resolve().parents)
+    return next((place for place in places if (place / f"{schemas.SESSIONS}.json").is_file()), beside)
+
+
+def load_suite(config: Config, table: str, values: dict[str, Any]) -> ExpectationSuite:
+    """Return a table's suite, `{name}` in its SQL replaced by parameters; ConfigError where the file is at fault."""
+    file = suites_directory(config) / f"{table}.json"
+    try:
+        content = json.loads(file.read_text())
+        expectations = content["expectations"]
+    except OSError as error:
+        raise ConfigError(
+            f"quality.expectations: {str(file)!r} can't be read ({error.strerror}); name a directory with a suite for each table"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f'quality.expectations: {str(file)!r} is no suite ({error}); write {{"expectations": [...]}} as JSON'
+        ) from error
+    if table == schemas.SESSIONS:
+        expectations = [*expectations, *_bounds(config)]
+    return ExpectationSuite(
+        name=table,
+        expectations=[_expectation(str(file), n, raw, values) for n, raw in enumerate(expectations, 1)],
+    )
+
+
+def _expectation(file: str, number: int, raw: Any, values: dict[str, Any]) -> Expectation:
+    """Return an expectation of the file; a suite given the text itself would log what is wrong, and go without it."""
+    try:
+        filled = _filled(raw, values)
+        return ExpectationConfiguration(**{k: v for k, v in filled.items() if k != "id"}).to_domain_obj()
+    except Exception as error:
+        # Great Expectations raises errors of many classes here, among them those of pydantic.
+        raise ConfigError(
+            f"quality.expectations: {file!r}: expectation {number} is wrong: {error}; correct or remove it"
+        ) from error
+
+
+def _filled(part: Any, values: dict[str, Any]) -> Any:
+    """Return a part of an expectation with parameters in place of {name} in texts and of {"$PARAMETER": name}."""
+    match part:
+        case {"$PARAMETER": name}:
+            return _value(name, values)
+        case dict():
+            return {key: _filled(value, values) for key, value in part.items()}
+        case list():
+            return [_filled(value, values) for value in part]
+        case str():
+            return _PLACEHOLDER.sub(lambda found: str(_value(found[1], values)), part)
+        case _:
+            return part
+
+
+def _value(name: str, values: dict[str, Any]) -> Any:
+    if name not in values:
+        raise ConfigError(f"no parameter is named {name!r}; write one of {', '.join(sorted(values))}")
+    return values[name]
+
+
+def _bounds(config: Config) -> Iterator[dict[str, Any]]:
+    """Yield what the config expects of the distribution of aggregates."""
+    for name, bounds in config.quality.aggregates.items():
+        measured = {f"quantile {q}": (f"percentile_approx({name}, {q})", b) for q, b in bounds.quantiles.items()}
+        if bounds.mean is not None:
+            measured["mean"] = (f"avg({name})", bounds.mean)
+        if bounds.range is not None:
+            low, high = bounds.range
+            measured["minimum"] = (f"min({name})", [low, high])
+            measured["maximum"] = (f"max({name})", [low, high])
+        for what, (sql, (low, high)) in measured.items():
+            title = f"{what} of {name}"
+            yield {
+                "type": "expect_aggregate_to_be_between",
+                "severity": bounds.severity,
+                "description": f"{title} lies within the bounds of the config",
+                "kwargs": {"name": title, "sql": sql, "min_value": low, "max_value": high, "column": name},
+            }

@@ -1,0 +1,72 @@
+"""A DuckDB database whose views are the tables of a pipeline."""
+
+import duckdb
+from duckdb import DuckDBPyConnection
+
+from sessionlake import schemas
+from sessionlake.batches import batch_row
+from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
+from sessionlake.live import DUCKDB, FOLD, live_sql
+from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.scan import TableScan
+
+ALL_SESSIONS = "all_sessions"
+"""The view of all sessions; sessions_live shows with emit = "final" only those that can't change by events any more."""
+_STORED_BATCHES = "stored_batches"
+_NEW_BATCHES = "new_batches"
+
+
+def open_database(config: Config, lake: Lake, condition: str | None = None) -> DuckDBPyConnection:
+    """Return a database with a view of each table that is there, and sessions_live; times are UTC.
+
+    The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
+    about session_key, says which sessions are asked for. PipelineStateError where the pipeline has no sessions yet.
+    """
+    if not lake.exists(schemas.CHANGELOG):
+        raise PipelineStateError(
+            f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first"
+        )
+    database = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
+    database.execute("set timezone = 'UTC'")
+    database.execute("create macro unix_micros(moment) as epoch_us(moment)")
+    # The changelog first: trim stops at the fold point of a snapshot that is there already, so that no batch is in neither.
+    for name in (schemas.CHANGELOG, *(name for name in schemas.TABLES if name != schemas.CHANGELOG)):
+        if lake.exists(name):
+            asked = condition if name in (schemas.CHANGELOG, schemas.SESSIONS) else None
+            shown = _STORED_BATCHES if name == schemas.BATCHES else name
+            database.register(shown, TableScan(lake.table(name), asked))
+    _view_sessions(database, config, lake)
+    _view_batches(database, lake)
+    return database
+
+
+def _view_sessions(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:
+    columns = lake.table(schemas.SESSIONS).schema().to_arrow().names
+    fold = lake.app_version(schemas.SESSIONS, FOLD)
+    live = live_sql(DUCKDB, columns, after=-1 if fold is None else fold)
+    database.execute(f"create temp view {ALL_SESSIONS} as {live}")
+    shown = "true"
+    if config.session.emit == "final":
+        last = lake.last_commit(schemas.CHANGELOG)
+        watermark = None if last is None else last.metadata["state"].get("watermark_us")
+        close = None if watermark is None else watermark - config.grace_us - config.gap_us
+        shown = "false" if close is None else f"unix_micros(session_end) < {close}"
+    database.execute(f"create temp view {schemas.SESSIONS_LIVE} as select * from {ALL_SESSIONS} where {shown}")
+
+
+def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:
+    """Make a view of the saved batches, and of the newer ones that only the changelog's commits tell of."""
+    seen = database.execute(f"select coalesce(max(changelog_version), -1) from {_STORED_BATCHES}").fetchall()[0][0]
+    rows = [batch_row(commit.metadata, commit.version) for commit in lake.commits(schemas.CHANGELOG, seen)]
+    database.execute(f"create temp table {_NEW_BATCHES} as select * from {_STORED_BATCHES} limit 0")
+    # By parameters: an Arrow table of rows of Python would cost the import of pandas.
+    times = {field.name for field in schemas.BATCHES_SCHEMA if field.type == schemas.TIME}
+    names = schemas.BATCHES_SCHEMA.names
+    values = (f"make_timestamp(${name}) at time zone 'UTC'" if name in times else f"${name}" for name in names)
+    insert = f"insert into {_NEW_BATCHES} ({', '.join(names)}) values ({', '.join(values)})"
+    for row in rows:
+        database.execute(insert, row)
+    database.execute(
+        f"create temp view {schemas.BATCHES} as select * from {_STORED_BATCHES} union all select * from {_NEW_BATCHES}"
+    )

@@ -1,0 +1,48 @@
+"""`sessions_live` for other engines: the statement that makes the view where they see the tables."""
+
+from collections.abc import Callable
+
+from sessionlake import schemas
+from sessionlake.config.load import Config
+from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.live import DUCKDB, SPARK, TRINO, Dialect, live_sql
+from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.scan import sql_text
+
+DIALECTS: dict[str, tuple[Dialect, Callable[[str], str] | None]] = {
+    "spark": (SPARK, lambda path: f"delta.{SPARK.named(path)}"),
+    "duckdb": (DUCKDB, lambda path: f"delta_scan({sql_text(path)})"),
+    "trino": (TRINO, None),
+}
+"""By name: what differs in its SQL, and how it names a Delta table by its path, where it can."""
+
+
+def live_view(config: Config, name: str, schema: str | None = None) -> str:
+    """Return the statement that creates or replaces the view sessions_live in an engine's SQL.
+
+    The tables are named by their paths, or as those of a schema in which they are registered; the view is made there too.
+    With emit = "final" the watermark is that of the saved batches, which may be behind: no session is shown too early.
+    """
+    dialect, by_path = DIALECTS[name]
+    lake = Lake(config.pipeline.warehouse)
+    if not lake.exists(schemas.SESSIONS):
+        raise PipelineStateError(
+            f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first"
+        )
+    if schema is None and by_path is None:
+        raise ConfigError(
+            f"--schema: is missing; {name} names no table by its path, write for example 'delta.{config.pipeline.name}'"
+        )
+    prefix = "" if schema is None else f"{schema}."
+
+    def table(of: str) -> str:
+        return by_path(lake.path(of)) if by_path is not None and schema is None else f"{prefix}{of}"
+
+    columns = lake.table(schemas.SESSIONS).schema().to_arrow().names
+    where = None
+    if config.session.emit == "final":
+        lag_us = config.gap_us + config.grace_us + dialect.rounding_us
+        end, watermark = (dialect.micros.format(time) for time in ("session_end", "max(watermark)"))
+        where = f"{end} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
+    live = live_sql(dialect, columns, snapshot=table(schemas.SESSIONS), changelog=table(schemas.CHANGELOG), where=where)
+    return f"create or replace view {prefix}{schemas.SESSIONS_LIVE} as\n{live};"

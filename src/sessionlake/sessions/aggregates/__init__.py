@@ -1,6 +1,0 @@
-"""Aggregates: declared, named, mergeable, typed; one definition serves the stream, the batch jobs and SQL."""
-
-from sessionlake.sessions.aggregates.base import Aggregate, Events, States
-from sessionlake.sessions.aggregates.spec import AggregateSpec, build_aggregates
-
-__all__ = ["Aggregate", "AggregateSpec", "Events", "States", "build_aggregates"]

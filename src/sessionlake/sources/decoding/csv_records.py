@@ -1,0 +1,160 @@
+"""Finding the records of CSV text, as Arrow's parser sees them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from sessionlake.sources.decoding.blocks import open_stream, read_blocks
+from sessionlake.sources.decoding.lines import Offsets
+from sessionlake.sources.decoding.long_lines import LongLine, OpenLine, in_slices
+from sessionlake.sources.decoding.raw import raw_text
+
+# A quote opens a field only as its first character; after it closes, the rest of the field is literal.
+# Possessive throughout, so that an unclosed quote fails in one pass.
+_FIELD = rb'(?:[^",\r\n][^,\r\n]*+|"[^"]*+(?:""[^"]*+)*+"[^,\r\n]*+|)'
+_FIELDS = rb"%b(?:,%b)*+" % (_FIELD, _FIELD)
+_RECORD = re.compile(rb"[\r\n]*+(%b)(?:\r\n?+|\n)" % _FIELDS)
+_RECORDS = re.compile(rb"(?:%b(?:\r\n?+|\n))*+" % _FIELDS)
+_BREAK = re.compile(rb"\r\n?+|\n")
+
+
+@dataclass(frozen=True)
+class Records:
+    """Hold whole records, each with its line break, or one line whose quote never closes."""
+
+    content: bytes
+    lines_before: int
+    unclosed: bool = False
+
+    @cached_property
+    def _spans(self) -> tuple[Offsets, Offsets]:
+        spans = [found.span(1) for found in _RECORD.finditer(self.content)]
+        starts, ends = np.array(spans, np.int64).reshape(-1, 2).T
+        filled = starts < ends
+        return starts[filled], ends[filled]
+
+    @property
+    def rows(self) -> int:
+        """Count the records, blank lines left out."""
+        return len(self._spans[0])
+
+    def part(self, first: int, last: int) -> "Records":
+        """Give records first..last, last excluded."""
+        starts, _ = self._spans
+        begin = int(starts[first])
+        end = int(starts[last]) if last < len(starts) else len(self.content)
+        return Records(self.content[begin:end], self.lines_before + self.content.count(b"\n", 0, begin))
+
+    @cached_property
+    def _breaks(self) -> Offsets:
+        return np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n")).astype(np.int64)
+
+    def text(self, row: int) -> str:
+        """Give one record, blank lines not counted, with replacement characters for what isn't UTF-8, cut where it is long."""
+        if self.unclosed:
+            return raw_text(self.content.rstrip(b"\r\n"))
+        starts, ends = self._spans
+        return raw_text(self.content[starts[row] : ends[row]])
+
+    def line(self, row: int) -> int:
+        """Give the 1-based number of the first line of one record."""
+        start = 0 if self.unclosed else self._spans[0][row]
+        return self.lines_before + 1 + int(np.searchsorted(self._breaks, start))
+
+
+def read_records(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[Records | LongLine]:
+    """Read a file in blocks of whole records, each of at most `limit` bytes, its break not counted.
+
+    Where a longer one begins, its line comes alone: one with a quote that doesn't close within the limit, or before the
+    end of the file; or a line that is too long itself, whose bytes are not held.
+    """
+    lines_before = 0
+    for content, unclosed in _cut(source, path, block_bytes, limit):
+        if isinstance(content, LongLine):
+            yield replace(content, number=lines_before + 1)
+        else:
+            yield Records(content, lines_before, unclosed)
+            lines_before += content.count(b"\n")
+
+
+def _cut(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[tuple[bytes | LongLine, bool]]:
+    cutter = _Cutter(limit)
+    with open_stream(source, path) as stream:
+        for block in in_slices(read_blocks(stream, block_bytes), b"\r\n"):
+            yield from cutter.feed(block)
+    yield from cutter.end()
+
+
+class _Cutter:
+    """Cut what it is fed with into whole records."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._rest = b""
+        self._long: OpenLine | None = None
+
+    def feed(self, block: bytes) -> Iterator[tuple[bytes | LongLine, bool]]:
+        """Give the records that are whole by now."""
+        if self._long is not None:
+            found = _BREAK.search(block)
+            self._long.add(block[: found.start()] if found else block)
+            if not found:
+                return
+            yield self._long.past(), False
+            self._long, block = None, block[found.start() :]
+        yield from self._records(self._rest + block, ended=False)
+
+    def end(self) -> Iterator[tuple[bytes | LongLine, bool]]:
+        """Give what is left at the end of the file, whose last record needs no break."""
+        if self._long is not None:
+            yield self._long.past(), False
+        elif self._rest:
+            yield from self._records(self._rest + (b"" if self._rest.endswith(b"\n") else b"\n"), ended=True)
+
+    def _records(self, content: bytes, *, ended: bool) -> Iterator[tuple[bytes | LongLine, bool]]:
+        start = at = 0
+        while at < len(content):
+            if end := _records_end(content, at, at + self._limit + 1):
+                at = end
+                continue
+            if len(content) - at <= self._limit and not ended:
+                break
+            if at > start:
+                yield content[start:at], False
+            found = _BREAK.search(content, at)
+            line = content[at : found.start() if found else len(content)]
+            start = at = found.end() if found else len(content)
+            if len(line) <= self._limit:
+                yield content[start - len(line) - len(found.group() if found else b"") : start], True
+                continue
+            long = OpenLine(self._limit)
+            long.add(line)
+            if found:
+                # The break stays, as a blank line that counts.
+                start = at = found.start()
+                yield long.past(), False
+            else:
+                self._long = long
+        if at > start:
+            yield content[start:at], False
+        self._rest = content[at:]
+
+
+def _records_end(content: bytes, at: int, stop: int) -> int:
+    """Give the end of the last of the records from `at` on that are whole before `stop`; 0 where none is."""
+    if content.find(b'"', at, stop) < 0:
+        return content.rfind(b"\n", at, stop) + 1 or content.rfind(b"\r", at, stop) + 1
+    found = _RECORDS.match(content, at, stop)
+    return found.end() if found and found.end() > at else 0
+
+
+def split_header(records: Records) -> tuple[bytes, Records]:
+    """Take the first record that isn't blank; what follows keeps its line numbers."""
+    for found in _RECORD.finditer(records.content):
+        if found.group(1):
+            lines = records.content.count(b"\n", 0, found.end())
+            return found.group(1), Records(records.content[found.end() :], records.lines_before + lines)
+    return b"", Records(b"", records.lines_before)

@@ -1,0 +1,169 @@
+"""CSV with a header to typed rows."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.csv_records import Records, read_records, split_header
+from sessionlake.sources.decoding.decoded import (
+    BLOCK_BYTES,
+    MAX_ROWS,
+    Decoded,
+    bad_row,
+    in_halves,
+    one_line,
+    typed,
+    unreadable,
+)
+from sessionlake.sources.decoding.json_lines import is_utf8
+from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES, LongLine, too_long
+
+_REPLACEMENT = "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows from number `before` on of a block of records."""
+
+    records: Records
+    before: int
+
+    def text(self, row: int) -> str:
+        return self.records.text(self.before + row)
+
+    def line(self, row: int) -> int:
+        return self.records.line(self.before + row)
+
+
+def decode_csv(
+    source: str | bytes,
+    path: str,
+    columns: EventColumns,
+    block_bytes: int = BLOCK_BYTES,
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Iterator[Decoded]:
+    """Decode a CSV file whose first record names its columns; an empty field is null, `""` an empty text.
+
+    A record with another number of fields is a bad row; a quote that never closes, or not within `max_line_bytes`,
+    makes one of its line.
+    """
+    try:
+        for header, records in with_header(source, path, block_bytes, max_line_bytes):
+            if isinstance(records, LongLine):
+                yield bad_row(too_long(records.length, max_line_bytes), path, columns, records)
+            elif records.unclosed:
+                yield bad_row("bad CSV: a quote that is never closed", path, columns, records)
+            elif records.content:
+                yield from _decode_records(header, records, path, columns)
+    except (pa.ArrowInvalid, OSError) as error:
+        yield unreadable(path, columns, error)
+
+
+def with_header(
+    source: str | bytes, path: str, block_bytes: int, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[tuple[list[str], Records | LongLine]]:
+    """Give each block of records with the names of the columns; OSError when the header has none."""
+    header: list[str] = []
+    for records in read_records(source, path, block_bytes, max_line_bytes):
+        if header:
+            yield header, records
+            continue
+        if isinstance(records, LongLine):
+            raise OSError(f"the header: {too_long(records.length, max_line_bytes)}")
+        if records.unclosed:
+            raise OSError("the header has a quote that is never closed")
+        line, after = split_header(records)
+        header = _names(line)
+        if header:
+            yield header, after
+
+
+def _names(line: bytes) -> list[str]:
+    """Name the columns; of two with one name the first has it."""
+    try:
+        found = next(csv.reader([line.decode(errors="replace")]), [])
+    except csv.Error as error:
+        raise OSError(f"the header can't be read: {error}") from error
+    names: dict[str, None] = {}
+    for position, name in enumerate(found):
+        names[f"{name}#{position + 1}" if name in names else name] = None
+    return list(names)
+
+
+def read_text(header: list[str], content: bytes, wanted: list[str]) -> tuple[pa.Table, dict[int, str]]:
+    """Read columns as text; a bad row is a row of nulls with a reason."""
+    broken: dict[int, str] = {}
+
+    def skip(row: pcsv.InvalidRow) -> str:
+        broken[row.number - 1] = f"bad CSV: {row.actual_columns} fields, not {row.expected_columns}"
+        return "skip"
+
+    whole = is_utf8(content)
+    clean = content if whole else content.decode(errors="replace").encode()
+    include = wanted or header[:1]
+    table = pcsv.read_csv(
+        pa.BufferReader(clean),
+        pcsv.ReadOptions(column_names=header, use_threads=False, block_size=len(clean) + 1),
+        pcsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        pcsv.ConvertOptions(
+            column_types=dict.fromkeys(include, pa.string()),
+            include_columns=include,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+    table = _with_gaps(table, broken)
+    return (table if whole else _without_replaced(table, broken)), broken
+
+
+def _with_gaps(table: pa.Table, broken: dict[int, str]) -> pa.Table:
+    """Put a row of nulls where a bad row was skipped."""
+    if not broken:
+        return table
+    good = np.ones(len(table) + len(broken), np.bool_)
+    good[list(broken)] = False
+    return table.take(pa.array(np.cumsum(good) - 1, mask=~good))
+
+
+def _without_replaced(table: pa.Table, broken: dict[int, str]) -> pa.Table:
+    """Null the values that weren't UTF-8, as their replacement characters show, and say so."""
+    arrays = []
+    for name in table.column_names:
+        values = table.column(name)
+        replaced = pc.match_substring(values, _REPLACEMENT)
+        arrays.append(pc.if_else(pc.fill_null(replaced, fill_value=False), pa.scalar(None, pa.string()), values))
+        for row in pc.indices_nonzero(replaced).to_pylist():
+            broken.setdefault(row, f"bad CSV: {name} is not UTF-8")
+    return pa.table(arrays, names=table.column_names)
+
+
+def _decode_records(header: list[str], records: Records, path: str, columns: EventColumns) -> Iterator[Decoded]:
+    there = set(header)
+    wanted = [name for name in columns.needed if name in there]
+
+    def decode(some: Records) -> Iterator[Decoded]:
+        read, broken = read_text(header, some.content, wanted)
+        for before in range(0, len(read), MAX_ROWS):
+            part = read.slice(before, MAX_ROWS)
+            errors = {row - before: reason for row, reason in broken.items() if before <= row < before + MAX_ROWS}
+            table, error = typed(part.select(wanted), columns, errors)
+            yield Decoded(table, error, path, _Part(some, before))
+
+    def failed(row: int, error: Exception) -> list[Decoded]:
+        return [bad_row(f"bad CSV: {one_line(error)}", path, columns, records.part(row, row + 1))]
+
+    try:
+        yield from list(decode(records))
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (as in_halves)
+        for parts in in_halves(lambda a, b: list(decode(records.part(a, b))), failed, 0, records.rows):
+            yield from parts

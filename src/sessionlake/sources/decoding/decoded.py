@@ -1,0 +1,166 @@
+"""The outcome of decoding: typed rows, the reason of each bad one, and the way back to the source."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sessionlake.errors import first_line
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.casting import cast_or_null
+from sessionlake.sources.decoding.safe_cast import text_dictionary, without_dictionary
+
+MAX_ROWS = 250_000
+BLOCK_BYTES = 32 << 20
+_SHOWN = 60
+
+_Part = TypeVar("_Part")
+Indices = npt.NDArray[np.integer[Any]]
+
+
+class Origin(Protocol):
+    """Where the rows of one Decoded came from."""
+
+    def text(self, row: int, /) -> str | None:
+        """Give the row as it was written."""
+
+    def line(self, row: int, /) -> int | None:
+        """Give the 1-based number of the row's first line, or of the row in a binary file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Hold some rows of one file, in file order.
+
+    `table` has the needed columns in their pinned types (text of keys may be a dictionary), null where missing or wrong; `error` is a string
+    array of the same length, null for good rows.
+    """
+
+    table: pa.Table
+    error: pa.Array
+    path: str
+    origin: Origin
+
+    def raw(self, indices: Indices) -> pa.Array:
+        """Give the original text of these rows, cut where it is long; null for the row of an unreadable file."""
+        return pa.array([self.origin.text(int(row)) for row in indices], pa.string())
+
+    def position(self, indices: Indices) -> pa.Array:
+        """Give `<path>:<line or row number>` of these rows, 1-based."""
+        lines = (self.origin.line(int(row)) for row in indices)
+        return pa.array([self.path if line is None else f"{self.path}:{line}" for line in lines], pa.string())
+
+
+class Nowhere:
+    """Stand for a file that has no readable rows."""
+
+    def text(self, _row: int) -> str | None:
+        """Give null."""
+        return None
+
+    def line(self, _row: int) -> int | None:
+        """Give null."""
+        return None
+
+
+def unreadable(path: str, columns: EventColumns, error: Exception) -> Decoded:
+    """Make the one error row of a file that can't be read (on)."""
+    return bad_row(f"unreadable file: {one_line(error)}", path, columns, Nowhere())
+
+
+def bad_row(reason: str, path: str, columns: EventColumns, origin: Origin) -> Decoded:
+    """Make one error row."""
+    table = pa.table([pa.nulls(1, field.type) for field in columns.schema], schema=columns.schema)
+    return Decoded(table, pa.array([reason], pa.string()), path, origin)
+
+
+def in_halves(
+    decode: Callable[[int, int], _Part], failed: Callable[[int, Exception], _Part], first: int, last: int
+) -> Iterator[_Part]:
+    """Decode rows first..last, last excluded; where that raises, each half, until the rows that raise stand alone.
+
+    What no decoder foresaw must cost no row but the bad one. Lack of memory is no fault of a row.
+    """
+    try:
+        yield decode(first, last)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever a row's bytes can make a parser raise)
+        if last - first == 1:
+            yield failed(first, error)
+            return
+    else:
+        return
+    middle = (first + last) // 2
+    yield from in_halves(decode, failed, first, middle)
+    yield from in_halves(decode, failed, middle, last)
+
+
+def one_line(error: object) -> str:
+    """Give the first line of a message, shortened."""
+    return shorten(first_line(error), 200)
+
+
+def shorten(text: str, limit: int = _SHOWN) -> str:
+    """Cut a text to at most `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Name a type as Spark SQL does."""
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    names = {pa.int64(): "long", pa.float64(): "double", pa.bool_(): "boolean", pa.date32(): "date"}
+    return names.get(kind, str(kind).replace("decimal128", "decimal"))
+
+
+def wrong_type(name: str, shown: str, kind: pa.DataType) -> str:
+    """Say which value of which column isn't of its type."""
+    return f"wrong type: {name} = {shorten(shown)} is not a {type_name(kind)}"
+
+
+def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | None = None) -> tuple[pa.Table, pa.Array]:
+    """Cast what was read to the pinned types; a missing column is null, a row's first error stays.
+
+    Keys that are a dictionary of text stay one, where nothing else reads them.
+    """
+    reasons = dict(errors or {})
+    arrays = []
+    for field in columns.schema:
+        if field.name not in read.column_names:
+            arrays.append(pa.nulls(len(read), field.type))
+            continue
+        encoded = text_dictionary(read.column(field.name)) if columns.key_alone and field.name == columns.key else None
+        if encoded is not None:
+            arrays.append(encoded)
+            continue
+        values = without_dictionary(read.column(field.name))
+        array, bad = cast_or_null(values, field.type)
+        arrays.append(array)
+        for row in np.flatnonzero(bad).tolist():
+            reasons.setdefault(row, wrong_type(field.name, shown(values[row]), field.type))
+    return pa.table(arrays, names=columns.schema.names), error_array(len(read), reasons)
+
+
+def shown(value: pa.Scalar) -> str:
+    """Show a value as it stands in the source, text in quotes."""
+    try:
+        found = value.as_py()
+    except (ValueError, OverflowError):  # not UTF-8, or a time that Python has no date for
+        if pa.types.is_large_string(value.type):
+            return repr(value.cast(pa.large_binary()).as_py())
+        return repr(value.cast(pa.binary()).as_py()) if pa.types.is_string(value.type) else str(value)
+    return repr(found) if isinstance(found, (str, bytes)) else str(found)
+
+
+def error_array(rows: int, reasons: Mapping[int, str]) -> pa.Array:
+    """Lay sparse reasons out as one string array, null where there is none."""
+    if not reasons:
+        return pa.nulls(rows, pa.string())
+    dense: list[str | None] = [None] * rows
+    for row, reason in reasons.items():
+        dense[row] = reason
+    return pa.array(dense, pa.string())

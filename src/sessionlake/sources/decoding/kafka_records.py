@@ -1,0 +1,173 @@
+"""Kafka records to typed rows, and to the tombstones that Pattern 7 sends to the topic."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake import schemas
+from sessionlake.sources.columns import TIMESTAMP, EventColumns
+from sessionlake.sources.decoding.decoded import Indices, in_halves, one_line, typed
+from sessionlake.sources.decoding.json_lines import read_lines
+from sessionlake.sources.decoding.lines import index_values
+from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
+
+KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", "_partition", "_offset"
+META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64()}
+"""What a config may name beside the columns of the value: the record's own key, time and place."""
+HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction")}
+"""Headers of a tombstone: session_key, session_start (microseconds since the epoch), revision, and optionally an id."""
+NULL_VALUE = "null value without the headers of a tombstone"
+BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
+EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
+"""Columns beside a record's own: those of the Avro value, by this prefix; null where it could not be decoded; a struct of the headers of HEADERS, where asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What decoding must know of a topic."""
+
+    name: str
+    avro: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Records as an origin of rows."""
+
+    table: pa.Table
+    topic: Topic
+
+    def raw(self, indices: Indices) -> pa.Array:
+        """Give values as text, cut where it is long: JSON as it was written, with replacement characters; Avro as base64."""
+        found = self.table["value"].take(pa.array(indices)).to_pylist()
+        return pa.array([None if value is None else self._text(value) for value in found], pa.string())
+
+    def position(self, indices: Indices) -> pa.Array:
+        """Give `<topic>/<partition>/<offset>@<timestamp>`."""
+        return positions(self.table.take(pa.array(indices)), self.topic.name)
+
+    def _text(self, value: bytes) -> str:
+        return raw_text(base64.b64encode(value) if self.topic.avro else value)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRecords:
+    """Typed rows of records, null where missing or wrong; `error` is null for good ones."""
+
+    table: pa.Table
+    error: pa.Array
+    origin: _Records
+
+    def raw(self, indices: Indices) -> pa.Array:
+        """Give these records' values as text."""
+        return self.origin.raw(indices)
+
+    def position(self, indices: Indices) -> pa.Array:
+        """Give where these records are."""
+        return self.origin.position(indices)
+
+
+def positions(records: pa.Table, topic: str) -> pa.Array:
+    """Give `<topic>/<partition>/<offset>@<timestamp>` of each record, the time in UTC to the millisecond."""
+    milliseconds = records["timestamp"].combine_chunks().cast(pa.timestamp("ms", "UTC"), safe=False)
+    time = pc.binary_join_element_wise(pc.strftime(milliseconds, "%Y-%m-%dT%H:%M:%S"), "Z", "")
+    place = [records[name].combine_chunks().cast(pa.string()) for name in ("partition", "offset")]
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(topic, *place, "/"), time, "@")
+
+
+def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Table]:
+    """Part records into those of events and tombstones, these as rows of the table corrections.
+
+    What can't be parsed of a tombstone's headers is null, which the sessionizer calls a malformed correction.
+    """
+    sent = records[TOMBSTONE].is_valid() if TOMBSTONE in records.column_names else None
+    if sent is None or not pc.any(sent).as_py():
+        return records, schemas.CORRECTIONS_SCHEMA.empty_table()
+    rows = records.filter(sent)
+    header = {name: _text(pc.struct_field(rows[TOMBSTONE].combine_chunks(), name)) for name in HEADERS}
+    place = positions(rows, topic.name)
+    named = pc.binary_join_element_wise(header["correction"], place, "@")
+    columns = {
+        # A tombstone that was sent twice is two corrections, of which the second is stale.
+        "correction_id": pc.coalesce(named, place),
+        "kind": pa.repeat("tombstone", rows.num_rows),
+        "session_key": header["key"],
+        "session_start": _micros(header["start"]),
+        "revision": cast_each(header["revision"], pa.int64()),
+    }
+    wanted = schemas.CORRECTIONS_SCHEMA
+    nothing = {f.name: pa.nulls(rows.num_rows, f.type) for f in wanted if f.name not in columns}
+    arrays = [(columns | nothing)[f.name].cast(f.type) for f in wanted]
+    return records.filter(pc.invert(sent)), pa.Table.from_arrays(arrays, schema=wanted)
+
+
+def decode_records(records: pa.Table, topic: Topic, columns: EventColumns) -> Iterator[DecodedRecords]:
+    """Decode records; first those that have a value, then those that have none, which all are errors."""
+    for has_value in (True, False):
+        if has_value and not records["value"].null_count:
+            part = records.combine_chunks()
+        else:
+            valid = records["value"].is_valid()
+            part = records.filter(valid if has_value else pc.invert(valid)).combine_chunks()
+        if not part.num_rows:
+            continue
+        yield from _decode_some(part, topic, columns, has_value=has_value)
+
+
+def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_value: bool) -> Iterator[DecodedRecords]:
+    payload = pa.schema([field for field in columns.schema if field.name not in META])
+
+    def decode(first: int, last: int) -> DecodedRecords:
+        some = part.slice(first, last - first)
+        if not has_value:
+            read, errors = _no_columns(some.num_rows), dict.fromkeys(range(some.num_rows), NULL_VALUE)
+        elif topic.avro:
+            read, errors = _read_avro(some)
+        elif len(payload):
+            read, errors = read_lines(index_values(some["value"].combine_chunks()), payload)
+        else:
+            read, errors = _no_columns(some.num_rows), {}
+        table, error = typed(_with_meta(read, some, columns), columns, errors)
+        return DecodedRecords(table, error, _Records(some, topic))
+
+    def failed(row: int, error: Exception) -> DecodedRecords:
+        nulls = pa.table([pa.nulls(1, field.type) for field in columns.schema], schema=columns.schema)
+        reason = pa.array([f"bad record: {one_line(error)}"])
+        return DecodedRecords(nulls, reason, _Records(part.slice(row, 1), topic))
+
+    return in_halves(decode, failed, 0, part.num_rows)
+
+
+def _no_columns(rows: int) -> pa.Table:
+    return pa.table({"": pa.nulls(rows)})
+
+
+def _read_avro(records: pa.Table) -> tuple[pa.Table, dict[int, str]]:
+    """Take the columns that Spark decoded; it makes a record of nulls of what it can't decode."""
+    names = [name for name in records.column_names if name.startswith(EVENT)]
+    events = records.select(names).rename_columns([name.removeprefix(EVENT) for name in names])
+    bad = np.flatnonzero(nulls_of(records[DECODED].combine_chunks()))
+    return events, dict.fromkeys(bad.tolist(), BAD_AVRO)
+
+
+def _with_meta(read: pa.Table, records: pa.Table, columns: EventColumns) -> pa.Table:
+    names = {KEY: "key", TIME: "timestamp", PARTITION: "partition", OFFSET: "offset"}
+    for name in columns.needed:
+        if name in META:
+            if name in read.column_names:
+                read = read.drop_columns([name])
+            read = read.append_column(name, records[names[name]])
+    return read
+
+
+def _text(values: pa.Array) -> pa.Array:
+    return cast_each(values, pa.string())
+
+
+def _micros(texts: pa.Array) -> pa.Array:
+    return cast_each(texts, pa.int64()).cast(TIMESTAMP)

@@ -1,0 +1,168 @@
+"""Parquet to typed rows."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.blocks import closed_to_us
+from sessionlake.sources.decoding.decoded import (
+    MAX_ROWS,
+    Decoded,
+    bad_row,
+    in_halves,
+    one_line,
+    shown,
+    typed,
+    unreadable,
+)
+from sessionlake.sources.decoding.pieces import WHOLE, Piece
+from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.safe_cast import TEXTS
+
+_LARGE_GROUP = 50_000
+_DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
+_DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError)
+"""What reading damaged bytes raises; a lack of memory is none of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Rows as they were read, the first being row `before` + 1 of the file."""
+
+    table: pa.Table
+    before: int
+
+    def text(self, row: int) -> str:
+        """Give the needed columns of one row as a JSON object, cut where it is long."""
+        values = {name: _plain(self.table.column(name)[row]) for name in self.table.column_names}
+        return raw_text(json.dumps(values, ensure_ascii=False, default=str).encode())
+
+    def line(self, row: int) -> int:
+        """Give the 1-based number of one row."""
+        return self.before + row + 1
+
+
+def _plain(value: pa.Scalar) -> object:
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return shown(value)
+
+
+def open_parquet(source: str | bytes, **options: Any) -> pq.ParquetFile:
+    """Open a local path or content; raises SourceError when a path is missing or not permitted."""
+    try:
+        return pq.ParquetFile(source if isinstance(source, str) else pa.BufferReader(source), **options)
+    except (FileNotFoundError, PermissionError) as error:
+        raise closed_to_us(source, error) from error
+
+
+def decode_parquet(source: str | bytes, path: str, columns: EventColumns, piece: Piece = WHOLE) -> Iterator[Decoded]:
+    """Decode the needed columns of a Parquet file, at most MAX_ROWS rows at a time; one error row for each damaged row group."""
+    try:
+        with _opened(source, columns) as file:
+            groups = piece.within(file.num_row_groups)
+            sizes = [file.metadata.row_group(group).num_rows for group in range(groups.stop)]
+            first = before = sum(sizes[: groups.start])
+            there = set(file.schema_arrow.names)
+            wanted = [name for name in columns.needed if name in there]
+            if not wanted:
+                yield from _all_null(range(first, sum(sizes)), path, columns)
+                return
+            try:
+                for read in _read(file, wanted, list(groups)):
+                    yield from _decoded(read, before, path, columns)
+                    before += len(read)
+            except _DAMAGE:
+                yield from _by_group(file, wanted, groups, before, path, columns)
+    except _DAMAGE as error:
+        if piece.number == 0:  # the other parts' tasks meet it, too
+            yield unreadable(path, columns, error)
+
+
+def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
+    """Open a file, to read its keys as a dictionary where it has them as one: that leaves out laying each out and finding it."""
+    file = open_parquet(source)
+    try:
+        encoded = columns.key_alone and _has_dictionary(file, columns.key)
+    except BaseException:
+        file.close()
+        raise
+    if not encoded:
+        return file
+    with file:
+        return open_parquet(source, read_dictionary=[columns.key], metadata=file.metadata)
+
+
+def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
+    """Say whether a column of text is a dictionary in the file, in row groups that are not small: a batch ends with each."""
+    found = file.metadata
+    if not found.num_row_groups or found.num_rows / found.num_row_groups < _LARGE_GROUP:
+        return False
+    places = [at for at in range(found.num_columns) if found.schema.column(at).path == name]
+    if len(places) != 1 or file.schema_arrow.field(name).type not in TEXTS:
+        return False
+    return any(kind in _DICTIONARIES for kind in found.row_group(0).column(places[0]).encodings)
+
+
+def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int]) -> Iterator[pa.Table]:
+    for batch in file.iter_batches(MAX_ROWS, row_groups=groups, columns=wanted, use_threads=False):
+        # By position, since a file may have two columns of one name.
+        arrays = [batch.column(batch.schema.names.index(name)) for name in wanted]
+        _check_indices(arrays)
+        yield pa.table(arrays, names=wanted)
+
+
+def _check_indices(arrays: list[pa.Array]) -> None:
+    """Raise where damaged bytes number a value that a dictionary does not have, which Arrow reads as it comes."""
+    for array in arrays:
+        if isinstance(array, pa.DictionaryArray):
+            bounds = pc.min_max(array.indices)
+            least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+            if least is not None and not 0 <= least <= greatest < len(array.dictionary):
+                raise pa.ArrowInvalid(f"value {greatest} of a dictionary of {len(array.dictionary)}")
+
+
+def _by_group(
+    file: pq.ParquetFile, wanted: list[str], groups: range, given: int, path: str, columns: EventColumns
+) -> Iterator[Decoded]:
+    """Read on after the file's first `given` rows, each row group by itself: damage to one costs no row of another."""
+    end = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
+    for group in groups:
+        before, end = end, end + file.metadata.row_group(group).num_rows
+        if end <= given:
+            continue
+        try:
+            for read in _read(file, wanted, [group]):
+                some = read.slice(max(0, given - before))
+                yield from _decoded(some, before + len(read) - len(some), path, columns)
+                before += len(read)
+        except _DAMAGE as error:
+            yield unreadable(path, columns, OSError(f"rows {max(before, given) + 1} to {end}: {one_line(error)}"))
+
+
+def _all_null(rows: range, path: str, columns: EventColumns) -> Iterator[Decoded]:
+    for before in rows[::MAX_ROWS]:
+        count = min(MAX_ROWS, rows.stop - before)
+        nulls = pa.table([pa.nulls(count, field.type) for field in columns.schema], schema=columns.schema)
+        yield from _decoded(nulls, before, path, columns)
+
+
+def _decoded(read: pa.Table, before: int, path: str, columns: EventColumns) -> Iterator[Decoded]:
+    def decode(first: int, last: int) -> Decoded:
+        some = read.slice(first, last - first)
+        table, error = typed(some, columns)
+        return Decoded(table, error, path, _Batch(some, before + first))
+
+    def failed(row: int, error: Exception) -> Decoded:
+        return bad_row(f"bad row: {one_line(error)}", path, columns, _Batch(read.slice(row, 1), before + row))
+
+    return in_halves(decode, failed, 0, len(read)) if len(read) else iter(())

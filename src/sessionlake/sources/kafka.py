@@ -1,0 +1,164 @@
+"""A Kafka topic as the sessionizer's source: the stream of its records, its columns, and what a user should know of it."""
+
+import logging
+from functools import reduce
+from operator import or_
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from sessionlake.config.secrets import reveal, reveal_all
+from sessionlake.config.source import SourceSection, option_texts
+from sessionlake.errors import SourceError, first_line
+from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, KEY, META, TOMBSTONE
+from sessionlake.sources.infer import infer_values
+from sessionlake.sources.kafka_cluster import Cluster
+
+SAMPLED = 1000
+"""Records that column types are learnt from."""
+_MAGIC_BYTES = 5
+_FIELDS = ("value", "partition", "offset", "timestamp")
+_SIMPLE = (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.binary(), normal_type(pa.timestamp("us")))
+_log = logging.getLogger("sessionlake")
+
+
+def check_topic(spark: SparkSession, source: SourceSection) -> None:
+    """Raise SourceError where the topic can't be read; warn where it is compacted."""
+    cluster = Cluster("source", source.bootstrap_servers or "", option_texts(source.options))
+    topic = source.topic or ""
+    if cluster.describe(spark, topic).compacted:
+        _log.warning(
+            "sessionlake: warning: source.topic: %r is compacted: Kafka removes events that have a newer record of the same key, "
+            "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
+            topic,
+        )
+
+
+def record_stream(
+    spark: SparkSession, source: SourceSection, columns: EventColumns, *, everything_at_once: bool
+) -> DataFrame:
+    """Return the topic's records as a stream of rows: what workers need of each."""
+    reader = spark.readStream.format("kafka").options(**_options(source))
+    if not everything_at_once:
+        reader = reader.option("maxOffsetsPerTrigger", source.max_offsets_per_batch)
+    return reader.load().select(*_needed(spark, source, columns))
+
+
+def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -> list[Column]:
+    # All side by side: after each row Spark looks how large each column is by now, in structs for many times longer.
+    fields = [F.col(name) for name in _FIELDS] + ([F.col("key")] if KEY in columns.needed else [])
+    built = [_tombstone().alias(TOMBSTONE)] if source.tombstones else []
+    if source.format == "avro":
+        schema = _avro_schema(spark, source)
+        event = _decoded(source)
+        built += [event[name].alias(EVENT + name) for name in columns.needed if name not in META]
+        there = reduce(or_, (event[name].isNotNull() for name in schema.names))
+        built.append(F.when(there, F.lit(True)).alias(DECODED))
+    return [*fields, *built]
+
+
+def _tombstone() -> Column:
+    """Return the headers of a tombstone; null where the record has a value, or none of them."""
+    header = {name: _header(full).alias(name) for name, full in HEADERS.items()}
+    named = reduce(or_, (value.isNotNull() for value in header.values()))
+    return F.when(F.col("value").isNull() & named, F.struct(*header.values()))
+
+
+def _header(name: str) -> Column:
+    def is_sought(header: Column) -> Column:
+        return header["key"] == name
+
+    return F.get(F.filter("headers", is_sought), F.lit(0))["value"]
+
+
+def record_types(spark: SparkSession, source: SourceSection, names: list[str]) -> dict[str, pa.DataType]:
+    """Return the types of columns: of the Avro schema, or as the topic's first records have them; SourceError where one is missing."""
+    if source.format == "avro":
+        schema = to_arrow_schema(_avro_schema(spark, source))
+        found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
+    else:
+        found = _sample(spark, source)
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise SourceError(
+            f"source.topic: {source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
+            "or declare it in [source.types]"
+        )
+    # A column that is null throughout is left out, as it is for files.
+    kinds = {name: kind for name in names if (kind := found[name]) is not None}
+    for name, kind in kinds.items():
+        if kind not in _SIMPLE and not pa.types.is_decimal128(kind):
+            raise SourceError(f"source.avro_schema: {name!r} is a {kind}; pick a column of a plain type")
+    return kinds
+
+
+def record_columns(spark: SparkSession, source: SourceSection) -> list[str]:
+    """Return the columns of the records' values."""
+    return _avro_schema(spark, source).names if source.format == "avro" else list(_sample(spark, source))
+
+
+def _options(source: SourceSection) -> dict[str, str]:
+    # A stream's default is to begin with what comes next; sessions are of all there is.
+    # A fetch is a megabyte of a partition, of which Kafka's consumer hands on 500 records a call; before each call Spark asks
+    # the broker for the partition's first and last offset.
+    defaults = {"startingOffsets": "earliest", "kafka.max.poll.records": "20000"}
+    ours = {
+        "kafka.bootstrap.servers": reveal("source.bootstrap_servers", source.bootstrap_servers or ""),
+        "subscribe": source.topic or "",
+        # Only tombstones have some; Spark would build them for every record.
+        "includeHeaders": str(source.tombstones).lower(),
+    }
+    return {**defaults, **reveal_all("source.options", option_texts(source.options)), **ours}
+
+
+def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType | None]:
+    given = {n: v for n, v in _options(source).items() if not n.lower().startswith(("starting", "ending"))}
+    options = {**given, "startingOffsets": "earliest"}
+    records = spark.read.format("kafka").options(**options).load()
+    # A limit reads one partition after the other, and none further than it must.
+    values = [bytes(row[0]) for row in records.select("value").where("value is not null").limit(SAMPLED).collect()]
+    found = infer_values(values) if values else {}
+    if not found:
+        state = "is empty" if not values else "has no JSON object among its first records"
+        raise SourceError(
+            f"source.topic: {source.topic!r} {state}, so that no column types can be learnt; declare each in [source.types]"
+        )
+    return found
+
+
+def _decoded(source: SourceSection) -> Column:
+    value = F.col("value")
+    if source.confluent_header:
+        payload = F.substring(value, _MAGIC_BYTES + 1, 1 << 30)
+        value = F.when(F.substring(value, 1, 1) == F.lit(bytearray(1)), payload)
+    return from_avro(value, _avro_text(source), {"mode": "PERMISSIVE"})
+
+
+def _avro_text(source: SourceSection) -> str:
+    try:
+        return Path(source.avro_schema or "").read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"source.avro_schema: {source.avro_schema!r} can't be read ({error}); name a file with an Avro schema"
+        ) from error
+
+
+def _avro_schema(spark: SparkSession, source: SourceSection) -> StructType:
+    text = _avro_text(source)
+    try:
+        found = spark.range(1).select(from_avro(F.lit(None).cast("binary"), text).alias("value")).schema[0].dataType
+    except Exception as error:
+        raise SourceError(
+            f"source.avro_schema: {source.avro_schema!r} is no Avro schema ({first_line(error)}); correct the file"
+        ) from error
+    if not isinstance(found, StructType):
+        raise SourceError(
+            f"source.avro_schema: {source.avro_schema!r} is a {found.simpleString()}; it must be a record"
+        )
+    return found

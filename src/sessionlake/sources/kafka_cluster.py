@@ -1,0 +1,182 @@
+"""A Kafka cluster apart from what is read from it: whether it answers, how it keeps a topic, and records for one."""
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionlake.config.secrets import reveal, reveal_all
+from sessionlake.errors import SourceError
+
+TIMEOUT_MS = 15_000
+_CONNECT_S = 5.0
+_PREFIX = "kafka."
+_MISSING = "UnknownTopicOrPartition"
+_REFUSED = ("AuthorizationException", "AuthenticationException")
+_LOST = ("KAFKA_DATA_LOSS", "may have been lost because they are not available in Kafka", "OffsetOutOfRange")
+_SILENT = (
+    "kafka.common.errors.TimeoutException",
+    "kafka.common.errors.DisconnectException",
+    "Timed out waiting for a node assignment",
+    "Cannot fetch record for offset",
+    "No resolvable bootstrap urls",
+)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the cluster describes it."""
+
+    id: str
+    """Another one once a topic of this name is made anew."""
+    cleanup_policy: str
+    """Empty where this user may not see it."""
+
+    @property
+    def compacted(self) -> bool:
+        """Whether Kafka removes records that have a newer one of the same key."""
+        return "compact" in self.cleanup_policy
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Kafka cluster as one section of the config names it, secrets as references: their values are looked up for each use."""
+
+    section: str
+    bootstrap_servers: str
+    options: Mapping[str, str]
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers; ConfigError where a reference in them has no value."""
+        return reveal(f"{self.section}.bootstrap_servers", self.bootstrap_servers)
+
+    @property
+    def client_options(self) -> dict[str, str]:
+        """The options of Kafka's own client, with the prefix that Spark's connector wants."""
+        given = {name: value for name, value in self.options.items() if name.startswith(_PREFIX)}
+        return reveal_all(f"{self.section}.options", given)
+
+    def require_reachable(self) -> None:
+        """Raise SourceError where no bootstrap server takes a connection; Kafka's client would log for a while first."""
+        failures = []
+        for server in self.servers.split(","):
+            host, _, port = server.strip().rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+            except (OSError, ValueError) as error:
+                failures.append(str(error))
+            else:
+                return
+        raise SourceError(
+            f"{self.section}.bootstrap_servers: {self.bootstrap_servers!r} does not answer ({failures[0]}); "
+            "start the broker or correct host:port"
+        )
+
+    def describe(self, spark: SparkSession, topic: str) -> "Topic":
+        """Return what there is to know of a topic; MissingTopicError where there is none."""
+        self.require_reachable()
+        jvm: Any = spark._jvm
+        with self._admin(jvm) as admin:
+            try:
+                described = admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
+            except Py4JJavaError as error:
+                raise self._explained(topic, str(error.java_exception)) from error
+            kinds = getattr(jvm, "org.apache.kafka.common.config.ConfigResource$Type")
+            resource = jvm.org.apache.kafka.common.config.ConfigResource(kinds.TOPIC, topic)
+            try:
+                found = admin.describeConfigs(jvm.java.util.List.of(resource)).all().get().get(resource)
+                policy = str(found.get("cleanup.policy").value())
+            except Py4JJavaError:
+                policy = ""
+            return Topic(described.topicId().toString(), policy)
+
+    def create_compacted(self, spark: SparkSession, topic: str) -> None:
+        """Create a compacted topic with the cluster's own default of partitions and replicas."""
+        jvm: Any = spark._jvm
+        with self._admin(jvm) as admin:
+            default = jvm.java.util.Optional.empty()
+            new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, default, default)
+            compacted = new.configs(jvm.java.util.Map.of("cleanup.policy", "compact"))
+            try:
+                admin.createTopics(jvm.java.util.List.of(compacted)).all().get()
+            except Py4JJavaError as error:
+                if "TopicExistsException" not in str(error.java_exception):
+                    raise self._explained(topic, str(error.java_exception)) from error
+
+    def write(self, records: DataFrame, topic: str) -> None:
+        """Produce records (key, value, and headers if there are); SourceError where Kafka is the cause of a failure."""
+        options = {**self.client_options, "kafka.bootstrap.servers": self.servers, "topic": topic}
+        try:
+            records.write.format("kafka").options(**options).save()
+        except Exception as error:
+            raise explained(str(error), self.section) or error from error
+
+    @contextmanager
+    def _admin(self, jvm: Any) -> Iterator[Any]:
+        settings = jvm.java.util.Properties()
+        given = {name.removeprefix(_PREFIX): value for name, value in self.client_options.items()}
+        timeouts = {"request.timeout.ms": str(TIMEOUT_MS // 2), "default.api.timeout.ms": str(TIMEOUT_MS)}
+        for name, value in {**timeouts, **given, "bootstrap.servers": self.servers}.items():
+            settings.put(name, value)
+        try:
+            admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+        except Py4JJavaError as error:
+            cause = error.java_exception.getCause() or error.java_exception
+            raise SourceError(f"{self.section}.options: {cause.getMessage()}; correct the options") from error
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def _explained(self, topic: str, text: str) -> SourceError:
+        if _MISSING in text:
+            return MissingTopicError(
+                f"{self.section}.topic: {topic!r} does not exist on {self.bootstrap_servers!r}; create it or correct the name"
+            )
+        if any(sign in text for sign in _REFUSED):
+            return SourceError(
+                f"{self.section}.topic: {topic!r} is closed to this user ({text.rpartition(': ')[2]}); "
+                f"give it the right to, or set kafka.security.protocol and what it needs in {self.section}.options"
+            )
+        return SourceError(
+            f"{self.section}.bootstrap_servers: {self.bootstrap_servers!r} does not answer as Kafka ({text.rpartition(': ')[2]}); "
+            f"correct host:port, or set kafka.security.protocol in {self.section}.options"
+        )
+
+
+class MissingTopicError(SourceError):
+    """The topic does not exist."""
+
+
+def only_the_report_failed(text: str) -> bool:
+    """Say whether a query failed by a bug of Spark 4.1's connector only, and is to be started again.
+
+    The first batch after a restart, where it is one that was planned before, is run and committed; then the connector's
+    metrics fail on the latest offsets, which were not asked for yet (https://github.com/apache/spark/issues/55236).
+    """
+    return "IterableOps.map" in text and 'return value of "scala.Option.get()" is null' in text
+
+
+def explained(text: str, section: str = "source") -> SourceError | None:
+    """Return what a failed query's messages mean where Kafka is the cause."""
+    if any(sign in text for sign in _LOST):
+        return SourceError(
+            f"{section}.topic: records that were not read yet are gone from Kafka (retention, or the topic was made anew); "
+            f"set failOnDataLoss = false in {section}.options to go on without them, or start a new warehouse"
+        )
+    if _MISSING in text:
+        return SourceError(f"{section}.topic: was deleted, or partitions of it were; create it again or restore it")
+    if any(sign in text for sign in _REFUSED):
+        return SourceError(
+            f"{section}.topic: is closed to this user; give it the right to, or set what Kafka needs in {section}.options"
+        )
+    if any(sign in text for sign in _SILENT):
+        return SourceError(
+            f"{section}.bootstrap_servers: Kafka stopped answering; nothing is lost, start again once it does"
+        )
+    return None

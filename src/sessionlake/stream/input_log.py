@@ -1,0 +1,155 @@
+"""What each batch was a function of: source positions, clock, watermark before it, settings. Kept for jobs that read events again.
+
+Spark's checkpoint forgets positions after 100 batches and Delta's log its commits after a month; the table keeps them.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
+from sessionlake.warehouse.tables import Tables
+
+BATCH_INPUTS = "batch_inputs"
+_SAVE_AFTER = 40
+"""Unsaved batches at which they are saved: well below the 100 whose positions Spark keeps."""
+
+
+def _field(name: str, type_: pa.DataType, comment: str) -> pa.Field:
+    return pa.field(name, type_, metadata={"comment": comment})
+
+
+BATCH_INPUTS_SCHEMA = pa.schema(
+    [
+        _field("batch_id", pa.int64(), "Micro-batch"),
+        _field("changelog_version", pa.int64(), "Version of session_changelog that the batch's commit made"),
+        _field("clock", schemas.TIME, "The batch's clock, by which events are too far in the future"),
+        _field("watermark_before", schemas.TIME, "Watermark that decided about the batch; null before the first event"),
+        _field("watermark", schemas.TIME, "Watermark after the batch"),
+        _field("settings", pa.string(), "JSON: settings of classification that held for the batch"),
+        _field("events", pa.string(), "JSON: position in the event source up to which the batch read, inclusive"),
+        _field("corrections", pa.string(), "JSON: position in the control input, likewise"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class BatchInputs:
+    """A batch's inputs besides the rows; times in microseconds."""
+
+    batch_id: int
+    changelog_version: int
+    clock_us: int
+    watermark_before_us: int | None
+    watermark_us: int | None
+    settings: dict[str, Any]
+    events: dict[str, Any] | None
+    corrections: dict[str, Any] | None
+
+
+class InputLog:
+    """The batches' inputs as they are committed; saves them before Spark forgets their positions."""
+
+    def __init__(self, tables: Tables, config: Config) -> None:
+        self._tables, self._config = tables, config
+        self._saved: int | None = None
+        self._last: _Last | None = None
+
+    def committed(self, batch_id: int) -> None:
+        """Save what is unsaved if it has become much."""
+        if self._saved is None:
+            self._saved = saved_batch(self._tables)
+        if batch_id - self._saved < _SAVE_AFTER:
+            return
+        self._tables.create(BATCH_INPUTS, BATCH_INPUTS_SCHEMA, "What each micro-batch was a function of, besides rows")
+        known = self._tables.latest_version(BATCH_INPUTS)
+        rows = list(_unsaved(self._tables, self._config, batch_id, self._last or _last_saved(self._tables)))
+        table = pa.Table.from_pylist([_row(row) for row in rows], schema=BATCH_INPUTS_SCHEMA)
+        self._tables.append_file(BATCH_INPUTS, table, BATCH_INPUTS, batch_id, after_version=known)
+        whole = rows and rows[-1].batch_id == batch_id
+        self._last = (batch_id, rows[-1].changelog_version, rows[-1].watermark_us) if whole else None
+        self._saved = batch_id
+
+
+def saved_batch(tables: Tables) -> int:
+    """Return the latest batch in the table; -1 where there is none."""
+    if not tables.exists(BATCH_INPUTS):
+        return -1
+    version = tables.app_version(BATCH_INPUTS, BATCH_INPUTS)
+    return -1 if version is None else version
+
+
+def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs]:
+    """Return the inputs of all batches up to one, in order: a few hundred bytes each.
+
+    Raises PipelineStateError where those of a batch are known no more.
+    """
+    found: list[BatchInputs] = []
+    if tables.exists(BATCH_INPUTS):
+        times = [F.unix_micros(name).alias(name) for name in ("clock", "watermark_before", "watermark")]
+        rows = tables.read(BATCH_INPUTS).where(F.col("batch_id") <= up_to)
+        rows = rows.select("batch_id", "changelog_version", *times, "settings", "events", "corrections")
+        found = [
+            BatchInputs(*row[:5], *(json.loads(text) if text else None for text in row[5:]))
+            for row in rows.toLocalIterator()
+        ]
+    by_id = {inputs.batch_id: inputs for inputs in (*found, *_unsaved(tables, config, up_to, _last_saved(tables)))}
+    missing = next((b for b in range(up_to + 1) if b not in by_id), None)
+    if missing is not None:
+        raise PipelineStateError(
+            f"pipeline.warehouse: what batch {missing} read is known no more (neither table {BATCH_INPUTS!r} nor the "
+            "checkpoint has it); to compute sessions anew, use `sessionlake rebuild`"
+        )
+    return [by_id[b] for b in range(up_to + 1)]
+
+
+_Last = tuple[int, int, int | None]
+"""Of the last batch in the table: batch_id, changelog version and watermark."""
+
+
+def _unsaved(tables: Tables, config: Config, up_to: int, last: _Last) -> Iterator[BatchInputs]:
+    saved, version, before = last
+    for commit in tables.commits(schemas.CHANGELOG, version):
+        batch = commit.metadata["batch_id"]
+        watermark = commit.metadata["state"].get("watermark_us")
+        lines = (tables.read_text(f"{config.checkpoint}/offsets/{batch}") or "").splitlines()
+        if saved < batch <= up_to and len(lines) >= 4:
+            clock = json.loads(lines[1])["batchTimestampMs"] * 1000
+            events, corrections = (None if line == "-" else json.loads(line) for line in lines[2:4])
+            live = commit.metadata["settings"]["live"]
+            yield BatchInputs(batch, commit.version, clock, before, watermark, live, events, corrections)
+        before = watermark
+
+
+def _last_saved(tables: Tables) -> _Last:
+    batch = saved_batch(tables)
+    if batch < 0:
+        return -1, -1, None
+    row = tables.read(BATCH_INPUTS).where(F.col("batch_id") == batch)
+    first = row.select("batch_id", "changelog_version", F.unix_micros("watermark")).head()
+    return (-1, -1, None) if first is None else (first[0], first[1], first[2])
+
+
+def _row(inputs: BatchInputs) -> dict[str, Any]:
+    texts = {
+        name: None if value is None else json.dumps(value)
+        for name, value in (
+            ("settings", inputs.settings),
+            ("events", inputs.events),
+            ("corrections", inputs.corrections),
+        )
+    }
+    return {
+        "batch_id": inputs.batch_id,
+        "changelog_version": inputs.changelog_version,
+        "clock": inputs.clock_us,
+        "watermark_before": inputs.watermark_before_us,
+        "watermark": inputs.watermark_us,
+        **texts,
+    }

@@ -1,0 +1,67 @@
+"""What keeps a pipeline to one driver and its checkpoint and changelog together."""
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sessionlake.config.load import Config
+from sessionlake.config.paths import make_private
+from sessionlake.errors import LockedError, PipelineStateError, StoreError
+from sessionlake.warehouse.history import check_format, stamp
+from sessionlake.warehouse.tables import Tables
+
+
+def checkpoint_id(tables: Tables, config: Config, last: dict[str, Any] | None) -> str:
+    """Return the checkpoint's id, making the checkpoint where both it and the changelog are new."""
+    uri = f"{config.checkpoint}/metadata"
+    text = tables.read_text(uri)
+    written = json.loads(text) if text else {}
+    check_format(written, f"checkpoint: {config.checkpoint!r}")
+    found = written.get("id")
+    name, checkpoint = config.pipeline.name, config.checkpoint
+    if last is not None and found != last["checkpoint_id"]:
+        what = "is missing" if found is None else "is another pipeline's or a new one"
+        raise PipelineStateError(
+            f"checkpoint: {checkpoint!r} {what}, but the changelog has batches of {name!r} up to {last['batch_id']}; "
+            "put the old checkpoint back, or start a new warehouse with `sessionlake bootstrap`"
+        )
+    if last is None and any(batch.isdigit() for batch in tables.names(f"{checkpoint}/commits")):
+        raise PipelineStateError(
+            f"checkpoint: {checkpoint!r} has batches of {name!r} but the changelog has none; "
+            "restore the tables, or remove the whole warehouse to start anew"
+        )
+    if found is None:
+        tables.write_text_once(uri, json.dumps({"id": str(uuid.uuid4()), **stamp()}))
+        found = json.loads(tables.read_text(uri) or "{}")["id"]
+    return str(found)
+
+
+@contextmanager
+def locked_store(config: Config) -> Iterator[None]:
+    """Hold the store directory's lock while the driver lives; LockedError where another has it, StoreError where it can't be written."""
+    directory = Path(config.lock_dir)
+    try:
+        make_private(directory)
+        file = (directory / "LOCK").open("a+")
+    except OSError as error:
+        raise StoreError(
+            f"pipeline.store: {str(directory)!r} can't be written ({error.strerror}); choose a directory this user may write"
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "?"
+            raise LockedError(
+                f"pipeline.store: {str(directory)!r} is locked by process {holder}; a pipeline has one driver, stop that one first"
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,73 @@
+"""Give up the plan of a batch that is not committed, so that Spark makes another: of fewer files, or without those gone."""
+
+import re
+from typing import Any
+
+from sessionlake import schemas
+from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
+from sessionlake.sources.planned_files import PlannedFiles
+from sessionlake.warehouse.tables import Tables
+
+_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
+_SIDES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+
+
+def replan(tables: Tables, config: Config, last: dict[str, Any] | None) -> list[str]:
+    """Remove the plan of the batch after the last committed one; return what a user should know of it, in sentences.
+
+    Call it with the driver's lock held, before the stream starts. The plan is a line in Spark's log of offsets and, where
+    the source is files, entries in the log of files seen: both go, so that the files count as new again. Killed in between,
+    it goes on when it is called again: the offsets go first, and entries without them are planned anew by any start.
+    Raises PipelineStateError where the batch has put out rows already, or logs do not fit together.
+    """
+    batch_id = 0 if last is None else last["batch_id"] + 1
+    checkpoint = config.checkpoint
+    offsets = [int(name) for name in tables.names(f"{checkpoint}/offsets") if name.isdigit()]
+    if any(batch > batch_id for batch in offsets):
+        raise PipelineStateError(
+            f"checkpoint: {checkpoint!r} is ahead of the changelog, whose last batch is {batch_id - 1}; "
+            "restore both as of one moment"
+        )
+    _check_sides(tables, checkpoint_id=None if last is None else last["checkpoint_id"], batch_id=batch_id)
+    planned = batch_id in offsets
+    files = PlannedFiles(tables, config) if config.source.kind == "files" else None
+    gone = files.gone(batch_id) if files is not None and planned else []
+    entries = _entries_after(tables, config, files.reached(batch_id - 1)) if files is not None else []
+    if planned:
+        tables.delete(f"{checkpoint}/offsets/{batch_id}")
+    for entry in entries:
+        tables.delete(entry)
+    if not planned:
+        return ["replan: no batch was planned and not committed; there was nothing to give up"]
+    lost = [f"replan: planned file {path!r} is gone, and so is not read" for path in gone]
+    return [f"replan: the plan of batch {batch_id} is given up, and made anew", *lost]
+
+
+def _check_sides(tables: Tables, checkpoint_id: str | None, batch_id: int) -> None:
+    for side in _SIDES:
+        commit = tables.last_commit(side) if tables.exists(side) else None
+        if commit is None or commit.metadata["batch_id"] < batch_id:
+            continue
+        if checkpoint_id in (None, commit.metadata["checkpoint_id"]):
+            raise PipelineStateError(
+                f"replan: batch {batch_id} has written its rows of {side!r} already, so that another plan would lose or double "
+                "some; start without --replan, which goes on with it"
+            )
+
+
+def _entries_after(tables: Tables, config: Config, reached: int) -> list[str]:
+    """Return the file log's entries after one, the newest first; PipelineStateError where those up to it are not whole.
+
+    A compacted entry holds all before it, but these stay beside it for a hundred batches.
+    """
+    directory = f"{config.checkpoint}/sources/0"
+    parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]
+    kept = {number for number, _, _ in parsed if number <= reached}
+    whole = max((number for number, compact, _ in parsed if compact and number <= reached), default=0)
+    if not kept.issuperset(range(whole, reached + 1)):
+        raise PipelineStateError(
+            f"replan: the log of source files in {directory!r} lacks entries up to {reached}; put the checkpoint back, "
+            "or start without --replan"
+        )
+    return [f"{directory}/{name}" for number, _, name in sorted(parsed, reverse=True) if number > reached]

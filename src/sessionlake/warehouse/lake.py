@@ -1,0 +1,129 @@
+"""A warehouse's tables without Spark: their logs, and their rows as streams of Arrow batches."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sessionlake.errors import LakeError
+from sessionlake.warehouse.delta_log import DeltaLog
+
+_LOCAL, _LOG = "file:", "_delta_log"
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
+
+
+class Lake(DeltaLog):
+    """The tables under one warehouse path or object-store URI; rows and log end at the version at which a table was opened.
+
+    For an object store deltalake finds credentials and region in the environment (AWS_..., AZURE_..., GOOGLE_...).
+    LakeError, which names Spark as the other way, where it can't read what is there.
+    """
+
+    def __init__(self, warehouse: str) -> None:
+        self.warehouse = warehouse.rstrip("/")
+        self._tables: dict[str, DeltaTable] = {}
+        self._file_systems: dict[str, Any] = {}
+
+    def path(self, name: str) -> str:
+        """Return where a table lies."""
+        return f"{self.warehouse}/{name}"
+
+    def table(self, name: str) -> DeltaTable:
+        """Return a table, opened at its newest version and staying there."""
+        if name not in self._tables:
+            with self._readable():
+                self._tables[name] = DeltaTable(self._uri(self.path(name)), storage_options=_options())
+        return self._tables[name]
+
+    def latest_version(self, name: str) -> int:
+        """Return the version at which the table was opened; the newest where it has not been yet, -1 where there is none."""
+        return self._tables[name].version() if name in self._tables else super().latest_version(name)
+
+    def app_version(self, name: str, app_id: str) -> int | None:
+        """Return the last version that an application has written to a table; None where it has not."""
+        return self.table(name).transaction_version(app_id) if self.exists(name) else None
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return files and bytes of a table's version."""
+        sizes = self.table(name).get_add_actions().column("size_bytes").to_pylist()
+        return len(sizes), sum(sizes)
+
+    def names(self, uri: str) -> list[str]:
+        """Return the names in a table's log; none where it is not there."""
+        if self._directory is not None:
+            try:
+                return [entry.name for entry in os.scandir(self._local(uri))]
+            except FileNotFoundError:
+                return []
+        from pyarrow.fs import FileSelector
+
+        with self._readable():
+            files = self._remote(uri)
+            return [] if files is None else [info.base_name for info in files.get_file_info(FileSelector(_LOG))]
+
+    def read_text(self, uri: str) -> str | None:
+        """Return the text of a file of a table's log, or None where there is none."""
+        try:
+            if self._directory is not None:
+                return Path(self._local(uri)).read_text(encoding="utf-8")
+            with self._readable():
+                files = self._remote(uri)
+                name = f"{_LOG}/{uri.rpartition('/')[2]}"
+                return None if files is None else str(files.open_input_file(name).read().decode())
+        except FileNotFoundError:
+            return None
+
+    @cached_property
+    def _directory(self) -> str | None:
+        """The warehouse as a local directory; None where it lies in an object store."""
+        if self.warehouse.startswith(_LOCAL):
+            return "/" + self.warehouse.removeprefix(_LOCAL).lstrip("/")
+        return None if "://" in self.warehouse else self.warehouse
+
+    def _local(self, uri: str) -> str:
+        return f"{self._directory}{uri.removeprefix(self.warehouse)}"
+
+    def _uri(self, uri: str) -> str:
+        return uri if self._directory is None else Path(self._local(uri)).as_uri()
+
+    def _remote(self, uri: str) -> Any:
+        """Return the file system of the table that a file of a log belongs to; None where there is no table."""
+        table = uri.partition(f"/{_LOG}")[0]
+        if table not in self._file_systems:
+            from deltalake.fs import DeltaStorageHandler
+            from pyarrow.fs import PyFileSystem
+
+            if not DeltaTable.is_deltatable(table, _options()):
+                return None
+            self._file_systems[table] = PyFileSystem(DeltaStorageHandler(table, _options()))
+        return self._file_systems[table]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (DeltaError, OSError, ValueError) as error:
+            raise LakeError(
+                f"pipeline.warehouse: {self.warehouse!r} can't be read without Spark ({_cause(error)}); put its credentials "
+                "and region into the environment (AWS_..., AZURE_..., GOOGLE_...), or use `sessionlake sql --engine spark`"
+            ) from error
+
+
+def _options() -> dict[str, str]:
+    """Return what deltalake does not take from the environment by itself."""
+    # An endpoint without TLS is refused unless it is asked for, and who names one has asked.
+    return {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else {}
+
+
+def _cause(error: Exception) -> str:
+    """Return the first and the last line of a message, whose lines go from effect to cause."""
+    lines = [line.strip() for line in _DECORATION.sub("", str(error)).splitlines() if line.strip()]
+    return ": ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__

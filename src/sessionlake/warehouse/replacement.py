@@ -1,0 +1,114 @@
+"""Files of a table put in the place of others, in one commit that fails where somebody else touches them meanwhile.
+
+By way of OptimisticTransaction, which is no public API: see docs/decisions/0006.
+"""
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.warehouse.history import user_metadata
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files that lie under the table's folder and that its log does not name yet."""
+
+    adds: list[dict[str, Any]]
+    """As the log will name them."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows they hold."""
+        return sum(json.loads(add["stats"])["numRecords"] for add in self.adds)
+
+
+class Replacement:
+    """A transaction under way: it reads the table as of its start, and commits once at the most.
+
+    The commit fails, as a conflict that `Tables.retried` knows, where a file that it replaces has changed or gone since,
+    or where an application that it asked for has recorded another version.
+    """
+
+    def __init__(self, spark: SparkSession, delta_log: Any) -> None:
+        self._spark, self._log = spark, delta_log
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._none = self._jvm.scala.Option.empty()
+        delta_log.update(False, self._none, self._none)
+        self._transaction = delta_log.startTransaction(self._none, self._none)
+
+    @property
+    def version(self) -> int:
+        """The table's version that is read."""
+        return int(self._transaction.readVersion())
+
+    def app_version(self, app_id: str) -> int:
+        """Return the latest version that an application has recorded; -1 for none."""
+        return int(self._transaction.txnVersion(app_id))
+
+    def read(self, paths: Collection[str]) -> DataFrame:
+        """Return the rows of some of the table's files, named as its log does; those that are deleted left out."""
+        # Delta makes the frame in the session that is the active one.
+        sessions = self._jvm.org.apache.spark.sql.SparkSession
+        before, ours = sessions.getActiveSession(), self._spark._jsparkSession
+        sessions.setActiveSession(ours)
+        try:
+            frame = self._log.createDataFrame(
+                self._transaction.snapshot(), self._seq(self._files(paths)), False, self._none
+            )
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+        return DataFrame(frame, self._spark)
+
+    def write(self, rows: DataFrame) -> Written:
+        """Write a file for each of the frame's partitions that has rows."""
+        files = self._transaction.writeFiles(rows._jdf, self._none, True, self._seq([]))
+        return Written([json.loads(files.apply(n).json())["add"] for n in range(files.size())])
+
+    def commit(
+        self,
+        written: Written,
+        replaced: Collection[str],
+        metadata: Mapping[str, Any],
+        *,
+        app: tuple[str, int] | None = None,
+        changes_data: bool,
+    ) -> int:
+        """Put what was written in the place of the files named; return the version this makes.
+
+        `app` is an application and the version that it records. Without `changes_data` the rows are promised to be the
+        same ones: a stream that reads the table skips the commit.
+        """
+        delta, now = self._jvm.org.apache.spark.sql.delta, time.time_ns() // 1_000_000
+        actions = [{"txn": {"appId": app[0], "version": app[1], "lastUpdated": now}}] if app else []
+        if app:
+            self.app_version(app[0])
+        actions += [{"add": {**add, "dataChange": changes_data}} for add in written.adds]
+        found = [delta.actions.Action.fromJson(json.dumps(action)) for action in actions]
+        found += [file.removeWithTimestamp(now, changes_data) for file in self._files(replaced)]
+        none, metadata_option = self._none, self._jvm.scala.Option.apply(user_metadata(metadata))
+        operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
+            self._jvm.org.apache.spark.sql.SaveMode.Overwrite, *(none, none, metadata_option, *(none,) * 5)
+        )
+        return int(self._transaction.commit(self._seq(found), operation))
+
+    def _files(self, paths: Collection[str]) -> list[Any]:
+        if not paths:
+            return []
+        condition = F.col("path").isin(list(paths))._jc
+        return list(self._transaction.snapshot().allFiles().filter(condition).collect())
+
+    def _seq(self, items: list[Any]) -> Any:
+        java = self._jvm.java.util.ArrayList()
+        for item in items:
+            java.add(item)
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(java).toSeq()

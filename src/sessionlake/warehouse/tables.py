@@ -1,0 +1,145 @@
+"""The Delta tables of a warehouse: creation, reading, idempotent appends."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from sessionlake.errors import FencedError, JobError
+from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.replacement import Replacement
+from sessionlake.warehouse.transactions import CONCURRENT, Transactions
+
+_LOCAL = re.compile(r"/[^%\\]*")
+"""Local paths that deltalake takes as they are: of a % or a backslash it makes another character."""
+_CONFLICT = re.compile(r"DELTA_CONCURRENT_|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED")
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return an Arrow schema as Spark's, comments kept."""
+    fields = from_arrow_schema(schema).fields
+    comments = [(f.metadata or {}).get(b"comment", b"").decode() for f in schema]
+    return StructType(
+        [
+            StructField(f.name, f.dataType, True, {"comment": c} if c else None)
+            for f, c in zip(fields, comments, strict=True)
+        ]
+    )
+
+
+class Tables(Transactions):
+    """The tables under one warehouse path (a path or an object-store URI)."""
+
+    def create(
+        self, name: str, schema: pa.Schema, comment: str, partitioned_by: tuple[str, ...] = (), **properties: str
+    ) -> None:
+        """Create a table unless it is there."""
+        if self.exists(name):
+            return
+        settings = {f"delta.{key}": value for key, value in properties.items()}
+        create = self._create_here if _LOCAL.fullmatch(self.path(name)) else self._create_through_spark
+        try:
+            create(name, spark_schema(schema), comment, partitioned_by, settings)
+        except Exception:
+            # Delta refuses the second of two who create a table at one moment, which is as good.
+            if not self.exists(name):
+                raise
+
+    def _create_here(
+        self, name: str, schema: StructType, comment: str, partitions: tuple[str, ...], settings: dict[str, str]
+    ) -> None:
+        """Create a table on a local path: some milliseconds, where Spark takes half a second for each."""
+        deltalake.DeltaTable.create(
+            self.path(name),
+            deltalake.Schema.from_json(schema.json()),
+            partition_by=list(partitions),
+            description=comment,
+            configuration=settings,
+        )
+
+    def _create_through_spark(
+        self, name: str, schema: StructType, comment: str, partitions: tuple[str, ...], settings: dict[str, str]
+    ) -> None:
+        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).comment(comment).addColumns(schema)
+        if partitions:
+            builder = builder.partitionedBy(*partitions)
+        for key, value in settings.items():
+            builder = builder.property(key, value)
+        builder.execute()
+
+    def read(self, name: str, version: int | None = None) -> DataFrame:
+        """Return a table, pinned to a version where one is given."""
+        reader = self.spark.read.format("delta")
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
+
+    def append(
+        self, name: str, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently.
+
+        Raises FencedError where another process does the same at this moment.
+        """
+        writer = rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", app_version)
+        if metadata is not None:
+            writer = writer.option("userMetadata", user_metadata(metadata))
+        try:
+            writer.save(self.path(name))
+        except Exception as error:
+            if CONCURRENT not in str(error):
+                raise
+            raise FencedError(
+                f"table {self.path(name)!r}: another process writes batch or step {app_version} of {app_id!r} too; "
+                "this one stops, keep only one running on this warehouse"
+            ) from error
+
+    def replacement(self, name: str) -> Replacement:
+        """Begin to put files of a table in the place of others."""
+        return Replacement(self.spark, self._delta_log(name))
+
+    def sql_name(self, name: str) -> str:
+        """Return a table as SQL names it."""
+        return "delta.`" + self.path(name).replace("`", "``") + "`"
+
+    def retried(self, name: str, attempts: int, action: Callable[[], object]) -> None:
+        """Do what commits to a table, again where another commit came between; JobError after so many attempts."""
+        for attempt in range(1, attempts + 1):
+            try:
+                action()
+            except Exception as error:
+                if not isinstance(error, FencedError) and not _CONFLICT.search(str(error)):
+                    raise
+                if attempt == attempts:
+                    raise JobError(
+                        f"table {self.path(name)!r}: {attempts} attempts to change it each met another writer; "
+                        "run the job again when fewer run beside it"
+                    ) from error
+            else:
+                return
+
+    @contextmanager
+    def settings(self, values: Mapping[str, str]) -> Iterator[None]:
+        """Hold settings of the session while the block runs."""
+        conf = self.spark.conf
+        before = {name: conf.get(name, None) for name in values}
+        for name, value in values.items():
+            conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, old in before.items():
+                if old is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, old)
+
+    def append_rows(self, name: str, rows: pa.Table) -> None:
+        """Append a few rows that the driver holds."""
+        frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
+        frame.coalesce(1).write.format("delta").mode("append").save(self.path(name))

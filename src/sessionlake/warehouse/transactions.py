@@ -1,0 +1,221 @@
+"""Delta's transactions, where its writers have no way: files committed by name, versions of applications, fences.
+
+By way of OptimisticTransaction, which is no public API: see docs/decisions/0006.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.errors import FencedError, PipelineStateError
+from sessionlake.warehouse.delta_log import FENCED
+from sessionlake.warehouse.filesystem import write_bytes
+from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.log import Log
+
+CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file under a table's folder that no commit names yet."""
+
+    table: str
+    path: str
+    """Relative to the table's folder."""
+    size: int
+    stats: str
+    """Delta's statistics as JSON: the number of rows, and bounds of the time columns."""
+
+
+def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "partitionValues": {},
+        "size": file.size,
+        "modificationTime": now_ms,
+        "dataChange": True,
+        "stats": file.stats,
+    }
+
+
+class Transactions(Log):
+    """The transactions of a warehouse's tables."""
+
+    def commit_files(
+        self,
+        name: str,
+        files: Iterable[DataFile],
+        app_id: str,
+        app_version: int,
+        metadata: Mapping[str, Any] | None,
+        *,
+        after_version: int,
+        guarded: bool = False,
+    ) -> int:
+        """Commit Parquet files that lie under an unpartitioned table's folder; return the version up to which the log is known.
+
+        That is to be the next call's `after_version`: the version that this makes, unless others came in between.
+        Raises FencedError where another process has committed this app_version, or a later one, since `after_version`,
+        or does so at this moment; with `guarded` PipelineStateError where rows were changed since by what is not ours.
+        Delta's own writer asks the table's state for the application's last version, a Spark job of 0.3 s and more; who is
+        the only writer, and looks at the commits since, need not.
+        """
+        delta = self._jvm.org.apache.spark.sql.delta
+        transaction = self._delta_log(name).startTransaction()
+        fenced = FencedError(
+            f"table {self.path(name)!r}: another driver committed batch {app_version}; "
+            "this one stops, keep only one running on this warehouse"
+        )
+        if any(
+            action["appId"] == app_id and action["version"] >= app_version
+            for version in range(after_version + 1, transaction.readVersion() + 1)
+            for action in self._actions(name, version, "txn")
+        ):
+            raise fenced
+        if guarded:
+            self.refuse_foreign_change(name, after_version, transaction.readVersion())
+        self._require_plain(name, transaction.metadata())
+        transaction.readTxn().addOne(app_id)
+        now = time.time_ns() // 1_000_000
+        actions = self._jvm.java.util.ArrayList()
+        for action in (
+            {"txn": {"appId": app_id, "version": app_version, "lastUpdated": now}},
+            *({"add": _added(file, now)} for file in files),
+        ):
+            actions.add(delta.actions.Action.fromJson(json.dumps(action)))
+        none = self._jvm.scala.Option.empty()
+        written = none if metadata is None else self._jvm.scala.Option.apply(user_metadata(metadata))
+        append = self._jvm.org.apache.spark.sql.SaveMode.Append
+        operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
+            append, none, none, written, none, none, none, none, none
+        )
+        read = int(transaction.readVersion())
+        try:
+            made = int(
+                transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
+            )
+        except Py4JJavaError as error:
+            if CONCURRENT not in str(error):
+                raise
+            raise fenced from error
+        return made if made == read + 1 else read
+
+    def _require_plain(self, name: str, table: Any) -> None:
+        """Refuse a table whose files are not simply its rows."""
+        if table.partitionColumns().nonEmpty() or table.columnMappingMode().name() != "none":
+            raise PipelineStateError(
+                f"table {self.path(name)!r}: is partitioned or maps its columns, which the stream can't write; "
+                "restore the table as the sessionizer made it"
+            )
+
+    def append_file(self, name: str, rows: pa.Table, app_id: str, app_version: int, *, after_version: int) -> int:
+        """Append a few rows that the driver holds, and commit them, as `commit_files` does: without a Spark job."""
+        files: list[DataFile] = []
+        if rows.num_rows:
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows, sink, compression="snappy", store_schema=False)
+            content = sink.getvalue().to_pybytes()
+            path = f"part-00000-{uuid.uuid4()}.snappy.parquet"
+            fs, target = self.file_system(f"{self.path(name)}/{path}")
+            write_bytes(fs, target, content)
+            files.append(DataFile(name, path, len(content), json.dumps({"numRecords": rows.num_rows})))
+        return self.commit_files(name, files, app_id, app_version, None, after_version=after_version)
+
+    def app_version(self, name: str, app_id: str, version: int | None = None) -> int | None:
+        """Return the latest version that an application has written under its id, as of the table's newest or given version.
+
+        None where it has not. Unlike commits' metadata it is part of the table's state, and so outlives log cleanup.
+        """
+        return self.app_versions(name, [app_id], version).get(app_id)
+
+    def app_versions(self, name: str, app_ids: Iterable[str], version: int | None = None) -> dict[str, int]:
+        """Return `app_version` of each application that has written."""
+        transactions = self._snapshot(name, version).transactions()
+        found = {app_id: transactions.get(app_id) for app_id in app_ids}
+        return {app_id: int(latest.get()) for app_id, latest in found.items() if latest.isDefined()}
+
+    def fence(self, name: str, app_id: str) -> int:
+        """Keep an application that has appended nothing from ever doing so; return FENCED, or the version it came to.
+
+        Of a first append and a fence at the same moment one takes effect, never both.
+        """
+        found = FENCED
+
+        def fenced(version: int) -> int | None:
+            nonlocal found
+            found = version if version >= 0 else FENCED
+            return None if version >= 0 else FENCED
+
+        self.set_app_versions(name, {app_id: fenced})
+        return found
+
+    def set_app_versions(self, name: str, change: Mapping[str, Callable[[int], int | None]]) -> None:
+        """Record versions of applications, in a commit without rows: each as a function of its latest (-1 for none).
+
+        A function that returns None leaves its application alone. What an application is about to append under its id
+        meanwhile fails, or comes first and is seen here.
+        """
+        none, delta = self._jvm.scala.Option.empty(), self._jvm.org.apache.spark.sql.delta
+        log = self._delta_log(name)
+        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        while True:
+            log.update(False, none, none)
+            transaction = log.startTransaction(none, none)
+            actions = self._jvm.java.util.ArrayList()
+            for app_id, new in change.items():
+                # Asked of the transaction, not of the log: so the commit fails where the application appends meanwhile.
+                if (version := new(int(transaction.txnVersion(app_id)))) is not None:
+                    actions.add(delta.actions.SetTransaction(app_id, version, none))
+            if actions.isEmpty():
+                return
+            try:
+                transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
+            except Py4JJavaError as error:
+                if CONCURRENT not in str(error):
+                    raise
+                continue
+            return
+
+    def checkpoint(self, name: str) -> None:
+        """Write a checkpoint of a table as it is now."""
+        none = self._jvm.scala.Option.empty()
+        log = self._delta_log(name)
+        log.checkpoint(log.update(False, none, none), none)
+
+    def files(self, name: str, version: int | None = None) -> DataFrame:
+        """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
+        return DataFrame(self._snapshot(name, version).allFiles().toDF(), self.spark)
+
+    def partitioned_by(self, name: str) -> list[str]:
+        """Return the columns that a table is partitioned by."""
+        columns = self._snapshot(name).metadata().partitionColumns()
+        return [str(columns.apply(n)) for n in range(columns.size())]
+
+    def rows(self, name: str, version: int | None = None) -> int:
+        """Return how many rows a version's files have, as its log says; those in deletion vectors count too."""
+        rows = F.get_json_object("stats", "$.numRecords").cast("bigint")
+        found = self.files(name, version).agg(F.coalesce(F.sum(rows), F.lit(0))).head()
+        return 0 if found is None else int(found[0])
+
+    def vacuum_retention_us(self, name: str) -> int:
+        """Return how long a table keeps files that no longer belong to it."""
+        retention = self._jvm.org.apache.spark.sql.delta.DeltaLog.tombstoneRetentionMillis
+        return int(retention(self._snapshot(name).metadata())) * 1000
+
+    def _delta_log(self, name: str) -> Any:
+        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name))
+
+    def _snapshot(self, name: str, version: int | None = None) -> Any:
+        none = self._jvm.scala.Option.empty()
+        log = self._delta_log(name)
+        return log.update(False, none, none) if version is None else log.getSnapshotAt(version, none, none, False)

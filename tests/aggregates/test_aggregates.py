@@ -1,0 +1,211 @@
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessionlake.aggregates import Events, build_aggregates
+from sessionlake.columnar.arrays import Groups
+from sessionlake.errors import ConfigError
+from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
+
+INT64 = np.iinfo(np.int64)
+randoms = st.randoms(use_true_random=False)
+cents = st.integers(-(10**18) + 1, 10**18 - 1).map(lambda n: Decimal(n).scaleb(-2))
+moments = st.datetimes(timezones=st.just(UTC))
+floats = st.floats(width=64)
+TYPED: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "long": (pa.int64(), st.integers(INT64.min, INT64.max)),
+    "int": (pa.int32(), st.integers(-3, 3)),
+    "double": (pa.float64(), floats | st.sampled_from([0.0, -0.0, math.nan])),
+    "string": (pa.string(), st.text(max_size=3) | st.sampled_from(["", "a", "ä", "\U0001f600", "\uffff"])),
+    "binary": (pa.binary(), st.binary(max_size=3)),
+    "bool": (pa.bool_(), st.booleans()),
+    "decimal": (pa.decimal128(18, 2), cents),
+    "date": (pa.date32(), st.dates()),
+    "timestamp": (pa.timestamp("us", "UTC"), moments),
+}
+every_type = pytest.mark.parametrize("kind", TYPED)
+
+
+def order_of(value: Any) -> tuple[bool, Any]:
+    """NaN is the greatest number."""
+    return (True, 0) if value != value else (False, value)  # noqa: PLR0124, only NaN differs from itself
+
+
+def same(a: Any, b: Any) -> bool:
+    return (a is None and b is None) or (a is not None and b is not None and order_of(a) == order_of(b))
+
+
+def check(text: str, kind: str, rows: list[Event], random: Random, expected: Callable[[list[Event]], Any]) -> None:
+    type_, _ = TYPED[kind]
+    found = values_of(text, type_, rows, random)
+    assert found.keys() == by_group(rows).keys()
+    for group, members in by_group(rows).items():
+        assert same(found[group], expected([m for m in members if m.value is not None])), (group, members)
+
+
+def typed(kind: str) -> st.SearchStrategy[list[Event]]:
+    return events(TYPED[kind][1])
+
+
+@every_type
+@settings(max_examples=40)
+@given(data=st.data(), random=randoms)
+def test_min_and_max_ignore_nulls_and_order_nan_last(kind: str, data: st.DataObject, random: Random) -> None:
+    rows = data.draw(typed(kind))
+    check("min(x)", kind, rows, random, lambda some: min((m.value for m in some), key=order_of, default=None))
+    check("max(x)", kind, rows, random, lambda some: max((m.value for m in some), key=order_of, default=None))
+
+
+@every_type
+@settings(max_examples=40)
+@given(data=st.data(), random=randoms)
+def test_first_and_last_by_time_then_id_then_value(kind: str, data: st.DataObject, random: Random) -> None:
+    def place(m: Event) -> Any:
+        return (m.time, m.id or "", order_of(m.value))
+
+    def value(m: Event | None) -> Any:
+        return None if m is None else m.value
+
+    rows = data.draw(typed(kind))
+    check("first(x)", kind, rows, random, lambda some: value(min(some, key=place, default=None)))
+    check("last(x)", kind, rows, random, lambda some: value(max(some, key=place, default=None)))
+
+
+@every_type
+@settings(max_examples=25)
+@given(data=st.data(), random=randoms)
+def test_first_without_ids_breaks_ties_by_value(kind: str, data: st.DataObject, random: Random) -> None:
+    rows = data.draw(typed(kind))
+    found = values_of("first(x)", TYPED[kind][0], rows, random, with_id=False)
+    for group, members in by_group(rows).items():
+        some = [(m.time, order_of(m.value), m) for m in members if m.value is not None]
+        assert same(found[group], min(some, key=lambda s: s[:2])[2].value if some else None)
+
+
+@every_type
+@settings(max_examples=25)
+@given(data=st.data(), random=randoms)
+def test_count_of_a_column_and_of_events(kind: str, data: st.DataObject, random: Random) -> None:
+    rows = data.draw(typed(kind))
+    check("count(x)", kind, rows, random, len)
+    assert values_of("count()", TYPED[kind][0], rows, random) == {g: len(m) for g, m in by_group(rows).items()}
+
+
+@given(rows=events(st.integers(-(2**40), 2**40)), random=randoms)
+def test_sum_of_integers(rows: list[Event], random: Random) -> None:
+    check("sum(x)", "long", rows, random, lambda some: sum(m.value for m in some) if some else None)
+
+
+@given(rows=events(cents), random=randoms)
+def test_sum_of_decimals_is_exact_beyond_64_bits(rows: list[Event], random: Random) -> None:
+    check("sum(x)", "decimal", rows, random, lambda some: sum((m.value for m in some), Decimal(0)) if some else None)
+
+
+def test_sum_of_large_decimals_in_any_order() -> None:
+    rows = [Event(0, 0, None, Decimal("9999999999999999.99") * sign) for sign in [1] * 40 + [-1] * 20]
+    random = Random(4)
+    for _ in range(20):
+        random.shuffle(rows)
+        assert values_of("sum(x)", pa.decimal128(18, 2), rows, random) == {0: Decimal("199999999999999999.80")}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@given(rows=events(st.integers(0, INT64.max) | st.integers(INT64.max - 3, INT64.max)), random=randoms)
+def test_sum_of_one_sign_saturates(sign: int, rows: list[Event], random: Random) -> None:
+    rows = [r._replace(value=None if r.value is None else sign * r.value) for r in rows]
+    clamp = lambda total: max(INT64.min, min(INT64.max, total))  # noqa: E731
+    check("sum(x)", "long", rows, random, lambda some: clamp(sum(m.value for m in some)) if some else None)
+
+
+@given(values=st.lists(st.integers(INT64.min, INT64.max) | st.sampled_from([INT64.min, INT64.max]), min_size=1))
+def test_sum_of_mixed_signs_saturates_only_where_the_exact_sum_does(values: list[int]) -> None:
+    (total,) = build_aggregates({"a": "sum(x)"}, {"x": pa.int64()})
+    out = total.merge([pa.array(values, pa.int64())], Groups(np.zeros(1, np.int64), len(values)))
+    assert out[0].to_pylist() == [max(INT64.min, min(INT64.max, sum(values)))]
+
+
+@given(rows=events(st.floats(-1e12, 1e12)), random=randoms)
+def test_sum_and_avg_of_floats_within_tolerance(rows: list[Event], random: Random) -> None:
+    sums, means = (values_of(f"{name}(x)", pa.float64(), rows, random) for name in ("sum", "avg"))
+    for group, members in by_group(rows).items():
+        some = [m.value for m in members if m.value is not None]
+        scale = sum(map(abs, some)) or 1.0
+        if not some:
+            assert sums[group] is None
+            assert means[group] is None
+            continue
+        assert math.isclose(sums[group], math.fsum(some), abs_tol=1e-12 * scale)
+        assert math.isclose(means[group], math.fsum(some) / len(some), abs_tol=1e-12 * scale)
+
+
+@given(rows=events(st.sampled_from([math.inf, math.nan, 1.0, 1e308])), random=randoms)
+def test_sum_and_avg_carry_nan_and_overflow_without_a_warning(rows: list[Event], random: Random) -> None:
+    sums = values_of("sum(x)", pa.float64(), rows, random)
+    means = values_of("avg(x)", pa.float64(), rows, random)
+    for group, members in by_group(rows).items():
+        some = [m.value for m in members if m.value is not None]
+        assert same(sums[group], sum(some) if some else None)
+        assert same(means[group], sum(some) / len(some) if some else None)
+
+
+@pytest.mark.parametrize("kind", ["long", "decimal", "int"])
+@settings(max_examples=40)
+@given(data=st.data(), random=randoms)
+def test_avg_of_exact_numbers(kind: str, data: st.DataObject, random: Random) -> None:
+    rows = data.draw(typed(kind))
+    found = values_of("avg(x)", TYPED[kind][0], rows, random)
+    for group, members in by_group(rows).items():
+        some = [float(m.value) for m in members if m.value is not None]
+        if some:
+            scale = sum(map(abs, some)) or 1.0
+            assert math.isclose(found[group], math.fsum(some) / len(some), abs_tol=1e-12 * scale)
+        else:
+            assert found[group] is None
+
+
+@pytest.mark.parametrize(
+    "text", ["count()", "sum(x)", "min(x)", "avg(x)", "last(x)", "count_distinct(x)", "collect(x, 3)"]
+)
+def test_no_events_give_no_states_and_no_values(text: str) -> None:
+    for type_ in (pa.int64(), pa.float64(), pa.decimal128(9, 1)):
+        (aggregate,) = build_aggregates({"a": text}, {"x": type_}, with_id=True)
+        none = np.zeros(0, np.int64)
+        states = aggregate.lift(
+            Events(pa.array([], pa.string()), none, {"x": pa.array([], type_)}, pa.array([], pa.string()))
+        )
+        assert [s.type for s in states] == list(aggregate.state)
+        assert aggregate.value(states).to_pylist() == []
+
+
+@every_type
+@pytest.mark.parametrize("text", ["min(x)", "max(x)", "first(x)", "last(x)", "count_distinct(x)", "collect(x, 2)"])
+def test_thousands_of_groups(kind: str, text: str) -> None:
+    random = Random(7)
+    type_, _ = TYPED[kind]
+    pool = {
+        "decimal": [Decimal("0.01"), Decimal("-7.50")], "string": ["", "b"], "binary": [b"", b"b"], "bool": [True, False],
+        "date": [date(1, 1, 1), date(9999, 12, 31)], "timestamp": [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)],
+    }.get(kind, [1, 2])  # fmt: skip
+    rows = [
+        Event(random.randrange(5000), random.randrange(9), "i", random.choice([None, *pool])) for _ in range(12_000)
+    ]
+    (aggregate,) = build_aggregates({"a": text}, {"x": type_}, with_id=True)
+    whole = merged(aggregate, [lifted(aggregate, rows, type_, random)], random)
+    halves = [merged(aggregate, [lifted(aggregate, half, type_, random)], random) for half in (rows[::2], rows[1::2])]
+    parts = merged(aggregate, halves, random)
+    assert whole.groups.tolist() == parts.groups.tolist()
+    assert aggregate.value(whole.states).equals(aggregate.value(parts.states))
+
+
+def test_sum_of_text_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"aggregates\.a: sum\(x\) needs numbers, but x is string"):
+        build_aggregates({"a": "sum(x)"}, {"x": pa.string()})

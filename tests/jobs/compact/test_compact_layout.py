@@ -1,0 +1,153 @@
+"""The snapshot's files: a warehouse with partitions, as earlier releases made them, and who comes between read and commit."""
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake import schemas
+from sessionlake.config.load import Config
+from sessionlake.jobs.compact import compact, layout, plan
+from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold
+from sessionlake.jobs.compact.ordered import in_order, snapshot_files
+from sessionlake.schemas import SESSION_DATE
+from sessionlake.views import ERASURES, FOLD, changes, fold_point, latest_changes
+from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.tables import Tables
+from tests.engine.crash_support import CrashError, crash_at
+from tests.jobs.backup.copies import copy_pipeline
+from tests.jobs.compact.compact_support import DAY, append_batch, folded, history, live, sessions, upkeep_of
+
+MB = plan.MB
+FOLDED = 5
+
+
+@pytest.fixture
+def config(nine: Path, tmp_path: Path) -> Config:
+    return copy_pipeline(nine, tmp_path)
+
+
+@pytest.fixture
+def tables(spark: SparkSession, config: Config) -> Tables:
+    return Tables(spark, config.pipeline.warehouse)
+
+
+def part_by_date(tables: Tables) -> None:
+    """Make the snapshot what an earlier release's fold of the first batches left."""
+    old = tables.read(schemas.SESSIONS)
+    shutil.rmtree(tables.path(schemas.SESSIONS))
+    rows = latest_changes(changes(tables.read(schemas.CHANGELOG), -1, FOLDED)).where("op = 'upsert'")
+    writer = tables.spark.createDataFrame([], old.schema).write.format("delta").partitionBy(SESSION_DATE)
+    writer.option("delta.checkpointInterval", "7").save(tables.path(schemas.SESSIONS))
+    tables.append(schemas.SESSIONS, rows.select(*old.columns), FOLD, FOLDED, {"batch_id": FOLDED})
+    tables.set_app_versions(schemas.SESSIONS, {ERASURES: lambda _: 3})
+
+
+def _commit_ours(tables: Tables, statement: str) -> None:
+    with tables.settings({USER_METADATA: user_metadata({"copied": True})}):
+        tables.spark.sql(statement).collect()
+
+
+@pytest.mark.slow
+def test_a_snapshot_with_partitions_is_rewritten_without_and_nothing_else_changes(
+    spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part_by_date(tables)
+    expected, then = folded(history(tables)), folded(history(tables, FOLDED))
+    before = tables.latest_version(schemas.SESSIONS)
+    with crash_at(monkeypatch, "compact_layout_read"), pytest.raises(CrashError):
+        compact(spark, config, run_id="r")
+    assert (tables.latest_version(schemas.SESSIONS), live(tables)) == (before, expected)
+
+    def erase() -> None:
+        _commit_ours(
+            tables,
+            f"merge into {tables.sql_name(schemas.SESSIONS)} t using (select 'often' key) k "
+            "on t.session_key = k.key when matched then delete",
+        )
+
+    with crash_at(monkeypatch, "compact_layout_read", action=erase):
+        layout.take_partitions_away(upkeep_of(spark, config), config)
+    assert tables.partitioned_by(schemas.SESSIONS) == []
+    assert sessions(tables.read(schemas.SESSIONS)) == [row for row in then if row[0] != "often"]
+    assert sessions(tables.read(schemas.SESSIONS, before)) == then
+    assert fold_point(tables) == FOLDED
+    assert tables.app_version(schemas.SESSIONS, ERASURES) == 3
+    properties = spark.sql(f"show tblproperties {tables.sql_name(schemas.SESSIONS)}").collect()
+    assert ("delta.checkpointInterval", "7") in map(tuple, properties)
+    comments = {f.name: f.metadata.get("comment") for f in tables.read(schemas.SESSIONS).schema}
+    assert comments[SESSION_DATE] == schemas.SESSION_DATE_COMMENT
+    assert comments["session_key"]
+
+    report = compact(spark, config, run_id="r")
+    assert (report.repeated, fold_point(tables)) == (False, 8)
+    assert sessions(tables.read(schemas.SESSIONS)) == live(tables) == expected
+    assert len(snapshot_files(tables)) == 1
+
+
+@pytest.mark.parametrize("method", [REWRITE, pytest.param(MERGE, marks=pytest.mark.slow)])
+def test_an_erasure_after_the_tail_was_read_makes_the_fold_read_it_again(
+    spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Of a key that the snapshot does not have yet, so that no file tells the two apart."""
+    point = "compact_files_written" if method == REWRITE else "compact_tail_read"
+
+    def erase() -> None:
+        changelog = tables.sql_name(schemas.CHANGELOG)
+        spark.sql(
+            f"merge into {changelog} t using (select 'often' key) k on t.session_key = k.key when matched then delete"
+        )
+        tables.set_app_versions(schemas.SESSIONS, {FOLD: lambda old: old, ERASURES: lambda count: count + 1})
+
+    with crash_at(monkeypatch, point, action=erase):
+        fold(upkeep_of(spark, config), 8, method, MB)
+    found = sessions(tables.read(schemas.SESSIONS))
+    assert "often" not in {row[0] for row in found}
+    assert found == folded(history(tables))
+
+
+def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
+    spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rows counted as a megabyte each, so that ten make a file and a date of forty four of them."""
+    monkeypatch.setattr("sessionlake.jobs.compact.fold.row_bytes", lambda _: MB)
+    append_batch(tables, 9, *(("upsert", f"k{n:02}", 10 * DAY + n, 1) for n in range(40)))
+    append_batch(tables, 10, *(("upsert", f"k{n:02}", (20 + n) * DAY, 1) for n in range(20)))
+    upkeep = upkeep_of(spark, config)
+    upkeep.spark.conf.set("spark.sql.adaptive.enabled", "true")  # as on tables of some size
+    fold(upkeep, 10, REWRITE, 10 * MB)
+    assert sessions(tables.read(schemas.SESSIONS)) == folded(history(tables))
+    rows = (
+        tables.read(schemas.SESSIONS)
+        .groupBy(F.col("_metadata.file_name"))
+        .agg(
+            F.min(SESSION_DATE).cast("string"),
+            F.max(SESSION_DATE).cast("string"),
+            F.min("session_key"),
+            F.max("session_key"),
+        )
+    )
+    bounds = sorted(tuple(row)[1:] for row in rows.collect())
+    large = [b[2:] for b in bounds if b[0] == b[1] == "1970-01-11"]
+    assert len(large) == 4
+    assert all(a[1] < b[0] for a, b in pairwise(large))
+    others = [b for b in bounds if b[0] != "1970-01-11"]
+    assert all(a[1] < b[0] for a, b in pairwise(others))
+    before = [(f.path, f.first, f.last) for f in snapshot_files(tables)]
+    append_batch(tables, 11, ("upsert", "k00", 21 * DAY, 7))
+    fold(upkeep_of(spark, config), 11, REWRITE, 10 * MB)
+    kept = {path for path, first, last in before if not first <= "1970-01-22" <= last}
+    assert kept < {f.path for f in snapshot_files(tables)}
+    assert sessions(tables.read(schemas.SESSIONS)) == folded(history(tables))
+
+
+def test_a_date_out_of_plan_is_written_too(tables: Tables) -> None:
+    rows = latest_changes(changes(tables.read(schemas.CHANGELOG), -1)).where("op = 'upsert'")
+    names = tables.read(schemas.SESSIONS).columns
+    counts = {"1970-01-01": 1, "1970-01-05": 1}
+    found = in_order(rows.select(*names), rows, counts, 200 * MB, 128 * MB)
+    assert sessions(found) == sessions(rows)

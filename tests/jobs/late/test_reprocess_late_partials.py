@@ -1,0 +1,110 @@
+"""How late events are merged, without Spark: any cut of the rows gives the same partials, and the same sessions."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlake.aggregates import build_aggregates
+from sessionlake.jobs.late.restate import PARTIALS_SCHEMA, _merged, _whole_cells
+from sessionlake.jobs.late.spans import Span, widest
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.sessions.partials import StateCodec
+from sessionlake.sources.columns import EventColumns
+from tests.oracle.sql import SqlOracle
+
+GAP = 5
+TYPES = {"key": pa.string(), "time": pa.int64(), "id": pa.string(), "v": pa.int64()}
+AGGREGATES = build_aggregates({"total": "sum(v)", "latest": "last(v)"}, TYPES, with_id=True)
+SPEC = SessionizerSpec(
+    SessionWindows(GAP, 0, 60), AGGREGATES, EventColumns("key", "time", "us", "id", ("v",), TYPES), shards=1
+)
+ROWS = pa.schema(
+    [
+        ("key", pa.string()),
+        ("time_us", pa.int64()),
+        ("event_id", pa.string()),
+        ("event", pa.struct([("v", pa.int64())])),
+    ]
+)
+ORACLE = SqlOracle()
+
+Event = tuple[str, int, int]
+lists = st.lists(st.tuples(st.sampled_from("abü"), st.integers(-40, 40), st.integers(0, 9)), max_size=40)
+
+
+def rows_of(events: Sequence[Event]) -> pa.RecordBatch:
+    rows = [
+        {"key": key, "time_us": time, "event_id": f"e{i}", "event": {"v": v}}
+        for i, (key, time, v) in enumerate(sorted(events))
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=ROWS)
+
+
+def partials_of(rows: pa.RecordBatch, cuts: Sequence[int], alone_before_us: int) -> pa.Table:
+    edges = [0, *sorted(c % (rows.num_rows + 1) for c in cuts), rows.num_rows]
+    batches = [rows.slice(a, b - a) for a, b in pairwise(edges)]
+    pieces = [_merged(SPEC, alone_before_us, piece) for piece in _whole_cells(batches, GAP)]
+    return pa.concat_tables([PARTIALS_SCHEMA.empty_table(), *pieces])
+
+
+def spans_of(partials: pa.Table) -> list[tuple[str, int, int]]:
+    start, end = (partials[name].cast(pa.int64()).to_pylist() for name in ("session_start", "session_end"))
+    return list(zip(partials["session_key"].to_pylist(), start, end, strict=True))
+
+
+@given(lists, st.lists(st.integers(0, 100), max_size=5), st.integers(-45, 45))
+def test_partials_do_not_depend_on_how_rows_arrive_in_batches(events: list[Event], cuts: list[int], alone: int) -> None:
+    rows = rows_of(events)
+    whole, cut = (
+        sorted(p.to_pylist(), key=repr) for p in (partials_of(rows, [], alone), partials_of(rows, cuts, alone))
+    )
+    assert cut == whole
+    spans = spans_of(partials_of(rows, cuts, alone))
+    assert len({(key, start) for key, start, _ in spans}) == len(spans)
+
+
+@given(lists, st.integers(-45, 45))
+def test_no_partial_spans_a_gap_and_old_events_travel_alone(events: list[Event], alone: int) -> None:
+    for _, start, end in spans_of(partials_of(rows_of(events), [], alone)):
+        assert end - start < GAP
+        assert start == end or start >= alone
+
+
+@given(lists, st.integers(-45, 45))
+def test_partials_merge_into_the_sessions_of_their_events(events: list[Event], alone: int) -> None:
+    partials = partials_of(rows_of(events), [], alone)
+    total, *_ = StateCodec(AGGREGATES).decode(partials["state"].combine_chunks())
+    as_events = [{"key": k, "time_us": t, "v": float(v), "id": ""} for k, t, v in events]
+    wanted = ORACLE.sessionize_events(as_events, GAP)
+    columns = zip(spans_of(partials), partials["event_count"].to_pylist(), total.to_pylist(), strict=True)
+    as_partials = [
+        {"key": k, "start_us": a, "end_us": b, "event_count": n, "v": float(v), "batch_id": 0}
+        for (k, a, b), n, v in columns
+    ]
+    names = ("key", "start_us", "end_us", "event_count", "total")
+    found = ORACLE.sessionize_partials(as_partials, [], GAP)
+    assert [[row[n] for n in names] for row in found] == [[row[n] for n in names] for row in wanted]
+
+
+spans = st.builds(Span, st.integers(0, 4), st.integers(0, 6), st.integers(0, 6))
+
+
+@given(st.lists(spans, max_size=12))
+def test_the_widest_spans_hold_what_all_hold(given_spans: list[Span]) -> None:
+    def held(some: list[Span]) -> set[tuple[int, int]]:
+        points = [(b, t) for b in range(5) for t in range(7)]
+        return {(b, t) for b, t in points for s in some if b <= s.batch_id and s.from_us <= t < s.to_us}
+
+    assert held(widest(given_spans)) == held(given_spans)
+    assert len(widest(given_spans * 2)) <= len(given_spans)
+
+
+def test_a_key_whose_events_fill_many_batches_is_held_together() -> None:
+    rows = rows_of([("a", 1, 1)] * 50 + [("b", 1, 1)])
+    found = partials_of(rows, list(range(0, 50, 5)), -100)
+    assert np.array_equal(found["event_count"].to_numpy(), [50, 1])

@@ -1,0 +1,165 @@
+"""A pipeline's tables without Spark: the same rows as Spark's, through deletion vectors, odd keys and pushed filters."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import sessionlake
+from sessionlake import schemas
+from sessionlake.config.load import Config
+from sessionlake.errors import LakeError, PipelineStateError
+from sessionlake.jobs.compact.fold import MERGE, fold
+from sessionlake.serve.database import open_database
+from sessionlake.serve.queries import find_sessions, query_tables
+from sessionlake.views import read_batches, read_sessions
+from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.scan import TableScan
+from sessionlake.warehouse.tables import Tables
+from tests.jobs.compact.compact_support import DAY, append_batch, one_event, upkeep_of
+from tests.support import make_config
+
+LONG = "é" * 40
+KEYS = ["a", "it's", 'quo"te', "back\\slash", "%_", LONG, LONG + "x", "\U0010ffff" * 34, " ", "nul\x00"]
+
+
+@pytest.fixture(scope="module")
+def config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """A snapshot with deletion vectors, and a changelog that goes on after it; the directory's name needs quoting."""
+    root = tmp_path_factory.mktemp("lake") / "a b#c é'd"
+    root.mkdir()
+    found = one_event(spark, root)
+    tables = Tables(spark, found.pipeline.warehouse)
+    append_batch(tables, 1, *(("upsert", key, day * DAY, 5) for key in KEYS for day in range(3)))
+    fold(upkeep_of(spark, found, "first"), 1, MERGE, 1 << 20)
+    append_batch(tables, 2, *(("upsert", key, DAY, 6) for key in KEYS[::2]), ("delete", "it's", 0, 0))
+    fold(upkeep_of(spark, found, "second"), 2, MERGE, 1 << 20)
+    append_batch(tables, 3, ("upsert", "a", DAY, 7), ("delete", 'quo"te', DAY, 0), ("upsert", "new", 4 * DAY, 1))
+    return found
+
+
+def rows_of(table: pa.Table) -> list[Any]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def test_the_same_as_sparks(spark: SparkSession, config: Config) -> None:
+    lake = Lake(config.pipeline.warehouse)
+    assert pa.table(lake.table(schemas.SESSIONS).deletion_vectors()).num_rows
+    expected = read_sessions(spark, config).toArrow()
+    found = sessionlake.read_sessions(config)
+    assert found.columns == expected.column_names
+    found_rows = found.to_arrow_table()
+    assert [str(field.type).replace("Etc/", "") for field in found_rows.schema] == [
+        str(f.type) for f in expected.schema
+    ]
+    assert rows_of(found_rows.cast(expected.schema)) == rows_of(expected)
+    with closing(open_database(config, lake)) as database:
+        batches = database.sql("select * from batches").to_arrow_table()
+    assert rows_of(batches.cast(schemas.BATCHES_SCHEMA)) == rows_of(
+        read_batches(Tables(spark, config.pipeline.warehouse)).toArrow().cast(schemas.BATCHES_SCHEMA)
+    )
+
+
+@pytest.mark.parametrize("key", [*KEYS, "new", "nobody", "A"])
+def test_a_keys_sessions(config: Config, key: str) -> None:
+    everything = sessionlake.read_sessions(config).order("session_start").fetchall()
+    of_key = [row for row in everything if row[0] == key]
+    assert find_sessions(config, key, None, None, 100)[1] == of_key
+    # Inclusive where a session ends, exclusive where it starts: the middle one alone has a time in the range.
+    middle = [row for row in of_key if row[1].timestamp() == DAY / 1e6]
+    assert find_sessions(config, key, 6, 2 * DAY, 100)[1] == middle
+    assert find_sessions(config, key, None, None, 1)[1] == of_key[:1]
+    columns, rows = query_tables(
+        config, f"select * from sessions_live where session_key = '{key.replace(chr(39), chr(39) * 2)}' order by 2", 9
+    )
+    assert (columns[0], rows) == ("session_key", of_key)
+
+
+CONDITIONS = (
+    "session_key in ('a', 'it''s')",
+    "session_key > 'a' and not (total < 6)",
+    "total = 6 or session_date = date '1970-01-02'",
+    "session_start between timestamptz '1970-01-01 00:00:00.000005+00' and timestamptz '1970-01-02 00:00:00+00'",
+    "total is null or session_end is not null",
+    "state = '\\x73\\x74\\x61\\x74\\x65'::blob",
+    "session_key like '%e%' and total % 2 = 0",
+)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_filters_that_are_pushed_down_keep_the_right_rows(config: Config, condition: str) -> None:
+    table = Lake(config.pipeline.warehouse).table(schemas.SESSIONS)
+    with duckdb.connect() as database:
+        database.register("pushed", TableScan(table))
+        database.execute("create table held as select * from pushed")
+        query = "select session_key, session_start, total from {} where " + condition + " order by all"
+        expected = database.execute(query.format("held")).fetchall()
+        assert database.execute(query.format("pushed")).fetchall() == expected
+
+
+def test_only_what_a_query_needs_is_read(config: Config) -> None:
+    asked: list[tuple[Any, Any]] = []
+    table = Lake(config.pipeline.warehouse).table(schemas.SESSIONS)
+
+    class Spy:
+        def scan(self, columns: Any = None, predicate: Any = None) -> Any:
+            asked.append((columns, predicate))
+            return table.scan(columns=columns, predicate=predicate)
+
+    with duckdb.connect() as database:
+        database.register("spied", TableScan(Spy()))
+        asked.clear()
+        database.execute("select max(total) from spied where session_key = 'a'").fetchall()
+    assert asked == [(["total"], "((\"session_key\" = 'a'))")]
+
+
+def test_views_stay_where_they_were_opened(spark: SparkSession, config: Config) -> None:
+    tables, lake = Tables(spark, config.pipeline.warehouse), Lake(config.pipeline.warehouse)
+    with closing(open_database(config, lake)) as database:
+        before = database.execute("select count(*), max(batch_id) from session_changelog").fetchall()
+        append_batch(tables, 4, ("upsert", "later", 0, 1))
+        assert database.execute("select count(*), max(batch_id) from session_changelog").fetchall() == before
+        last = lake.last_commit(schemas.CHANGELOG)
+        assert last is not None
+        assert last.metadata["batch_id"] == before[0][1] == 3
+    append_batch(tables, 5, ("delete", "later", 0, 0))
+
+
+def test_final_sessions_only(spark: SparkSession, config: Config) -> None:
+    final = config.model_copy(update={"session": config.session.model_copy(update={"emit": "final"})})
+    shown = sessionlake.read_sessions(final).fetchall()
+    assert len(shown) < len(sessionlake.read_sessions(config).fetchall())
+    assert len(shown) == read_sessions(spark, final).count()
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("selct 1", 'sql: Parser Error: syntax error at or near "selct"; correct the query'),
+        (
+            "select * from sesions",
+            'sql: Catalog Error: Table with name sesions does not exist! Did you mean "sessions"?',
+        ),
+        ("select error('of its own')", "of its own"),
+    ],
+)
+def test_queries_that_cannot_be_answered(config: Config, query: str, message: str) -> None:
+    with pytest.raises(LakeError) as raised:
+        query_tables(config, query, 1)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_tables(tmp_path: Path) -> None:
+    with pytest.raises(PipelineStateError, match="has no sessions yet; run `sessionlake run` first"):
+        sessionlake.read_sessions(make_config(tmp_path))
+
+
+def test_a_store_that_is_not_known(tmp_path: Path) -> None:
+    far = make_config(tmp_path, pipeline={"warehouse": "hdfs://nowhere/warehouse"})
+    with pytest.raises(LakeError, match=r"'hdfs://nowhere/warehouse' can't be read without Spark .*--engine spark"):
+        sessionlake.read_sessions(far)

@@ -1,0 +1,99 @@
+"""The statements that `sessionlake views` prints, run by the engines they are for; Trino's are parsed."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+import sqlglot
+from pyspark.sql import SparkSession
+
+import sessionlake
+from sessionlake import schemas
+from sessionlake.cli import views
+from sessionlake.config.load import Config
+from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.jobs.compact.fold import MERGE, fold
+from sessionlake.serve.views import DIALECTS, live_view
+from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.scan import TableScan
+from sessionlake.warehouse.tables import Tables
+from tests.jobs.compact.compact_support import DAY, append_batch, one_event, upkeep_of
+from tests.support import make_config
+
+TABLES = (schemas.SESSIONS, schemas.CHANGELOG, schemas.BATCHES)
+
+
+@pytest.fixture(scope="module")
+def config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Config:
+    found = one_event(spark, tmp_path_factory.mktemp("views"))
+    tables = Tables(spark, found.pipeline.warehouse)
+    append_batch(tables, 1, *(("upsert", "a", day * DAY, day + 1) for day in range(4)))
+    fold(upkeep_of(spark, found), 1, MERGE, 1 << 20)
+    append_batch(tables, 2, ("upsert", "a", 0, 9), ("delete", "a", DAY, 0), ("upsert", "b", 5, 1), ("emit", "a", 7, 1))
+    return found
+
+
+@pytest.fixture(params=["update", "final"])
+def shown(config: Config, request: pytest.FixtureRequest) -> Config:
+    return config.model_copy(update={"session": config.session.model_copy(update={"emit": request.param})})
+
+
+def expected(config: Config) -> list[tuple[object, ...]]:
+    return sessionlake.read_sessions(config).order("session_key, session_start").fetchall()
+
+
+def test_in_spark(spark: SparkSession, shown: Config) -> None:
+    statement = live_view(shown, "spark").removesuffix(";").replace("view sessions_live", "temp view other", 1)
+    spark.sql(statement)
+    found = spark.sql("select * from other order by session_key, session_start").toArrow()
+    with duckdb.connect() as database:
+        database.execute("set timezone = 'UTC'")
+        database.register("found", found)
+        assert database.execute("select * from found").fetchall() == expected(shown)
+
+
+def test_in_duckdb(shown: Config) -> None:
+    lake = Lake(shown.pipeline.warehouse)
+    with duckdb.connect() as database:
+        database.execute("set timezone = 'UTC'")
+        database.execute("create schema mine")
+        for name in TABLES:
+            database.register(f"scan_{name}", TableScan(lake.table(name)))
+            database.execute(f"create table mine.{name} as select * from scan_{name}")
+        database.execute(live_view(shown, "duckdb", "mine"))
+        found = database.execute("select * from mine.sessions_live order by session_key, session_start").fetchall()
+    assert found == expected(shown)
+
+
+def test_by_path(config: Config) -> None:
+    path = f"{config.pipeline.warehouse}/sessions"
+    assert f"from delta.`{path}` as stored" in live_view(config, "spark")
+    # Its extension can't be had here; that it is the same statement but for the tables' names is what there is to prove.
+    by_path = (
+        live_view(config, "duckdb").replace(f"delta_scan('{config.pipeline.warehouse}/", "mine.").replace("')", "")
+    )
+    assert by_path.replace("view sessions_live", "view mine.sessions_live") == live_view(
+        config, "duckdb", "mine"
+    ).replace("')", "")
+
+
+def test_trino_takes_it(shown: Config) -> None:
+    (statement,) = sqlglot.parse(live_view(shown, "trino", "delta.clicks"), dialect="trino")
+    assert statement is not None
+    assert not list(statement.find_all(sqlglot.exp.Anonymous))
+    tables = {f"{t.catalog}.{t.db}.{t.name}" for t in statement.find_all(sqlglot.exp.Table)}
+    assert tables >= {"delta.clicks.sessions", "delta.clicks.session_changelog", "delta.clicks.sessions_live"}
+
+
+def test_trino_has_no_paths(config: Config) -> None:
+    with pytest.raises(ConfigError, match="--schema: is missing; trino names no table by its path"):
+        live_view(config, "trino")
+
+
+def test_no_tables(tmp_path: Path) -> None:
+    with pytest.raises(PipelineStateError, match="has no sessions yet"):
+        live_view(make_config(tmp_path), "spark")
+
+
+def test_the_commands_dialects() -> None:
+    assert tuple(DIALECTS) == views.DIALECTS

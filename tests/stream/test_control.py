@@ -1,0 +1,72 @@
+"""Corrections as users and topics write them: what lacks something, or has a time that no date stands for, is malformed."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sessionlake import schemas
+from sessionlake.aggregates import build_aggregates
+from sessionlake.jobs.sessionizer.control import split_corrections
+from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import NO_WATERMARK, SessionWindows
+from sessionlake.sources.columns import EventColumns
+
+BEYOND = 253_402_300_800_000_000
+"""The first microsecond of the year 10000."""
+REMOVE: dict[str, Any] = {"session_start": 1, "revision": 0}
+PUT: dict[str, Any] = {"session_start": 1, "session_end": 2, "event_count": 1, "state": b""}
+
+
+@pytest.mark.parametrize(
+    ("row", "malformed"),
+    [
+        ({"kind": "tombstone", "session_start": BEYOND - 1, "revision": 1}, False),
+        ({"kind": "tombstone", "session_start": BEYOND, "revision": 1}, True),
+        ({"kind": "tombstone", "session_start": BEYOND}, True),
+        ({"kind": "advance", "session_start": BEYOND}, True),
+        ({"kind": "restate", "session_start": 1, "session_end": BEYOND, "event_count": 1, "state": b""}, True),
+        ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "session_start": BEYOND - 1}]}, False),
+        ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "session_start": BEYOND}]}, True),
+        ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "revision": None}]}, True),
+        ({"kind": "replace", "remove": [REMOVE], "put": [{**PUT, "session_end": BEYOND}]}, True),
+        ({"kind": "replace", "put": [{**PUT, "state": None}]}, True),
+    ],
+)
+def test_a_correction_between_good_ones(row: dict[str, Any], malformed: bool) -> None:  # noqa: FBT001
+    types = {"k": pa.string(), "t": pa.int64()}
+    columns = EventColumns("k", "t", "us", None, (), types)
+    spec = SessionizerSpec(SessionWindows(10, 10, 20), build_aggregates({}, types, with_id=False), columns, shards=1)
+    good = {"kind": "tombstone", "session_start": 5, "revision": 1, "session_key": "k", "correction_id": "good"}
+    rows = [good, {"session_key": "k", "correction_id": "one", **row}, {**good, "correction_id": "too"}]
+    table = pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA)
+    pieces = list(split_corrections(spec, spec.windows.bounds(NO_WATERMARK), 0, table))
+    dead = [found for _, kind, found in pieces if kind == "dead"]
+    assert [found["source"].to_pylist() for found in dead] == ([["one"]] if malformed else [])
+    if malformed:
+        beyond = row.get("session_start") == BEYOND
+        assert dead[0]["event_time"].is_null().to_pylist() == [beyond or "session_start" not in row]
+        assert (str(BEYOND) in dead[0]["raw"][0].as_py()) == (str(BEYOND) in str(row))
+
+
+def test_an_advance_goes_no_further_than_events_may_and_closing_takes() -> None:
+    types = {"k": pa.string(), "t": pa.int64()}
+    columns = EventColumns("k", "t", "us", None, (), types)
+    windows, aggregates = SessionWindows(10, 20, 60), build_aggregates({}, types, with_id=False)
+    spec = SessionizerSpec(windows, aggregates, columns, shards=1, max_future_skew_us=100)
+
+    def advanced(to: int, *, watermark: int, clock: int) -> int | None:
+        row = {"kind": "advance", "session_start": to, "correction_id": "a"}
+        table = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
+        pieces = {kind: found for _, kind, found in split_corrections(spec, windows.bounds(watermark), clock, table)}
+        tally = dict(zip(pieces["tally"]["name"].to_pylist(), pieces["tally"]["value"].to_pylist(), strict=True))
+        refused = pieces["dead"]["reason"].to_pylist() if "dead" in pieces else []
+        assert refused == (["too far in the future"] if tally["malformed"] else [])
+        return tally.get("max_advance")
+
+    assert advanced(1000 + 100 + 31, watermark=50, clock=1000) == 1131
+    assert advanced(1000 + 100 + 32, watermark=50, clock=1000) is None
+    # Drain closes what ended at the watermark, however old the clock.
+    assert advanced(5000 + 31, watermark=5000, clock=0) == 5031
+    assert advanced(5000 + 32, watermark=5000, clock=0) is None
+    assert advanced(1131, watermark=NO_WATERMARK, clock=1000) == 1131

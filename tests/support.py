@@ -1,0 +1,54 @@
+"""Pipelines on small inputs that a test writes."""
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from sessionlake.config.load import Config, parse_config
+
+_seconds = count(1_000_000_000, 10)
+
+
+def make_config(root: Path, **sections: dict[str, Any]) -> Config:
+    """Return a config with small defaults; `sections` override them key by key."""
+    raw = _raw(sections)
+    (root / "events").mkdir(exist_ok=True)
+    return parse_config(raw, root)
+
+
+def write_config(root: Path, **sections: dict[str, Any]) -> Path:
+    """Write what `make_config` would return, for what takes a config's path."""
+    (root / "events").mkdir(exist_ok=True)
+    file = root / "test.toml"
+    file.write_text(tomli_w.dumps(_raw(sections)))
+    return file
+
+
+def _raw(sections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    raw: dict[str, dict[str, Any]] = {
+        "pipeline": {"name": "test", "warehouse": "warehouse", "shards": 2},
+        "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
+        "event": {"key": "key", "time": "time_us", "time_unit": "us"},
+        "session": {"gap": "10 us", "grace": "20 us", "retention": "60 us"},
+        "aggregates": {"total": "sum(v)"},
+        "expire": {"max_share": 1.0},
+    }
+    for name, section in sections.items():
+        raw[name] = section if name == "aggregates" else {**raw.get(name, {}), **section}
+    return raw
+
+
+def write_rows(root: Path, name: str, rows: Sequence[dict[str, Any] | str]) -> Path:
+    """Write a file of JSON lines (texts as they are) whose modification time follows those written before."""
+    target = root / "events" / name
+    temporary = target.with_name(f".{name}")
+    temporary.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    moment = next(_seconds)
+    os.utime(temporary, (moment, moment))
+    temporary.replace(target)
+    return target

@@ -1,0 +1,43 @@
+"""A table is the same whichever way it was created."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake import schemas
+from sessionlake.warehouse.tables import Tables, spark_schema
+
+SETTINGS = {"checkpointInterval": "20"}
+
+
+def writer_of(table: Path) -> str:
+    lines = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    (engine,) = [action["commitInfo"]["engineInfo"] for action in map(json.loads, lines) if "commitInfo" in action]
+    return str(engine).partition(":")[0].partition("/")[0]
+
+
+def created(table: Path) -> dict[str, Any]:
+    lines = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    actions: dict[str, Any] = {}
+    for line in lines:
+        actions.update(json.loads(line))
+    kept = {name: actions["metaData"][name] for name in ("description", "partitionColumns", "configuration", "format")}
+    schema = json.loads(actions["metaData"]["schemaString"])
+    return {"protocol": actions["protocol"], "operation": actions["commitInfo"]["operation"], "schema": schema} | kept
+
+
+@pytest.mark.parametrize("folder", ["plain", "a b#c?é", "p%20q"])
+@pytest.mark.parametrize("partitions", [(), ("kind", "job")])
+def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...], folder: str) -> None:
+    here, there = Tables(spark, str(tmp_path / folder / "here")), Tables(spark, str(tmp_path / "there"))
+    name, schema, text = schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "What was put right"
+    here.create(name, schema, text, partitions, **SETTINGS)
+    here.create(name, schema, "is there")
+    settings = {f"delta.{key}": value for key, value in SETTINGS.items()}
+    there._create_through_spark(name, spark_schema(schema), text, partitions, settings)
+    assert created(Path(here.path(name))) == created(Path(there.path(name)))
+    assert writer_of(Path(here.path(name))) == ("Apache-Spark" if "%" in folder else "delta-rs")
+    assert here.read(name).schema == there.read(name).schema
