@@ -1,5 +1,6 @@
 """The archive of Spark's classes: mapped by the JVM of this run, one for each PySpark, and gone with it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,24 @@ def test_java_has_mapped_it(spark: SparkSession) -> None:
 
 
 def test_other_jars_have_another_one(tmp_path: Path) -> None:
-    assert find_archive([tmp_path / "other.jar"]) is None
+    other = tmp_path / "other.jar"
+    other.touch()
+    assert find_archive([other]) is None
+
+
+def test_a_jar_that_was_written_again_has_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java would refuse the archive of before without a word, and every start would take as long as without any."""
+    jars = tmp_path / "pyspark" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "spark.jar").touch()
+    monkeypatch.setattr(class_archive, "pyspark_home", lambda: jars.parent)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = class_archive._file([])
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert find_archive([]) == archive
+    os.utime(jars / "spark.jar", (1, 1))
+    assert find_archive([]) is None
 
 
 def test_archives_of_a_pyspark_that_is_gone_or_had_other_jars_are_removed(
@@ -38,7 +56,9 @@ def test_archives_of_a_pyspark_that_is_gone_or_had_other_jars_are_removed(
         Path(half).touch()
         raise ConfigError("no Spark")
 
+    jar = tmp_path / "a.jar"
+    jar.touch()
     with pytest.raises(ConfigError, match="no Spark"):
-        make_archive([tmp_path / "a.jar"], fails)
+        make_archive([jar], fails)
     assert sorted(file.name for file in folder.iterdir()) == ["others.for", "others.jsa"]
-    assert class_archive.find_archive([tmp_path / "a.jar"]) is None
+    assert find_archive([jar]) is None

@@ -21,7 +21,7 @@ EXIT_SECONDS = 300
 
 
 def find_archive(jars: Sequence[Path]) -> Path | None:
-    """Return the archive for these jars, this PySpark and this Java; None where none was made."""
+    """Return the archive for these jars, this PySpark and this Java, as they are now; None where none was made."""
     file = _file(jars)
     return file if file.exists() else None
 
@@ -64,9 +64,20 @@ def _remove_superseded(folder: Path) -> None:
 
 
 def _file(jars: Sequence[Path]) -> Path:
-    java = Path(java_command()).resolve()
-    parts = [str(java), str(java.stat().st_mtime_ns), str(pyspark_home()), *map(str, jars)]
+    """Return the archive's path, whose name stands for all that Java compares before it maps one.
+
+    Java refuses an archive without a word where a jar was written again or the class path has another order, as after a
+    reinstallation; so each jar's size and time count, and PySpark's in the order in which the folder lists them, which
+    is that of the class path.
+    """
+    files = [Path(java_command()).resolve(), *(pyspark_home() / "jars").iterdir(), *jars]
+    parts = [str(pyspark_home()), *map(_version, files)]
     return (
         cache_directory().with_name("classes")
         / f"{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:12]}{SUFFIX}"
     )
+
+
+def _version(file: Path) -> str:
+    found = file.stat()
+    return f"{file} {found.st_size} {found.st_mtime_ns}"
