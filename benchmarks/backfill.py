@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 
 from benchmarks.memory import peak_memory
 from benchmarks.synthetic import BASE_US
-from sessionlake import schemas
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.backfill import backfill
-from sessionlake.stream.run import run
-from sessionlake.views import merged_sessions
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.views import merged_rows
 
 DAY_US = 86_400_000_000
 EVENTS_PER_SESSION, FILES_PER_DAY, DAMAGED = 3, 8, 0.01
@@ -75,7 +75,7 @@ def damage(tables: Tables, day: int) -> int:
     """Have a user replace one in a hundred of the day's sessions by ones that count an event too many."""
     low, high = BASE_US + day * DAY_US, BASE_US + (day + 1) * DAY_US
     start = F.unix_micros("session_start")
-    chosen = merged_sessions(tables).where(start.between(low, high)).sample(DAMAGED, seed=1)
+    chosen = merged_rows(tables).where(start.between(low, high)).sample(DAMAGED, seed=1)
     put = F.array(F.struct("session_start", "session_end", (F.col("event_count") + 1).alias("event_count"), "state"))
     values = {
         "correction_id": F.concat(F.lit("damage/"), F.col("session_id").cast("string")),

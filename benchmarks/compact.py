@@ -24,14 +24,15 @@ from rich.table import Table
 
 from benchmarks.memory import peak_memory
 from benchmarks.synthetic import BASE_US
-from sessionlake import schemas
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.layout import rewrite_ragged
-from sessionlake.stream.run import run
-from sessionlake.views import FOLD, changes, latest_changes, merged_sessions
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import changes, latest_changes, merged_rows
 
 DAY_US = 86_400_000_000
 DATES, RECENT, BATCHES = 30, 2, 40
@@ -181,7 +182,7 @@ def full_rewrite(spark: SparkSession, config: Config) -> dict[str, Any]:
     """The merged view written over the whole snapshot."""
     tables = Tables(tuned(spark), config.pipeline.warehouse)
     started = time.time()
-    live = merged_sessions(tables).repartition("session_date")
+    live = merged_rows(tables).repartition("session_date")
     live.write.format("delta").mode("overwrite").save(tables.path(schemas.SESSIONS))
     return {"seconds": round(time.time() - started, 2)}
 
@@ -199,7 +200,7 @@ def measure(spark: SparkSession, work: Path, sessions: int, changed: int, spread
     root = work / spread
     config = build(spark, root, sessions, changed, spread)
     tables = Tables(spark, config.pipeline.warehouse)
-    expected = fingerprint(merged_sessions(tables))
+    expected = fingerprint(merged_rows(tables))
     real = tables.read(schemas.CHANGELOG).where("batch_id > 0").count()
     result: dict[str, Any] = {"sessions": sessions, "changed": real, "spread": spread, "methods": {}}
     for name, method in METHODS.items():

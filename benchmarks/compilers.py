@@ -15,7 +15,6 @@ import time
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -25,7 +24,8 @@ import pyarrow.parquet as pq
 from benchmarks.ours import make_config, open_session
 from benchmarks.synthetic import SECONDS_PER_BATCH, write_events
 from sessionlake.engine.spark import LITTLE_JAVA
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse.batch_commit import BatchCommit
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("little", "own")
@@ -54,9 +54,9 @@ def stream(kind: str, every: float, root: Path) -> None:
 
     with (root / f"{kind}.jsonl").open("w", buffering=1) as out:
 
-        def committed(metadata: dict[str, Any]) -> None:
+        def committed(commit: BatchCommit) -> None:
             times = java.cpu_times()
-            row = {"batch": metadata["batch_id"], "at": time.time(), "cpu": times.user + times.system}
+            row = {"batch": commit.batch_id, "at": time.time(), "cpu": times.user + times.system}
             out.write(json.dumps(row | {"compiling": _compiling(java.pid)}) + "\n")
 
         run(spark, config, on_commit=committed)

@@ -21,10 +21,10 @@ from rich.console import Console
 
 from benchmarks.compact import RESULTS, build, copied, tuned
 from benchmarks.memory import peak_memory
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.expire import expire
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
 ONE_IN_A_HUNDRED = "pmod(xxhash64(session_id), 100) = 0"

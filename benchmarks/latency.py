@@ -27,7 +27,8 @@ from rich.table import Table
 from infra.kafka.broker import Broker
 from sessionlake.config.load import load_config
 from sessionlake.engine.spark import build_session
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse.batch_commit import BatchCommit
 
 TOPIC, PARTITIONS, USERS = "clicks", 2, 100_000
 WARM_UP_S = 10
@@ -119,14 +120,14 @@ class Commits:
     read: int = 0
     done: threading.Event = field(default_factory=threading.Event)
 
-    def committed(self, metadata: dict[str, Any]) -> None:
+    def committed(self, batch: BatchCommit) -> None:
         now = time.time()
         self.at.append(now)
         # Read now, since Spark keeps the last hundred only.
-        lines = (self.offsets / str(metadata["batch_id"])).read_text().splitlines()[1:]
+        lines = (self.offsets / str(batch.batch_id)).read_text().splitlines()[1:]
         self.ends.append(next(line[TOPIC] for line in map(json.loads, lines) if TOPIC in line))
-        self.seconds.append(now - metadata["started_us"] / 1e6)
-        self.read += metadata["counts"].get("input", 0)
+        self.seconds.append(now - batch.started_us / 1e6)
+        self.read += batch.counts.get("input", 0)
         if self.read >= self.wanted:
             self.done.set()
 

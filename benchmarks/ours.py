@@ -10,10 +10,9 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from benchmarks.cpu import tree_cpu_s
+from benchmarks.package import Config, Tables, committed_s, merged_rows, parse_config, run
 from benchmarks.synthetic import GAP, GRACE, RETENTION
-from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
-from sessionlake.stream.run import run
 
 Found = dict[str, Any]
 
@@ -64,9 +63,9 @@ class Commits:
         self._at = [time.time()]
         self._cpu_s = [0.0, 0.0]
 
-    def __call__(self, metadata: Found) -> None:
+    def __call__(self, batch: Any) -> None:
         """Take a commit; the two looks at the processes' CPU time cost some milliseconds each."""
-        self._at.append(metadata["committed_us"] / 1e6)
+        self._at.append(committed_s(batch))
         done = len(self._at) - 1
         if done in (self._first, self._batches):
             self._cpu_s[done == self._batches] = tree_cpu_s()
@@ -103,9 +102,9 @@ def file_to_commit(case: Found) -> Found:
     landed: list[float] = []
     took: list[float] = []
 
-    def on_commit(metadata: Found) -> None:
-        commits(metadata)
-        took.append(metadata["committed_us"] / 1e6)
+    def on_commit(batch: Any) -> None:
+        commits(batch)
+        took.append(committed_s(batch))
         committed.set()
 
     def feed() -> None:
@@ -160,9 +159,6 @@ def _appear(files: Path, source: Path, prefix: str, first: float) -> None:
 def _added_up(spark: SparkSession, config: Config) -> Found:
     from pyspark.sql import functions as F  # noqa: PLC0415 (only the present commit is asked)
 
-    from sessionlake.views import merged_sessions  # noqa: PLC0415
-    from sessionlake.warehouse.tables import Tables  # noqa: PLC0415
-
     sums = [F.count("*"), F.sum("event_count"), F.sum("total")]
-    row = merged_sessions(Tables(spark, config.pipeline.warehouse)).agg(*sums).head()
+    row = merged_rows(Tables(spark, config.pipeline.warehouse)).agg(*sums).head()
     return {"added_up": list(row or ())}

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from benchmarks.compact import build
 from benchmarks.memory import peak_memory
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.engine.spark import build_session
 from sessionlake.quality.context import open_context, validate
@@ -26,8 +25,9 @@ from sessionlake.quality.frames import FRAMES, Inputs, pin
 from sessionlake.quality.parameters import parameters
 from sessionlake.quality.run import run_quality
 from sessionlake.quality.suites import load_suite
-from sessionlake.views import merged_sessions
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
 
 RESULTS = Path(__file__).parent / "results"
 SCAN, ROUNDS = "scan of sessions_live", 3
@@ -48,7 +48,7 @@ def measures(spark: SparkSession, config: Config, docs: Path) -> dict[str, Calla
     context = open_context(docs)
 
     def scan() -> None:
-        live = merged_sessions(
+        live = merged_rows(
             tables, snapshot_version=versions[schemas.SESSIONS], changelog_version=versions[schemas.CHANGELOG]
         )
         live.write.format("noop").mode("overwrite").save()

@@ -28,12 +28,12 @@ from rich.table import Table
 
 from benchmarks.memory import peak_memory
 from benchmarks.synthetic import BASE_US, EVENTS_PER_SESSION, write_events
-from sessionlake import schemas
 from sessionlake.config.load import Config, load_config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.examples.demo import CONFIG, EXAMPLES
 from sessionlake.jobs.compact import compact
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
 FOREVER = "36500 days"
@@ -107,7 +107,7 @@ def few_more(config: Config, number: int) -> None:
 def timed_batches(spark: SparkSession, config: Config) -> list[float]:
     """Run what is waiting; return the seconds of each batch."""
     took: list[float] = []
-    run(spark, config, once=True, on_commit=lambda m: took.append((m["committed_us"] - m["started_us"]) / 1e6))
+    run(spark, config, once=True, on_commit=lambda b: took.append((b.committed_us - b.started_us) / 1e6))
     return took
 
 

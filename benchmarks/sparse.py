@@ -23,11 +23,11 @@ from rich.console import Console
 
 from benchmarks.compact import DAY_US, RESULTS, make_config
 from benchmarks.synthetic import BASE_US
-from sessionlake import schemas
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact, layout
 from sessionlake.jobs.forget import forget
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
 SESSIONS_PER_KEY = 20

@@ -7,45 +7,39 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
 from benchmarks.sizing import bursts, commits, few_more, one_session_a_key
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import BatchContext
-from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.engine.shard import ShardTask
-from sessionlake.jobs.sessionizer.operator import PATH, Sessionizer
-from sessionlake.jobs.sessionizer.pipeline import change_rows
-from sessionlake.jobs.sessionizer.setup import build_spec, source_files
+from sessionlake.engine.split import SplitTask
+from sessionlake.operators.sessions.kind import Sessions
+from sessionlake.sources.decoding.files import PATH
+from sessionlake.sources.files import source_files
+from sessionlake.sources.registry import source_of
 
 
-def batch(config: Config, operator: Sessionizer, number: int, files: list[str]) -> dict[str, Any]:
+def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict[str, Any]:
     """Run a batch of files through one shard after another; return the reports' sums."""
     shards = config.pipeline.shards
     context = BatchContext(number, f"c{number}", {}, clock_us=time.time_ns() // 1000)
-    output = Output(
-        CHANGES,
-        schemas.CHANGELOG,
-        config.pipeline.warehouse,
-        schemas.changelog(operator.spec.value_types, {}),
-        change_rows,
-    )
+    *_, output = kind.outputs(SimpleNamespace(path=lambda _: config.pipeline.warehouse))
+    operator = kind.operator()
     expected = ((f"c{number - 1}" if number else None),) * shards
     task = ShardTask(operator, context, (output,), config.driver_store_dir, expected)
 
-    def wire() -> Iterator[pa.RecordBatch]:
-        for file in files:
-            rows = pa.RecordBatch.from_pydict({PATH: [file]})
-            yield from exchange.wire_rows(operator.split(iter([rows]), context))
-
+    split = SplitTask(operator, context, (output,), shards)
+    wire = split.run(pa.RecordBatch.from_pydict({PATH: [file]}) for file in files)
     sums = {"changes": 0, "changelog_bytes": 0, "shards": 0}
-    for report in task.run(wire()):
+    for report in task.run(wire):
+        if report["kind"][0].as_py() == exchange.SPLIT:
+            continue
         if report["kind"][0].as_py() != exchange.DONE:
             raise RuntimeError(f"batch {number}: a shard was not computed")
         told = json.loads(report["payload"][0].as_py())
@@ -56,13 +50,13 @@ def batch(config: Config, operator: Sessionizer, number: int, files: list[str]) 
 
 
 def measure(config: Config) -> dict[str, Any]:
-    operator = Sessionizer(build_spec(None, config, None))  # type: ignore[arg-type]
+    kind = Sessions.make(config, source_of(None, config), None)  # type: ignore[arg-type]
     Path(config.pipeline.warehouse).mkdir()
     files = source_files(config)
-    first = batch(config, operator, 0, files)
+    first = batch(config, kind, 0, files)
     few_more(config, 0)
     started = time.time()
-    second = batch(config, operator, 1, sorted(set(source_files(config)) - set(files)))
+    second = batch(config, kind, 1, sorted(set(source_files(config)) - set(files)))
     applied_s = time.time() - started
     if first["shards"] != second["shards"]:
         raise RuntimeError("the second batch left shards out: their stores lack what is pending")

@@ -15,13 +15,13 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 
 from sessionlake_airflow.defaults import (
     DAG_DEFAULTS,
-    NO_BATCHES,
     SESSIONS,
     apply_param,
     config_param,
     dry_run_param,
     time_param,
 )
+from sessionlake_airflow.exit_codes import NO_BATCHES
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -42,9 +42,9 @@ with DAG(
 ):
     SparkJob(
         task_id="backfill_sessions",
-        pipeline="backfill",
+        command="backfill",
         options=["from", "to", "apply", "dry_run"],
         interval=True,
-        skip_where=[NO_BATCHES],
+        skip_on=[NO_BATCHES],
         outlets=[SESSIONS],
     )

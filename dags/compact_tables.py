@@ -32,4 +32,4 @@ with DAG(
     },
     **DAG_DEFAULTS,
 ):
-    SparkJob(task_id="compact_tables", pipeline="compact", options=["method", "dry_run"])
+    SparkJob(task_id="compact_tables", command="compact", options=["method", "dry_run"])

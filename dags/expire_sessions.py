@@ -4,14 +4,14 @@
 By the rule of the config's section `[expire]`, or by the one given here: an age, SQL over a session's row, or both. Each
 session gets one tombstone, ever; one that changed in between survives. Skipped where no rule says what expires.
 
-**Before a new rule:** trigger with *Dry run*; the counts are in the task's XCom.
-
-**Retries and clearing are safe:** all tries of a run are one run of the job (`--run-id`).
+**Before a new rule:** trigger with *Dry run*; the counts are in the task's XCom. **Retries and clearing are safe:** all
+tries of a run are one run of the job (`--run-id`).
 """
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 
 from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param
+from sessionlake_airflow.exit_codes import NOT_NEEDED
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -52,8 +52,8 @@ with DAG(
 ):
     SparkJob(
         task_id="expire_sessions",
-        pipeline="expire",
+        command="expire",
         options=["ttl", "where", "max_per_run", "max_share", "apply", "dry_run"],
-        skip_where=["expire: no rule says what expires"],
+        skip_on=[NOT_NEEDED],
         outlets=[SESSIONS],
     )

@@ -48,7 +48,7 @@ with DAG(
 ):
     SparkJob(
         task_id="forget_key",
-        pipeline="forget",
+        command="forget",
         options=["keys_file", "wait", "apply", "dry_run"],
         files=["keys"],
         outlets=[SESSIONS],

@@ -34,7 +34,7 @@ with DAG(
 ):
     SparkJob(
         task_id="quality_checks",
-        pipeline="quality",
+        command="quality",
         options=["fail_on", "dry_run"],
         judges=True,
         inlets=[SESSIONS],

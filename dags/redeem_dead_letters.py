@@ -38,7 +38,7 @@ with DAG(
 ):
     SparkJob(
         task_id="redeem_dead_letters",
-        pipeline="redeem",
+        command="redeem",
         options=["reason", "from", "to", "apply", "dry_run"],
         outlets=[SESSIONS],
     )

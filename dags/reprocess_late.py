@@ -32,7 +32,7 @@ with DAG(
 ):
     SparkJob(
         task_id="reprocess_late",
-        pipeline="reprocess_late",
+        command="reprocess-late",
         options=["from", "to", "apply", "dry_run"],
         outlets=[SESSIONS],
     )

@@ -12,7 +12,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable
 
-from sessionlake_airflow.defaults import BUSY, DAG_DEFAULTS, SESSIONIZE_POOL, SESSIONS, config_param
+from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONIZE_POOL, SESSIONS, config_param
+from sessionlake_airflow.exit_codes import BUSY
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -26,10 +27,10 @@ with DAG(
 ):
     SparkJob(
         task_id="sessionize",
-        pipeline="sessionize",
+        command="run",
         arguments=["--once"],
         names_run=False,
-        skip_where=[BUSY],
+        skip_on=[BUSY],
         outlets=[SESSIONS],
         pool=SESSIONIZE_POOL,
         execution_timeout=timedelta(hours=4),

@@ -6,7 +6,7 @@ next run starts at once. Use this **or** `sessionize_micro`: whichever comes sec
 
 **Never two on one pipeline.** One run at a time; a second trigger waits in the queue. A retried or cleared task stops its
 driver first; a killed task, worker or scheduler takes the driver with it. Should one live all the same, the engine's lock
-refuses the next (`is locked by process N`, exit code 2) and the retry waits.
+refuses the next (`is locked by process N`, exit code 4) and the retry waits.
 
 **If it is red:** the last lines of the log say why. Nothing is lost: the next run goes on at the last committed batch.
 """
@@ -40,7 +40,7 @@ with DAG(
 ):
     SparkJob(
         task_id="sessionize",
-        pipeline="sessionize",
+        command="run",
         names_run=False,
         minutes="minutes",
         outlets=[SESSIONS],

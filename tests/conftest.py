@@ -22,7 +22,7 @@ LONGEST = (
     "test_crash.py",
     "test_forget.py",
     "test_compact.py",
-    "test_kafka_source.py",
+    "test_kafka.py",
     "test_kafka_crash.py",
     "test_publish.py",
     "test_quality.py",

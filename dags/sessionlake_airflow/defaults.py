@@ -24,11 +24,6 @@ SESSIONS = Asset("sessions", uri="delta://sessionlake/sessions", group="sessionl
 CHECKED_SESSIONS = Asset("checked_sessions", uri="delta://sessionlake/checked_sessions", group="sessionlake")
 """Sessions changed and passed the quality checks: what dashboards and exports are to be scheduled on."""
 
-BUSY = "is locked by process"
-"""In the message of a sessionizer that finds another one running on its pipeline."""
-NO_BATCHES = "has no batches yet"
-"""In the message of a job on a pipeline that has never run."""
-
 
 def alert(context: Mapping[str, Any]) -> None:
     """Log what failed for good, and post it to SESSIONLAKE_ALERT_URL (a Slack-compatible webhook) where that is set.

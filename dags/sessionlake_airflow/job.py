@@ -21,6 +21,7 @@ from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from sessionlake_airflow.configs import confined
+from sessionlake_airflow.exit_codes import EXPLAINED, FAILED
 from sessionlake_airflow.submit import (
     driver_environment,
     drives_here,
@@ -32,15 +33,12 @@ from sessionlake_airflow.submit import (
 )
 
 Metrics = dict[str, Any]
-_USERS_ERROR = 2
-_SAID = (1, _USERS_ERROR)
-"""Exit codes before which the command line has said in one line what is wrong; not those of a signal."""
 _SECONDS_TO_STOP = 15
 _PR_SET_PDEATHSIG = 1
 
 
 class SparkJob(BaseOperator):
-    """Run pipelines/<pipeline>.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
+    """Run `sessionlake <command>` by pipelines/command.py; its last line, a JSON object of counts, becomes the task's XCom and goes into asset events.
 
     - `options` names params that become options of the same name. Empty ones are left out.
     - `files` names params with a list that no log and no process list may show: it goes, one value a line, into a file of this
@@ -48,7 +46,7 @@ class SparkJob(BaseOperator):
     - `interval`: --from and --to are the run's data interval where the params are empty.
     - `names_run`: the DAG run's id becomes --run-id. It is the same for all tries: a retry goes on where the last one stopped.
     - `minutes` names the param after which the driver is stopped; that is success.
-    - `skip_where`: a try whose message contains one of these is skipped. So is one that reports no batches, and a dry run, whose
+    - `skip_on`: a try that ends with one of these exit codes (`exit_codes`) is skipped. So is one that reports no batches, and a dry run, whose
       counts are in XCom all the same: no asset is updated.
     - `judges`: exit code 1 after a report is the job's verdict, and fails without another try.
     """
@@ -58,23 +56,23 @@ class SparkJob(BaseOperator):
     def __init__(
         self,
         *,
-        pipeline: str,
+        command: str,
         arguments: Sequence[str] = (),
         options: Sequence[str] = (),
         files: Sequence[str] = (),
         interval: bool = False,
         names_run: bool = True,
         minutes: str | None = None,
-        skip_where: Sequence[str] = (),
+        skip_on: Sequence[int] = (),
         judges: bool = False,
         conn_id: str = "spark_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.pipeline, self.arguments, self.options = pipeline, list(arguments), list(options)
+        self.command, self.arguments, self.options = command, list(arguments), list(options)
         self.files = list(files)
         self.interval, self.names_run, self.minutes = interval, names_run, minutes
-        self.skip_where, self.judges, self.conn_id = list(skip_where), judges, conn_id
+        self.skip_on, self.judges, self.conn_id = list(skip_on), judges, conn_id
         self._process: subprocess.Popen[str] | None = None
         self._time_is_up = False
 
@@ -113,10 +111,10 @@ class SparkJob(BaseOperator):
             raise ValueError(
                 f"params: {listed[0]} can't be handed to a driver in deploy mode cluster; put them into a file there and give {listed[0]}_file"
             )
-        return submit_command(connection, self.pipeline, arguments, context["dag"].dag_id, properties)
+        return submit_command(connection, [self.command, *arguments], context["dag"].dag_id, properties)
 
     def command_arguments(self, context: Mapping[str, Any], private: Path) -> list[str]:
-        """Return the pipeline's arguments: config and options; values of `files` go into `private`.
+        """Return the command's arguments: config and options; values of `files` go into `private`.
 
         ValueError for a config from elsewhere, or a list that no file can take.
         """
@@ -195,11 +193,11 @@ class SparkJob(BaseOperator):
         if metrics:
             context["ti"].xcom_push("return_value", metrics)
         lines = [line for line in tail if line.startswith("sessionlake: ") and "warning:" not in line]
-        reason = lines[-1] if lines and code in _SAID else f"{self.pipeline} ended with exit code {code}"
-        if code == _USERS_ERROR and any(text in reason for text in self.skip_where):
+        reason = lines[-1] if lines and code in EXPLAINED else f"{self.command} ended with exit code {code}"
+        if code in self.skip_on:
             raise AirflowSkipException(reason)
-        if self.judges and code == 1 and metrics:
-            raise AirflowFailException(f"{self.pipeline} says no: {metrics}")
+        if self.judges and code == FAILED and metrics:
+            raise AirflowFailException(f"{self.command} says no: {metrics}")
         raise AirflowException(reason)
 
 

@@ -52,10 +52,8 @@ def master_of(connection: SparkConnection) -> str:
     return master
 
 
-def submit_command(
-    connection: SparkConnection, pipeline: str, arguments: Sequence[str], name: str, properties: Path
-) -> list[str]:
-    """Return the command that runs pipelines/<pipeline>.py with `arguments` where the connection says, set by the file `properties`.
+def submit_command(connection: SparkConnection, arguments: Sequence[str], name: str, properties: Path) -> list[str]:
+    """Return the command that runs pipelines/command.py with `arguments` where the connection says, set by the file `properties`.
 
     Extras of the connection: deploy-mode, queue (YARN), namespace (Kubernetes), home (the project's place, default: here),
     spark-binary, and conf (`spark_settings`).
@@ -67,7 +65,7 @@ def submit_command(
         command += ["--queue", str(extra["queue"])]
     # Beside our file the machine's own spark-defaults.conf still holds.
     command += ["--properties-file", str(properties), "--load-spark-defaults"]
-    return [*command, f"{_home(connection)}/pipelines/{pipeline}.py", *arguments]
+    return [*command, f"{_home(connection)}/pipelines/command.py", *arguments]
 
 
 def spark_settings(connection: SparkConnection) -> dict[str, str]:

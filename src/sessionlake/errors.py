@@ -1,16 +1,40 @@
-"""Errors a user can cause. Each ends as one line: what, which value, what to do."""
+"""Errors a user can cause. Each ends as one line: what, which value, what to do; its exit code says of which kind it is."""
 
 import re
 from collections.abc import Mapping
+from enum import IntEnum
 
 _LONGEST_SENT = 300
 """Characters of an error that go to other systems."""
 
 
-class SessionlakeError(Exception):
-    """Base of every error that is reported in one line and exits with code 2."""
+class ExitCode(IntEnum):
+    """How a command ended, for what called it: scripts and DAGs decide by these numbers, never by a message.
 
-    exit_code = 2
+    They are a public interface, and stay as they are (docs/commands.md). dags/ has a copy, since it imports none of this.
+    """
+
+    DONE = 0
+    FAILED = 1
+    """A failure that is not ours (a disk, Java, the network), or a job's verdict: checks that failed, keys that were found."""
+    USER = 2
+    """The user's to mend: arguments, config, source, or the state of the pipeline."""
+    NOT_NEEDED = 3
+    """There was nothing to do, by the config."""
+    BUSY = 4
+    """Another process does this on the pipeline already; it goes on, and this one has done nothing."""
+    FENCED = 5
+    """Another driver or run took over while this one worked; what this one had not committed by then is not there."""
+    NO_BATCHES = 6
+    """The pipeline has no batches yet, so that there is nothing to work on."""
+    TRY_AGAIN = 7
+    """Something was in the way that passes by itself: a store held by a process that ends, writers that came first each time."""
+
+
+class SessionlakeError(Exception):
+    """Base of every error that is reported in one line; `exit_code` is what the command then ends with."""
+
+    exit_code = ExitCode.USER
 
 
 class ConfigError(SessionlakeError):
@@ -32,6 +56,8 @@ class MissingExtraError(SessionlakeError):
 class StoreHeldError(StoreError):
     """A process has the store open; it may be free in a moment."""
 
+    exit_code = ExitCode.TRY_AGAIN
+
 
 class CorruptionError(StoreError):
     """A store's bytes are not what was written: the store is removed, and restored from the tables."""
@@ -44,9 +70,13 @@ class LayoutError(CorruptionError):
 class NotNeededError(SessionlakeError):
     """A run had nothing to do; it says so, and has not failed."""
 
+    exit_code = ExitCode.NOT_NEEDED
+
 
 class LockedError(NotNeededError):
     """Another driver on this machine runs the pipeline."""
+
+    exit_code = ExitCode.BUSY
 
 
 class LakeError(SessionlakeError):
@@ -55,6 +85,12 @@ class LakeError(SessionlakeError):
 
 class PipelineStateError(SessionlakeError):
     """Config, checkpoint and changelog don't belong together."""
+
+
+class NoBatchesError(PipelineStateError):
+    """The pipeline has not run yet. A failure all the same: a wrong path of the warehouse looks like this too."""
+
+    exit_code = ExitCode.NO_BATCHES
 
 
 class AggregateError(SessionlakeError):
@@ -72,9 +108,29 @@ class BadEventsError(AggregateError):
 class FencedError(SessionlakeError):
     """Another process committed under our name: a driver our batch id, a job its run's step. Ours must not."""
 
+    exit_code = ExitCode.FENCED
+
 
 class JobError(SessionlakeError):
     """A scheduled job was asked for what it can't do."""
+
+
+class OvertakenError(JobError):
+    """A run of a job was fenced by a later one, or by an erasure; what it had left is the next run's."""
+
+    exit_code = ExitCode.FENCED
+
+
+class BusyError(JobError):
+    """Another run of the job is at work."""
+
+    exit_code = ExitCode.BUSY
+
+
+class ContendedError(JobError):
+    """Other writers changed the same files or tables, each time that this one tried."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 class MetricsError(SessionlakeError):

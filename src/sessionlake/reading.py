@@ -27,6 +27,6 @@ def read_sessions(*arguments: Any) -> Any:
         from sessionlake.serve.queries import read_sessions as without_spark
 
         return without_spark(*arguments)
-    from sessionlake.views import read_sessions as with_spark
+    from sessionlake.operators.sessions.views import read_sessions as with_spark
 
     return with_spark(*arguments)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
-from sessionlake.sessions.partials import Partials, StateCodec, concat
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import Partials, concat
 
 TYPES = {"long": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 VALUES = {

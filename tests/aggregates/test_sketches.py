@@ -1,4 +1,5 @@
 import math
+import struct
 import sys
 from random import Random
 
@@ -6,11 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ddsketch import DDSketch
+from ddsketch.mapping import LogarithmicMapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessionlake.aggregates import build_aggregates
+from sessionlake.aggregates.sketches import GAMMA, RELATIVE_ACCURACY
 from tests.aggregates.test_aggregates import TYPED, every_type, order_of, randoms, typed
-from tests.operators.sessions.merging import Event, by_group, events, values_of
+from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
 
 FRACTIONS = (0.0, 0.25, 0.5, 0.99, 1.0)
 
@@ -96,6 +100,39 @@ def test_percentile_equals_the_ddsketch_library(fraction: float, rows: list[Even
             some = [m.value for m in members if m.value is not None]
             whole = float(fraction * (len(some) - 1)).is_integer()
             assert math.isclose(found[group], expected, rel_tol=1e-9) or (not whole and rank_value(some, fraction) <= 0)
+
+
+# The bucket of each, as ddsketch 3.0.1's mapping gave it while the package still imported that.
+FROZEN = {
+    5e-324: 93852,
+    sys.float_info.min: 95654,
+    1e-9: 130036,
+    0.1: 130957,
+    0.5: 131038,
+    1.0: 131072,
+    1.02: 131073,
+    1.0203: 131074,
+    2.0: 131107,
+    math.pi: 131130,
+    1234.5: 131428,
+    1e15: 132799,
+    1e300: 165610,
+    sys.float_info.max: 166560,
+    -0.1: -130957,
+    -1234.5: -131428,
+    0.0: 0,
+    math.inf: 1 << 30,
+    -math.inf: -(1 << 30),
+    math.nan: (1 << 30) + 1,
+}
+
+
+def test_buckets_are_those_of_states_that_were_stored_before() -> None:
+    (aggregate,) = build_aggregates({"p": "percentile(x, 0.5)"}, {"x": pa.float64()})
+    rows = [Event(0, 0, None, value) for value in FROZEN]
+    (state,) = merged(aggregate, [lifted(aggregate, rows, pa.float64(), Random(4))], Random(4)).states
+    assert state.to_pylist() == [b"".join(struct.pack("<iq", code, 1) for code in sorted(FROZEN.values()))]
+    assert GAMMA == LogarithmicMapping(RELATIVE_ACCURACY).gamma == float.fromhex("0x1.052bf5a814afdp+0")
 
 
 def test_percentile_of_many_values_in_many_groups() -> None:

@@ -94,7 +94,9 @@ def _task(task: Any) -> dict[str, Any]:
         "timeout": task.execution_timeout.total_seconds() if task.execution_timeout else None,
         "pool": task.pool,
         "on_failure": [callback.__name__ for callback in task.on_failure_callback],
-        "pipeline": task.pipeline,
+        "command": task.command,
+        "options": task.options,
+        "files": task.files,
         "inlets": [asset.name for asset in task.inlets],
         "outlets": [asset.name for asset in task.outlets],
     }

@@ -100,8 +100,8 @@ class LiveAirflow:
                 words = process.cmdline() if process.name() == "java" else []
             except psutil.Error:
                 continue
-            ours = any(word.endswith("pipelines/sessionize.py") for word in words) and str(self.place.pipeline) in words
-            if ours:
+            at = next((n for n, word in enumerate(words) if word.endswith("pipelines/command.py")), len(words))
+            if words[at + 1 : at + 2] == ["run"] and str(self.place.pipeline) in words:
                 found.append(process)
         return found
 

@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
+from sessionlake.jobs.registry import JOBS, Job, Kind
 from tests.airflow.support import ask_airflow
 
 DAGS = Path(__file__).parents[2] / "dags"
 NAMES = sorted(file.stem for file in DAGS.glob("*.py"))
+KINDS = {Kind.WHOLE: "integer", Kind.SHARE: "number", Kind.FLAG: "boolean"}
+BOUNDS: dict[Kind, dict[str, Any]] = {
+    Kind.WHOLE: {"minimum": 1},
+    Kind.SHARE: {"maximum": 1},
+    Kind.TIME: {"format": "date-time"},
+}
 FORMS = [
     ("reprocess_late", {}, ""),
     ("reprocess_late", {"from": "2026-01-31T00:00:00Z", "to": None, "apply": False, "dry_run": True}, ""),
@@ -82,7 +89,34 @@ def test_policy(dags: dict[str, Any], name: str) -> None:
         assert task["timeout"] < dag["dagrun_timeout"]
         assert task["pool"] in {"sessionize", "maintenance"}
         assert task["on_failure"] == ["alert"]
-        assert (DAGS.parent / "pipelines" / f"{task['pipeline']}.py").is_file()
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if job.dag], ids=lambda job: job.name)
+def test_the_form_offers_what_the_registry_says(dags: dict[str, Any], job: Job) -> None:
+    dag = dags[job.dag or ""]
+    (task,) = dag["tasks"].values()
+    assert task["command"] == job.command
+    offered = [option for option in job.options if option.in_dag]
+    names = {*(option.name for option in offered), "dry_run", *(["apply"] if job.has_apply else [])}
+    assert set(task["options"]) == names
+    assert set(dag["params"]) == {"config", *names, *task["files"]}
+    for name in task["files"]:
+        assert f"{name}_file" in names
+    for option in offered:
+        param = dag["params"][option.name]
+        wanted = {"type": ["null", KINDS.get(option.kind, "string")]}
+        if option.default is not None or (option.required and option.kind is not Kind.TIME):
+            wanted = {"type": "string"}  # never empty; a time is the run's data interval where it is
+        wanted |= {"enum": [*option.choices]} if option.choices else {}
+        wanted |= {"default": option.default} if option.default is not None else {}
+        wanted |= BOUNDS.get(option.kind, {})
+        assert {name: param.get(name) for name in wanted} == wanted, option.name
+
+
+def test_each_dag_runs_a_job_or_the_stream(dags: dict[str, Any]) -> None:
+    commands = {name: next(iter(dag["tasks"].values()))["command"] for name, dag in dags.items()}
+    jobs = {job.dag: job.command for job in JOBS if job.dag}
+    assert commands == {**jobs, "sessionize_micro": "run", "sessionize_stream": "run"}
 
 
 def test_only_the_stream_waits_for_somebody_to_switch_it_on(dags: dict[str, Any]) -> None:

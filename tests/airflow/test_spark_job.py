@@ -14,8 +14,7 @@ import pytest
 from click import Context
 
 from sessionlake.cli import main
-from sessionlake.errors import NotNeededError
-from sessionlake.jobs.expire.rule import Rule
+from sessionlake.errors import ExitCode
 from tests.airflow.support import DESCRIBE, airflow_process, alive, ask_airflow, wait_for
 
 REPORT = '{"job": "x", "run_id": "r", "dry_run": false, "corrections": 3}'
@@ -25,16 +24,13 @@ SAYS_PARENT = """echo '{"job": "x", "parent": "'$OPENLINEAGE_PARENT_ID'"}'"""
 KEYS = ["a b", "--proof", "\u00e9\u2028 "]
 NO_BATCHES = "sessionlake: pipeline.warehouse: '/w' has no batches yet; run `sessionlake run` first"
 BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
+FENCED = "sessionlake: table '/w/session_changelog': another driver committed batch 2; keep only one running"
+HELD = "sessionlake: store: '/s/0' is open in another process; stop that one"
+NO_RULE = "sessionlake: expire: no rule says what expires; write one"
 
 
-def no_rule() -> str:
-    with pytest.raises(NotNeededError) as caught:
-        Rule(None, None)
-    return f"sessionlake: {caught.value}"
-
-
-def refusing(line: str) -> dict[str, str]:
-    return {"STUB": f"echo {shlex.quote(line)}; exit 2"}
+def refusing(line: str, code: ExitCode) -> dict[str, str]:
+    return {"STUB": f"echo {shlex.quote(line)}; exit {code}"}
 
 
 def connection(host: str, port: int | None = None, **extra: Any) -> dict[str, str]:
@@ -58,7 +54,7 @@ PLACES = {
         ),
         [
             *("--master", "k8s://https://10.0.0.1:6443", "--deploy-mode", "cluster"),
-            "local:///opt/sessionlake/pipelines/reprocess_late.py",
+            *("local:///opt/sessionlake/pipelines/command.py", "reprocess-late"),
         ],
     ),
 }
@@ -133,14 +129,18 @@ CASES: dict[str, dict[str, Any]] = {
         "dag": "reprocess_late",
         "env": {"STUB": "echo 'sessionlake: warning: w' >&2; echo 'sessionlake: what, which, what to do' >&2; exit 2"},
     },
-    "busy stream": {"dag": "sessionize_stream", "env": refusing(BUSY)},
-    "busy micro": {"dag": "sessionize_micro", "env": refusing(BUSY)},
-    "no rule": {"dag": "expire_sessions", "env": refusing(no_rule())},
+    "busy stream": {"dag": "sessionize_stream", "env": refusing(BUSY, ExitCode.BUSY)},
+    "busy micro": {"dag": "sessionize_micro", "env": refusing(BUSY, ExitCode.BUSY)},
+    "no rule": {"dag": "expire_sessions", "env": refusing(NO_RULE, ExitCode.NOT_NEEDED)},
     "no batches": {
         "dag": "backfill_sessions",
         "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
-        "env": refusing(NO_BATCHES),
+        "env": refusing(NO_BATCHES, ExitCode.NO_BATCHES),
     },
+    "no batches to expire": {"dag": "expire_sessions", "env": refusing(NO_BATCHES, ExitCode.NO_BATCHES)},
+    "no batches to reprocess": {"dag": "reprocess_late", "env": refusing(NO_BATCHES, ExitCode.NO_BATCHES)},
+    "fenced micro": {"dag": "sessionize_micro", "env": refusing(FENCED, ExitCode.FENCED)},
+    "held store": {"dag": "sessionize_micro", "env": refusing(HELD, ExitCode.TRY_AGAIN)},
     "failure": {
         "dag": "reprocess_late",
         "env": {"STUB": "echo 'sessionlake: a disk is full (No space left); nothing is lost' >&2; exit 1"},
@@ -184,8 +184,8 @@ Ran = Callable[[str], dict[str, Any]]
 
 
 def application(argv: list[str]) -> list[str]:
-    """Return what follows the pipeline's file."""
-    return argv[next(i for i, word in enumerate(argv) if "/pipelines/" in word) + 1 :]
+    """Return what follows the command's name."""
+    return argv[next(i for i, word in enumerate(argv) if word.endswith("/pipelines/command.py")) + 2 :]
 
 
 def test_params_become_options(ran: Ran) -> None:
@@ -197,12 +197,11 @@ def test_params_become_options(ran: Ran) -> None:
 def test_command_line_takes_what_a_form_can_say(ran: Ran, dag: str) -> None:
     found = ran(f"filled {dag}")
     assert found["params"] == sorted(["config", *FILLED[dag]])
-    pipeline = next(Path(word) for word in found["argv"] if "/pipelines/" in word)
-    name = re.search(r'main\(\["([a-z-]+)"', pipeline.read_text())
-    assert name
-    command = main.get_command(Context(main), name[1])
+    words = application(found["argv"])
+    name = found["argv"][-len(words) - 1]
+    command = main.get_command(Context(main), name)
     assert command
-    command.make_context(name[1], application(found["argv"]))
+    command.make_context(name, words)
 
 
 def test_report_is_xcom_event_and_log(ran: Ran) -> None:
@@ -311,6 +310,19 @@ def test_dry_run_reports_and_updates_nothing(ran: Ran) -> None:
 def test_what_was_not_needed_is_skipped(ran: Ran, case: str) -> None:
     assert ran(case)["state"] == "AirflowSkipException"
     assert ran(case)["events"] == [{}]
+
+
+@pytest.mark.parametrize(
+    ("case", "line"),
+    [
+        ("no batches to expire", NO_BATCHES),
+        ("no batches to reprocess", NO_BATCHES),
+        ("fenced micro", FENCED),
+        ("held store", HELD),
+    ],
+)
+def test_what_may_need_somebody_is_not_skipped(ran: Ran, case: str, line: str) -> None:
+    assert (ran(case)["state"], ran(case)["message"]) == ("AirflowException", line)
 
 
 def test_verdict_is_final_and_a_crash_is_not(ran: Ran) -> None:

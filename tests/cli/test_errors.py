@@ -1,4 +1,4 @@
-"""What a user gets wrong ends as one line on standard error that names the value and the remedy, with exit code 2."""
+"""What a user gets wrong ends as one line on standard error that names the value and the remedy, with an exit code of its kind."""
 
 import re
 import shutil
@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
+from sessionlake.errors import ExitCode
 from sessionlake.stream.lock import locked_store
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.cli.support import CONFIG, Project
 
@@ -83,8 +84,8 @@ def test_value(project: Project, old: str, new: str, words: list[str]) -> None:
     assert_words(project.call("run", "--once"), words)
 
 
-def assert_words(result: Any, words: list[str]) -> None:
-    assert result.exit_code == 2, result.exception
+def assert_words(result: Any, words: list[str], code: ExitCode = ExitCode.USER) -> None:
+    assert result.exit_code == code, result.exception
     assert len(result.stderr.splitlines()) == 1, result.stderr
     assert result.stderr.startswith("sessionlake: ")
     assert [word for word in words if word not in result.stderr] == []
@@ -108,7 +109,11 @@ def test_empty_source(project: Project) -> None:
 @pytest.mark.parametrize("command", ["status", "sql"])
 def test_before_the_first_run(project: Project, command: str) -> None:
     arguments = (command, "select 1") if command == "sql" else (command,)
-    assert_words(project.call(*arguments), ["pipeline.warehouse", str(project.root), "run `sessionlake run` first"])
+    assert_words(
+        project.call(*arguments),
+        ["pipeline.warehouse", str(project.root), "run `sessionlake run` first"],
+        ExitCode.NO_BATCHES,
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,9 @@ def test_changed_on_existing_sessions(used: Project, old: str, new: str, words: 
 
 def test_locked_store(used: Project) -> None:
     with locked_store(load_config(used.path)):
-        assert_words(used.call("run", "--once"), ["pipeline.store", "locked by process", "stop that one first"])
+        assert_words(
+            used.call("run", "--once"), ["pipeline.store", "locked by process", "stop that one first"], ExitCode.BUSY
+        )
 
 
 def cut_last_commit(root: Path) -> None:

@@ -124,6 +124,9 @@ def test_a_commit_that_is_cut_off_is_named(tmp_path: Path) -> None:
         def path(self, name: str) -> str:
             return f"{tmp_path}/{name}"
 
+        def app_version(self, name: str, app_id: str) -> int | None:
+            raise NotImplementedError
+
         def names(self, uri: str) -> list[str]:
             return [file.name for file in Path(uri).iterdir()]
 

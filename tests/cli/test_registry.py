@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from sessionlake.cli import compact, main
+from sessionlake.cli import main
 from sessionlake.cli.registry import COMMANDS
+from sessionlake.jobs.registry import JOBS, Job, Kind
 from tests.cli.support import CONFIG
 
 HEAVY = {
@@ -37,6 +38,9 @@ print(json.dumps(found))
 """
 MORE = {
     "sql": ["select 1"],
+    "redeem": ["--reason", "bad JSON"],
+    "backup": ["copy"],
+    "restore": ["copy"],
     "backfill": ["--from", "2026-01-01", "--to", "2026-01-02"],
     "rebuild": ["--warehouse", "new"],
     "forget": ["key"],
@@ -74,7 +78,18 @@ def test_the_registry_tells_what_the_command_does(name: str) -> None:
     assert (command.help or "").startswith(COMMANDS[name][1].rstrip("."))
 
 
-def test_methods_are_the_jobs() -> None:
-    from sessionlake.jobs.compact import METHODS
-
-    assert compact.METHODS == METHODS
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_jobs_command_has_the_options_of_its_entry(job: Job) -> None:
+    command = main.get_command(click.Context(main), job.command)
+    assert command is not None
+    found = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts) if flag[:2] == "--"}
+    run = {"--run-id", "--dry-run"} if job.recorded else set()
+    assert found == {option.flag for option in job.options} | run | (
+        {"--apply", "--no-apply"} if job.has_apply else set()
+    )
+    for option in job.options:
+        (param,) = (p for p in command.params if option.flag in p.opts)
+        assert (param.required, param.default) == (
+            option.required,
+            False if option.kind is Kind.FLAG else option.default,
+        )

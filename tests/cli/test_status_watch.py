@@ -105,7 +105,7 @@ def test_exporters_port_in_use(config: Path) -> None:
 
 def test_exporter_once_without_batches(config: Path) -> None:
     result = CliRunner().invoke(main, ["metrics", str(config), "--once"])
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, result.stdout) == (6, "")
     assert "has no batches yet; run `sessionlake run` first" in result.stderr
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sessionlake.columnar.identity import session_ids
+from sessionlake.columnar.identity import record_ids
 
 
 def test_ids_equal_sparks_xxhash64(spark: SparkSession) -> None:
@@ -16,18 +16,18 @@ def test_ids_equal_sparks_xxhash64(spark: SparkSession) -> None:
     starts = random.integers(-(1 << 62), 1 << 62, len(keys))
     frame = spark.createDataFrame(pa.table({"k": keys, "t": starts})).selectExpr("xxhash64(k, t) id")
     expected = [row.id for row in frame.collect()]
-    assert session_ids(pa.array(keys), starts).tolist() == expected
+    assert record_ids(pa.array(keys), starts).tolist() == expected
 
 
 @given(st.lists(st.tuples(st.text(), st.integers(-(1 << 63), (1 << 63) - 1)), min_size=1))
 def test_an_id_depends_on_its_own_row_only(rows: list[tuple[str, int]]) -> None:
     keys, starts = pa.array([k for k, _ in rows]), np.array([t for _, t in rows])
-    whole = session_ids(keys, starts)
-    alone = [session_ids(pa.array([k]), np.array([t]))[0] for k, t in rows]
+    whole = record_ids(keys, starts)
+    alone = [record_ids(pa.array([k]), np.array([t]))[0] for k, t in rows]
     assert whole.tolist() == alone
-    assert session_ids(keys[1:], starts[1:]).tolist() == alone[1:]
+    assert record_ids(keys[1:], starts[1:]).tolist() == alone[1:]
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_no_rows_and_one(rows: int) -> None:
-    assert session_ids(pa.array(["k"] * rows, pa.string()), np.zeros(rows, np.int64)).shape == (rows,)
+    assert record_ids(pa.array(["k"] * rows, pa.string()), np.zeros(rows, np.int64)).shape == (rows,)

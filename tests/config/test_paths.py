@@ -28,12 +28,19 @@ def test_driver_without_the_variable_has_a_store_beside_the_config(
     assert config.lock_dir == f"{tmp_path}/store/DISK/test"
 
 
+def test_a_directory_may_be_named_with_a_dollar(tmp_path: Path) -> None:
+    (home := tmp_path / "$(home)").mkdir()
+    config = make_config(home, pipeline={"store": "cache"})
+    assert config.driver_store_dir == f"{home}/cache/test"
+
+
 @pytest.mark.parametrize(
     ("store", "message"),
     [
         ("s3://bucket/store", "must be a local directory; write a path"),
         ("/data/$(hostname)", "has a '$' that names no variable"),
         ("${}/store", "has a '$' that names no variable"),
+        ("/data/$$/store", "has a '$' that names no variable"),
     ],
 )
 def test_other_paths_are_refused(tmp_path: Path, store: str, message: str) -> None:

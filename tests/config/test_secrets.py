@@ -13,7 +13,7 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.config.secrets import hide, reveal
 from sessionlake.config.source import option_texts
 from sessionlake.errors import ConfigError
-from sessionlake.jobs.observe.datasets import datasets
+from sessionlake.observe.datasets import datasets
 from sessionlake.sources import kafka as kafka_source
 from sessionlake.sources.kafka_cluster import Cluster
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionlake.engine.spark import LITTLE_JAVA, build_session
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse.batch_commit import BatchCommit
 from tests.engine.cluster_support import cluster_config
 
 
@@ -30,9 +31,9 @@ def main() -> None:
     }
     spark = build_session("cluster", shuffle_partitions=2, driver_memory="800m", extra_conf=conf)
 
-    def committed(metadata: dict[str, Any]) -> None:
-        batch = metadata["batch_id"]
-        sys.stdout.write(json.dumps(metadata) + "\n")
+    def committed(commit: BatchCommit) -> None:
+        batch = commit.batch_id
+        sys.stdout.write(json.dumps(commit.metadata()) + "\n")
         sys.stdout.flush()
         if batch == told["kill_executor_after"]:
             Path(told["once"]).touch()

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.config.load import Config, load_config
 from sessionlake.engine import failpoints
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
 Row = dict[str, Any]
@@ -31,10 +31,12 @@ DRIVER_POINTS = (
     "after_late",
     "before_dead",
     "after_dead",
+    "before_outcomes",
+    "after_outcomes",
     "before_changelog",
     "after_changelog",
 )
-TABLES = (schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
+TABLES = (schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
 MINUTE = 60
 T0 = 1_700_000_000
 KEYS = [f"key{i}" for i in range(16)]
@@ -161,6 +163,7 @@ class Lake:
         found = pa.concat_tables(parts, promote_options="permissive").to_pylist() if parts else []
         for row in found:
             row.pop("commit_id", None)
+            row.pop("at", None)
             if row.get("source"):
                 row["source"] = row["source"].replace(str(self.events), "")
         return sorted(found, key=repr)
@@ -288,11 +291,14 @@ def assert_reconciles(lake: Lake) -> None:
     """Check that each batch was committed once, and that its counts add up and are the rows of the side tables."""
     commits = lake.commits()
     assert [c["batch_id"] for c in commits] == list(range(len(commits)))
-    late, dead = ([r["batch_id"] for r in lake.rows(name) if r.get("kind", "event") == "event"] for name in TABLES[1:])
+    late, dead = ([r["batch_id"] for r in lake.rows(name) if r.get("kind", "event") == "event"] for name in TABLES[1:3])
+    outcomes = [(r["batch_id"], r["outcome"]) for r in lake.rows(schemas.CORRECTION_OUTCOMES)]
     for commit in commits:
         counts, batch = commit["counts"], commit["batch_id"]
         assert counts["input"] == sum(counts.get(n, 0) for n in ("accepted", "late", "dead", "dropped", "emitted"))
         assert (counts.get("late", 0), counts.get("dead", 0)) == (late.count(batch), dead.count(batch))
+        for name in (schemas.APPLIED, schemas.STALE, schemas.EXPIRED, schemas.MALFORMED):
+            assert counts.get(name, 0) == outcomes.count((batch, name)), name
 
 
 def assert_same(lake: Lake, expected: Lake) -> None:

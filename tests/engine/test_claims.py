@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
+from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.transactions import DataFile
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.spark.cluster import Cluster
-from sessionlake import schemas
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 from tests.engine.cluster_support import BATCHES, SHARDS, cluster_config, write_batches
 
@@ -89,9 +90,12 @@ def test_changes_equal_those_of_local_mode(spark: SparkSession, ran: Ran, tmp_pa
     config = cluster_config(tmp_path, "store")
     (tmp_path / "events").rmdir()
     (tmp_path / "events").symlink_to(ran.root / "events")
-    local: list[dict[str, Any]] = []
+    local: list[BatchCommit] = []
     run(spark, config, once=True, on_commit=local.append)
-    by_batch = [[(c["batch_id"], c["counts"], c["state"]) for c in commits] for commits in (ran.commits, local)]
+    by_batch = [
+        [(c["batch_id"], c["counts"], c["state"]) for c in commits]
+        for commits in (ran.commits, [batch.metadata() for batch in local])
+    ]
     assert len(local) == BATCHES
     assert by_batch[0] == by_batch[1]
     cluster, local_rows = (
@@ -102,9 +106,9 @@ def test_changes_equal_those_of_local_mode(spark: SparkSession, ran: Ran, tmp_pa
 
 
 def test_sessions_equal_duckdb(spark: SparkSession, ran: Ran) -> None:
-    from sessionlake.views import merged_sessions
+    from sessionlake.warehouse.views import merged_rows
 
-    rows = merged_sessions(Tables(spark, str(ran.root / "warehouse"))).selectExpr(
+    rows = merged_rows(Tables(spark, str(ran.root / "warehouse"))).selectExpr(
         "session_key", "unix_micros(session_start)", "unix_micros(session_end)", "event_count", "total"
     )
     with duckdb.connect() as db:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.observe.status import read_status
-from sessionlake.views import read_batches
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import read_batches
 from tests.engine.crash_support import (
     DRIVER_POINTS,
     FIRST,
@@ -73,6 +74,16 @@ def test_sigkill_chain(spark: SparkSession, expected: Lake, tmp_path: Path) -> N
     assert not (tmp_path / "once").exists(), "no worker was killed"
     assert_same(lake, expected)
     assert live(spark, lake) == live(spark, expected)
+
+
+@pytest.mark.slow
+def test_sigkill_before_and_after_outcomes(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    for point in ("before_outcomes", "after_outcomes"):
+        assert_killed(killed_run(lake, point))
+    run_once(spark, lake)
+    assert_same(lake, expected)
+    assert len(lake.rows(schemas.CORRECTION_OUTCOMES)) == len(lake.rows(schemas.CORRECTIONS)) > 0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Two drivers, copies out of step, a checkpoint or changelog gone: one line, exit code 2, and nothing counted twice."""
+"""Two drivers, copies out of step, a checkpoint or changelog gone: one line, and nothing counted twice."""
 
 import shutil
 import subprocess
@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
-from sessionlake.errors import FencedError, LockedError, PipelineStateError
+from sessionlake.errors import ExitCode, FencedError, LockedError, PipelineStateError
 from sessionlake.stream.lock import locked_store
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import Lake, Row, assert_same, crash_at, half_done, killed_run, run_once
 
@@ -37,8 +37,8 @@ def commit_by_hand(spark: SparkSession, lake: Lake, metadata: Row) -> None:
     tables.append(schemas.CHANGELOG, nothing, last["checkpoint_id"], last["batch_id"] + 1, metadata)
 
 
-def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert done.returncode == 2, done.stdout + done.stderr
+def assert_one_line(done: subprocess.CompletedProcess[str], code: ExitCode, *words: str) -> None:
+    assert done.returncode == code, done.stdout + done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
     assert [word for word in words if word not in lines[0]] == []
@@ -49,7 +49,7 @@ def test_batch_committed_by_another_is_noticed(spark: SparkSession, half: Lake, 
     lake = half.copy(tmp_path / "lake")
     commit_by_hand(spark, lake, {})
     before = lake.rows(schemas.CHANGELOG)
-    assert_one_line(killed_run(lake), "another driver committed batch 2", "keep only one running")
+    assert_one_line(killed_run(lake), ExitCode.FENCED, "another driver committed batch 2", "keep only one running")
     assert lake.rows(schemas.CHANGELOG) == before
 
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.engine.exchange import wire_rows
 from sessionlake.engine.operator import BatchContext, Operator
 from sessionlake.engine.pending import Pending
 from sessionlake.engine.shard import ShardTask
 from sessionlake.errors import StoreError
+from sessionlake.warehouse import schemas
 from tests.engine.crash_support import FIRST, SECOND, Lake, assert_same, crashes, half_done, run_once
 
 

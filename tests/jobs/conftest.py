@@ -1,4 +1,4 @@
-"""What several modules' tests begin with: a Kafka broker, a changelog to fold."""
+"""A changelog to fold, which several modules' tests begin with."""
 
 from pathlib import Path
 

@@ -12,14 +12,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from infra.kafka.broker import Broker
-from sessionlake import schemas
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, JobError, PipelineStateError
+from sessionlake.errors import JobError, PipelineStateError
 from sessionlake.jobs.compact.job import compact
+from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
-from sessionlake.stream.run import run
-from sessionlake.views import read_sessions
+from sessionlake.jobs.publish.final import Reached, closed_us, finals
+from sessionlake.operators.run import run
+from sessionlake.operators.sessions.views import read_sessions
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.sources.kafka_support import WAIT_S, Row, Topic
@@ -56,6 +59,16 @@ def records(broker: Broker, topic: str) -> dict[tuple[str, str], Row]:
                 found[key] = json.loads(message.value())
     consumer.close()
     return found
+
+
+def messages(broker: Broker, topic: str) -> int:
+    """Return how many records were sent to a topic."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "log_level": 0})
+    partitions = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+    ends = (consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=WAIT_S)[1] for number in partitions)
+    count = sum(ends)
+    consumer.close()
+    return count
 
 
 def micros(text: str) -> int:
@@ -155,7 +168,65 @@ def test_what_was_not_published_yet_is_not_erased(spark: SparkSession, broker: B
         publish(spark, config, once=True)
 
 
-def test_final_sessions_are_not_published(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    config = lake(tmp_path, broker, "never", emit="final")
-    with pytest.raises(ConfigError, match=r"session\.emit: 'final' can't be published"):
-        publish(spark, config, once=True)
+@pytest.mark.slow
+def test_a_final_session_is_published_once_when_it_closes(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"sessions-{tmp_path.name}"
+    config = lake(tmp_path, broker, topic, emit="final", grace="10 minutes")
+    sent = []
+    for number in range(3):
+        times = [(number * 3600 + 60 * i) * US for i in range(3)]
+        rows = [{"key": f"{key}{number}", "time_us": time, "v": 1} for key, time in zip("abc", times, strict=True)]
+        write_rows(tmp_path, f"{number}.json", rows)
+        run(spark, config, once=True)
+        if number == 1:
+            with crash_at(monkeypatch, "published_final"), pytest.raises(CrashError):
+                publish(spark, config, once=True)
+        before = messages(broker, topic) if number else 0
+        assert publish(spark, config, once=True).from_the_beginning == (number == 0)
+        sent.append(messages(broker, topic) - before)
+        assert_topic_is_live(spark, config, broker, topic)
+    # An hour's sessions close with the next one's events; those of the first were sent by the attempt that was killed, too.
+    assert sent == [0, 3, 3]
+    assert messages(broker, topic) == 9
+    assert publish(spark, config, once=True).batches == 0
+
+    # Nothing changes but the watermark: what it closes is published all the same. Then one of them expires.
+    run(spark, config, once=True, drain=True)
+    publish(spark, config, once=True)
+    assert len(records(broker, topic)) == 9
+    expire(spark, config, where="session_key = 'b1'")
+    run(spark, config, once=True)
+    publish(spark, config, once=True)
+    assert_topic_is_live(spark, config, broker, topic)
+    assert len(records(broker, topic)) == 8
+
+
+@pytest.mark.slow
+def test_a_final_session_that_opens_again_leaves_the_topic_when_it_is_deleted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    config = make_config(tmp_path, session={"gap": "10 seconds", "grace": "10 minutes", "retention": "1 hour"})
+    tables, steps = Tables(spark, config.pipeline.warehouse), [Reached()]
+
+    def published() -> list[tuple[str, int, str, int]]:
+        run(spark, config, once=True)
+        last = last_batch(tables)
+        steps.append(Reached(last.batch_id, closed_us(config, last), last.version))
+        times = [(F.unix_micros(f"session_{edge}") / US).cast("int") for edge in ("start", "end")]
+        return sorted(
+            tuple(row) for row in finals(tables, *steps[-2:]).select("session_key", times[0], "op", times[1]).collect()
+        )
+
+    def events(name: str, *rows: tuple[str, int]) -> None:
+        write_rows(tmp_path, name, [{"key": key, "time_us": at * US, "v": 1} for key, at in rows])
+
+    events("0.json", ("a", 0), ("a", 15))
+    assert published() == []
+    events("1.json", ("b", 615))
+    assert published() == [("a", 0, "upsert", 0)]
+    events("2.json", ("a", 8))  # joins the closed session to the open one, and so is accepted
+    assert published() == []
+    expire(spark, config, where="session_key = 'a'")
+    assert published() == [("a", 0, "delete", 15)]

@@ -13,8 +13,8 @@ from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.rebuild import _own_store, _remove_store, apply_switch, plan_switch
+from sessionlake.operators.run import run
 from sessionlake.stream.lock import locked_store
-from sessionlake.stream.run import run
 from tests.oracle.sql import SqlOracle
 from tests.support import write_rows
 
@@ -75,7 +75,36 @@ def test_the_switch_leaves_line_ends_and_refuses_what_is_no_text(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "text", ["[pipeline]\nname = 'x'\n", 'pipeline = { warehouse = "x" }\n', '[pipeline]\nwarehouse = """x"""\n']
+    ("before", "after"),
+    [
+        ("[ pipeline ]\n\twarehouse\t=  'x'\t# c", '[ pipeline ]\n\twarehouse\t=  "new"\t# c'),
+        ('pipeline = { warehouse = "x" , name = 1 } # c', 'pipeline = { warehouse = "new" , name = 1 } # c'),
+        ('pipeline.warehouse = """x"""', 'pipeline.warehouse = "new"'),
+        ("[a]\nb = [ 1,\n  2 ] # c\n['pipeline']\n\"warehouse\"='x'", "[a]\nb = [ 1,\n  2 ] # c\n['pipeline']\n\"warehouse\"=\"new\""),
+    ],
+)  # fmt: skip
+def test_the_switch_leaves_layout_and_comments_however_the_line_is_written(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    for end in ("", "\n", "\n[more]\nx = 0x1F  # y\n"):
+        assert plan_switch(write_config(tmp_path, before + end), "new").text == after + end
+
+
+def test_a_switch_to_where_it_is_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="'old' is the pipeline's warehouse; write a path that is not in use"):
+        plan_switch(write_config(tmp_path), "old")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "pipeline = 'warehouse'\n",
+        "[pipeline]\nname = 'x'\n",
+        "[pipeline.warehouse]\nx = 1\n",
+        "[[pipeline]]\nwarehouse = 'x'\n",
+        '[pipeline]\nwarehouse = """\nx"""\n',
+    ],
 )
 def test_a_config_without_a_line_to_switch_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="has no line `warehouse"):

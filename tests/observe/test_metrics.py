@@ -22,7 +22,8 @@ from sessionlake.observe.metrics import METRICS
 from sessionlake.observe.readings import Readings, registry_of
 from sessionlake.observe.stream import StreamReadings
 from sessionlake.observe.watch import PASSING, Watch
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from tests.support import make_config, write_rows
 
 LINEAGE = {"transport": "file", "path": "lineage.jsonl", "namespace": "tests"}
@@ -82,9 +83,9 @@ class Ran:
         write_rows(root, "1.json", FIRST)
         with observed_stream(spark, self.config) as committed:
 
-            def on_commit(metadata: dict[str, Any]) -> None:
+            def on_commit(batch: BatchCommit) -> None:
                 before = scheduler.numTotalJobs()
-                committed(metadata)
+                committed(batch)
                 self.jobs.append(scheduler.numTotalJobs() - before)
                 self.scrapes.append(scrape())
 
@@ -201,7 +202,12 @@ def test_lineage_names_what_was_read_and_written(ran: Ran) -> None:
     warehouse = ran.config.pipeline.warehouse
     assert flow(last) == (
         {f"{ran.root}/events": 15, f"{warehouse}/corrections": 0},
-        {f"{warehouse}/session_changelog": 4, f"{warehouse}/late_events": 1, f"{warehouse}/dead_letters": 4},
+        {
+            f"{warehouse}/session_changelog": 4,
+            f"{warehouse}/late_events": 1,
+            f"{warehouse}/dead_letters": 4,
+            f"{warehouse}/correction_outcomes": 0,
+        },
     )
     assert [set(side) for side in flow(last)] == [set(side) for side in flow(first)]
 
@@ -229,15 +235,9 @@ def test_a_port_in_use_is_a_warning(spark: SparkSession, tmp_path: Path, capsys:
         port = taken.getsockname()[1]
         with observed_stream(spark, make_config(tmp_path, metrics={"port": port})) as committed:
             counts = {"input": 1, "accepted": 1}
-            committed(
-                {
-                    "counts": counts,
-                    "committed_us": 2,
-                    "started_us": 1,
-                    "state": {"watermark_us": 1},
-                    "places": {"causes": {}},
-                }
-            )
+            settings = Settings({}, {}, {})
+            counts = {"input": 1, "accepted": 1}
+            committed(BatchCommit("p", "id", 0, "c", {"watermark_us": 1}, counts, (None,), "", settings, None, 1, 2))
     err = capsys.readouterr().err
     assert err.startswith(f"sessionlake: warning: metrics.port: 127.0.0.1:{port} can't be listened on")
     assert err.count("\n") == 1

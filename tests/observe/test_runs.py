@@ -20,12 +20,13 @@ from sessionlake.cli.observed import observed
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError, JobError, LockedError, MetricsError
-from sessionlake.jobs.observe.datasets import Dataset, datasets, located
+from sessionlake.jobs.registry import JOBS
+from sessionlake.observe.datasets import Dataset, datasets, located
 from sessionlake.observe.lineage import Lineage
 from sessionlake.observe.readings import registry_of
 from sessionlake.observe.tables import read_state, readings_of
+from sessionlake.operators.run import run
 from sessionlake.stream.lock import locked_store
-from sessionlake.stream.run import run
 from tests.support import make_config, write_config, write_rows
 
 OBSERVED = {"metrics": {"textfile": "textfiles"}, "lineage": {"transport": "file", "path": "lineage.jsonl"}}
@@ -111,7 +112,7 @@ def test_a_pass_beside_a_stream_is_no_failure(config: Config, tmp_path: Path) ->
 def test_expire_without_a_rule_is_no_failure(tmp_path: Path) -> None:
     file = write_config(tmp_path, **OBSERVED)
     result = CliRunner().invoke(main, ["expire", str(file)])
-    assert (result.exit_code, result.stderr.startswith("sessionlake: expire: no rule says what expires;")) == (2, True)
+    assert (result.exit_code, result.stderr.startswith("sessionlake: expire: no rule says what expires;")) == (3, True)
     assert not (tmp_path / "textfiles").exists()
     assert states(tmp_path) == ["START", "COMPLETE"]
 
@@ -151,7 +152,7 @@ def test_running_is_sent_now_and_then(tmp_path: Path) -> None:
     assert states(tmp_path) == ["START", "RUNNING", "RUNNING", "COMPLETE"]
     assert len({event["run"]["runId"] for event in events(tmp_path)}) == 1
     rows = [d["outputFacets"]["outputStatistics"]["rowCount"] for d in events(tmp_path)[-1]["outputs"]]
-    assert rows == [6, 2, 0]
+    assert rows == [6, 2, 0, 0]
     (tmp_path / "lineage.jsonl").unlink()
     seldom = Lineage(make_config(tmp_path, lineage=section), "sessionize", streaming=True)
     seldom.start()
@@ -230,7 +231,10 @@ def test_what_a_backfill_reads_again(tmp_path: Path, archive: bool, kafka: bool,
         config = config.model_copy(update={"source": SourceSection.model_validate(topic)})
         assert datasets(config, "sessionize", {"input": 2})[0][0] == Dataset("kafka://a:9092", "clicks", 2)
     inputs, _ = datasets(config, "backfill", {})
-    others = [f"{tmp_path}/warehouse/{name}" for name in ("session_changelog", "sessions", "late_events")]
+    others = [
+        f"{tmp_path}/warehouse/{name}"
+        for name in ("session_changelog", "sessions", "late_events", "correction_outcomes")
+    ]
     assert [d.name for d in inputs] == [name.format(root=tmp_path) for name in read] + others
     archived = Dataset("file", f"{tmp_path}/warehouse/events")
     assert (archived in datasets(config, "sessionize", {})[1]) == archive
@@ -269,7 +273,12 @@ COMMANDS: dict[str, list[str]] = {
     "reprocess_late": [],
     "backfill": ["--from", "2026-01-01", "--to", "2026-01-02"],
     "quality": [],
+    "redeem": ["--reason", "bad JSON"],
 }
+
+
+def test_these_are_all_jobs_with_a_record() -> None:
+    assert set(COMMANDS) == {job.name for job in JOBS if job.recorded}
 
 
 @pytest.mark.parametrize("job", COMMANDS)
@@ -277,7 +286,7 @@ def test_each_command_is_observed(spark: SparkSession, tmp_path: Path, job: str)
     del spark  # the commands find it active
     file = write_config(tmp_path, **OBSERVED)
     result = CliRunner().invoke(main, [job.replace("_", "-"), str(file), *COMMANDS[job]], input="a")
-    assert (result.exit_code, "has no batches yet" in result.stderr) == (2, True), result.stderr
+    assert (result.exit_code, "has no batches yet" in result.stderr) == (6, True), result.stderr
     assert textfile(load_config(file), job)["run_success"] == 0
     assert [(event["eventType"], event["job"]["name"]) for event in events(tmp_path)] == [
         ("START", f"test.{job}"),

@@ -1,4 +1,4 @@
-"""A per-event reference model of section 3 of the design, slow and plain on purpose.
+"""A per-event reference model of docs/rules.md, rules 1 to 8, slow and plain on purpose.
 
 It keeps every session of all time in one dict, and every session keeps the atoms (events, restated and put partials)
 it is made of, so aggregates are recomputed from the atoms each time. It shares no code with sessionlake.
@@ -111,7 +111,7 @@ def components(members: list[Any], gap: int) -> list[list[Any]]:
 
 
 class ReferenceModel:
-    """Process micro-batches as section 3 says; `table` is what the changelog folds to, cold sessions included."""
+    """Process micro-batches as docs/rules.md says; `table` is what the changelog folds to, cold sessions included."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class ReferenceModel:
         return out
 
     def is_visible(self, session: Session, put: list[Atom]) -> bool:
-        """Say whether a session that is not removed takes part in this batch's merge (rules 2 and 7).
+        """Say whether a session that is not removed takes part in this batch's merge (docs/rules.md, rules 2 and 7).
 
         A cold session does when its key has an applied put. That the whole key is handed in and not only "around it"
         makes no difference, see search.py.

@@ -1,4 +1,4 @@
-"""Search random streams, in the model alone, for what breaks the invariants when a rule is read in a weaker way.
+"""Search random streams, in the model alone, for what breaks the invariants of docs/rules.md when a rule is read in a weaker way.
 
 Run as `python -m tests.oracle.search [seconds per variant]`; each variant prints how many streams it broke, and the
 smallest.

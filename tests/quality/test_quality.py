@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.cli import main
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.run import JobReport, _record
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables, spark_schema
@@ -134,10 +134,10 @@ def test_healthy_warehouse_passes_and_its_results_are_kept(spark: SparkSession, 
     before = {name: tables.latest_version(name) for name in names}
     report = check(spark, lake, run_id="r1")
     assert found(report) == {}
-    assert report.counts["checks"] == report.counts["passed"] == 40
+    assert report.counts["checks"] == report.counts["passed"] == 41
     assert {name: tables.latest_version(name) for name in names} == before
     rows = tables.read(schemas.QUALITY_RESULTS).collect()
-    assert len(rows) == 40
+    assert len(rows) == 41
     assert {row["table"] for row in rows} == set(TABLES)
     version = next(row["version"] for row in rows if row["table"] == "sessions")
     assert version == f"sessions@{before['sessions']}, session_changelog@{before['session_changelog']}"
@@ -248,6 +248,7 @@ def test_each_check_of_events_fails_on_its_defect(spark: SparkSession, lake: Pat
         "corrections_reconcile": 1,
         "late_rows_counted": 2,
         "dead_rows_counted": 1,
+        "outcomes_counted": 1,
         "one_row_a_batch": 1,
         "watermark_never_back": 1,
     }
@@ -287,6 +288,11 @@ def test_lost_sessions_fail_and_events_of_corrections_are_allowed_for(spark: Spa
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {"events_add_up": 9}
     rows = [{"correction_id": "x", "kind": "tombstone", "session_key": "c", "session_start": 200, "revision": 2}]
     plant(spark, lake, "corrections", rows)
+    assert breaking(check(spark, lake, "sessions", dry_run=True)) == {"events_add_up": 9}, "no batch has read it"
+    told = [
+        {"correction_id": "x", "kind": "tombstone", "session_key": "c", "outcome": "applied", "batch_id": LAST_BATCH}
+    ]
+    plant(spark, lake, "correction_outcomes", told)
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {}
 
 

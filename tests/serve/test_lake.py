@@ -10,16 +10,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sessionlake
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError, PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
+from sessionlake.operators.sessions.views import read_sessions
 from sessionlake.serve.database import open_database
 from sessionlake.serve.queries import find_sessions, query_tables
-from sessionlake.views import read_batches, read_sessions
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import read_batches
 from tests.jobs.compact.compact_support import DAY, append_batch, one_event, upkeep_of
 from tests.support import make_config
 

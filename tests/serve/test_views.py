@@ -8,12 +8,12 @@ import sqlglot
 from pyspark.sql import SparkSession
 
 import sessionlake
-from sessionlake import schemas
 from sessionlake.cli import views
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.serve.views import DIALECTS, live_view
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 from sessionlake.warehouse.tables import Tables

@@ -9,15 +9,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from infra.kafka.broker import Broker, free_port
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
+from sessionlake.operators.run import run
+from sessionlake.operators.sessions.views import read_sessions
 from sessionlake.quality.run import run_quality
-from sessionlake.sources.kafka import check_topic
-from sessionlake.stream.run import RunSummary, run
-from sessionlake.views import read_sessions
+from sessionlake.sources.kafka import KafkaSource
+from sessionlake.stream.run import RunSummary
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.sources.kafka_support import T0, Row, Topic, as_record, config_of, event, expected_sessions, some_events
 
@@ -214,7 +215,7 @@ def test_a_compacted_topic_is_warned_of(
     for policy, warned in (("compact", True), ("delete", False)):
         caplog.clear()
         topic = Topic.create(broker, cleanup_policy=policy)
-        check_topic(spark, config_of(tmp_path, topic).source)
+        KafkaSource(spark, config_of(tmp_path, topic)).check()
         assert ("is compacted" in caplog.text) == warned
 
 

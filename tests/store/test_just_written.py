@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessionlake.store.layout import Sessions
+from sessionlake.columnar.records import Records
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import SegmentedSessionStore
 
@@ -25,7 +25,7 @@ def write(store: SegmentedSessionStore, rows: set[Row], emptied: set[Row], oldes
     owner, end = (np.array([place(row)[i] for row in kept], np.int64) for i in (0, 1))
     touched = np.array([place(row) for row in [*kept, *sorted(emptied)]], np.int64).reshape(-1, 2)
     state = pa.array([f"{key} {end}".encode() for key, end in kept], pa.binary())
-    sessions = Sessions(owner, end, end, end, end, state)
+    sessions = Records(owner, end, end, end, end, state)
     store.apply(store.writes(pa.array(KEYS), sessions, touched[:, 0], touched[:, 1] // INTERVAL), {}, oldest)
 
 
@@ -36,7 +36,7 @@ def place(row: Row) -> tuple[int, int]:
 def found(store: SegmentedSessionStore, keys: list[str], earliest: int) -> set[tuple[str, int, bytes]]:
     wanted = sorted(keys)
     many = store.find_many(pa.array([key.encode() for key in wanted], pa.binary()), np.full(len(wanted), earliest))
-    columns = (many.sessions.owner.tolist(), many.sessions.end.tolist(), many.sessions.state.to_pylist())
+    columns = (many.sessions.codes.tolist(), many.sessions.end.tolist(), many.sessions.state.to_pylist())
     assert (many.segment == many.sessions.end // INTERVAL).all()
     rows = [(wanted[owner], end, state) for owner, end, state in zip(*columns, strict=True)]
     assert len(set(rows)) == len(rows)

@@ -7,21 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.store.layout import Sessions, pack, unpack
+from sessionlake.columnar.records import Records
+from sessionlake.store.layout import pack, unpack
 
 longs = st.integers(-(2**63), 2**63 - 1)
 rows = st.tuples(longs, longs, longs, longs, st.binary(max_size=20))
 values = st.lists(st.lists(rows, min_size=1, max_size=4), max_size=8)
 
 
-def columns(sessions: list[tuple[Any, ...]], owner: list[int]) -> Sessions:
+def columns(sessions: list[tuple[Any, ...]], owner: list[int]) -> Records:
     numbers = [np.array([s[i] for s in sessions], np.int64) for i in range(4)]
     padded = pa.array([b"before", *(s[4] for s in sessions), b"after"], pa.binary())
-    return Sessions(np.array(owner, np.int64), *numbers, padded.slice(1, len(sessions)))
+    return Records(np.array(owner, np.int64), *numbers, padded.slice(1, len(sessions)))
 
 
-def plain(sessions: Sessions) -> list[tuple[Any, ...]]:
-    numbers = (sessions.owner, sessions.start, sessions.end, sessions.count, sessions.revision)
+def plain(sessions: Records) -> list[tuple[Any, ...]]:
+    numbers = (sessions.codes, sessions.start, sessions.end, sessions.count, sessions.revision)
     return list(zip(*(n.tolist() for n in numbers), sessions.state.to_pylist(), strict=True))
 
 

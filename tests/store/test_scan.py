@@ -27,7 +27,7 @@ def looked_up(store: RocksSegments, segment: int, keys: list[bytes]) -> list[byt
 
 
 def scanned(store: RocksSegments, segment: int, keys: list[bytes]) -> list[bytes | None]:
-    with patch.object(rocks, "_MANY_KEYS", 0), patch.object(rocks, "_SCANNED_A_KEY", 1 << 60):
+    with patch.object(rocks, "_MANY_KEYS", 0), patch.object(rocks, "_SCAN_ENTRIES_PER_KEY", 1 << 60):
         return store.get(segment, keys)
 
 

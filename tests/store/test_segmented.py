@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sessionlake.columnar.records import Records
 from sessionlake.errors import StoreError
 from sessionlake.store.interface import Windowed
-from sessionlake.store.layout import Sessions
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from tests.store.contract import SessionStoreContract, session
 
@@ -112,7 +112,7 @@ def test_find_many_gives_owner_and_segment(store: Any) -> None:
     for key, end in (("a", 50), ("a", 150), ("c", 151), ("c", 350)):
         store.put(session(key, end, end, state=key.encode()))
     found = store.find_many(pa.array([b"a", b"b", b"c"]), np.array([0, 0, 300]))
-    rows = zip(found.sessions.owner.tolist(), found.sessions.end.tolist(), found.segment.tolist(), strict=True)
+    rows = zip(found.sessions.codes.tolist(), found.sessions.end.tolist(), found.segment.tolist(), strict=True)
     assert sorted(rows) == [(0, 50, 0), (0, 150, 1), (2, 350, 3)]
     assert len(store.find_many(pa.array([b"x"]), np.array([0])).segment) == 0
     assert len(store.find_many(pa.array([], pa.binary()), np.zeros(0, np.int64)).segment) == 0
@@ -129,7 +129,7 @@ def test_scan_leaves_out_what_ended_before(store: Any) -> None:
     for end in (110, 150, 210):
         store.put(session("k", end, end))
     keys, sessions = store.scan(150)
-    assert [(keys[o], e) for o, e in zip(sessions.owner, sessions.end, strict=True)] == [(b"k", 150), (b"k", 210)]
+    assert [(keys[o], e) for o, e in zip(sessions.codes, sessions.end, strict=True)] == [(b"k", 150), (b"k", 210)]
 
 
 def test_clear_that_leaves_sessions_is_an_error(tmp_path: Path) -> None:
@@ -191,13 +191,13 @@ def test_many_rounds_of_open_write_close_keep_the_number_of_files_bounded(tmp_pa
     assert len(list((tmp_path / "db").glob("*.sst"))) <= 3 * 5
 
 
-def empty() -> Sessions:
+def empty() -> Records:
     none = np.zeros(0, np.int64)
-    return Sessions(none, none, none, none, none, pa.array([], pa.binary()))
+    return Records(none, none, none, none, none, pa.array([], pa.binary()))
 
 
 def writes_of(store: Any, ends: list[int]) -> pa.Table:
     end = np.array(ends, np.int64)
     zero = np.zeros(len(end), np.int64)
-    sessions = Sessions(zero, end, end, zero + 1, zero, pa.array([b"s"] * len(end), pa.binary()))
+    sessions = Records(zero, end, end, zero + 1, zero, pa.array([b"s"] * len(end), pa.binary()))
     return store.writes(pa.array(["k"]), sessions, zero, end // 100)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessionlake.store.layout import Sessions, unpack
+from sessionlake.columnar.records import Records
+from sessionlake.store.layout import unpack
 from sessionlake.store.segmented import SegmentedSessionStore
 
 KEYS = ["", "a", "b", "ü"]
@@ -55,12 +56,12 @@ def test_writes_are_the_content_of_all_that_is_touched(
         assert plain(unpack(pa.array([value], pa.binary()))) == content
 
 
-def columns(sessions: list[Row]) -> Sessions:
+def columns(sessions: list[Row]) -> Records:
     owner, end, length = np.array(sessions, np.int64).reshape(-1, 3).T
     states = pa.array([b"x" * n for n in length.tolist()], pa.binary())
-    return Sessions(owner, end - length, end, length, length, states)
+    return Records(owner, end - length, end, length, length, states)
 
 
-def plain(sessions: Sessions) -> list[Row]:
+def plain(sessions: Records) -> list[Row]:
     assert [len(state) for state in sessions.state.to_pylist()] == sessions.count.tolist() == sessions.revision.tolist()
     return list(zip(sessions.end.tolist(), sessions.start.tolist(), sessions.count.tolist(), strict=True))

@@ -8,16 +8,20 @@ import pyarrow as pa
 import pytest
 
 from sessionlake.aggregates import Events, build_aggregates
-from sessionlake.columnar.identity import session_ids
-from sessionlake.engine.operator import BatchContext
+from sessionlake.columnar.identity import record_ids
+from sessionlake.engine.operator import Aside, BatchContext, Counted, Keyed
 from sessionlake.errors import AggregateError, BadEventsError, SourceError
-from sessionlake.jobs.sessionizer import operator
-from sessionlake.jobs.sessionizer.files import LINK, NO_FILE, refusal
-from sessionlake.jobs.sessionizer.mapper import Rows, split_events
-from sessionlake.jobs.sessionizer.operator import NUMBER, PARTS, PATH, Sessionizer
-from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, EMIT, SessionizerSpec
-from sessionlake.operators.sessions.windows import NO_WATERMARK, SessionWindows
+from sessionlake.operators.sessions import operator
+from sessionlake.operators.sessions.mapper import split_events
+from sessionlake.operators.sessions.operator import Sessionizer
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.files import LINK, NO_FILE, NUMBER, PARTS, PATH, FileDecoder, refusal
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EMIT, EventSpec
+from sessionlake.stream.watermark import NO_WATERMARK
 
 TYPES = {"k": pa.string(), "t": pa.int64(), "v": pa.int64()}
 COLUMNS = EventColumns("k", "t", "us", None, ("v",), TYPES)
@@ -28,7 +32,12 @@ ZERO = "aggregate net raised ZeroDivisionError: integer division or modulo by ze
 
 def spec_of(aggregates: dict[str, str], **more: object) -> SessionizerSpec:
     built = build_aggregates(aggregates, TYPES, with_id=False)
-    return SessionizerSpec(WINDOWS, built, COLUMNS, **{"shards": 4, **more})
+    return SessionizerSpec(WINDOWS, built, EventSpec(TableDecoder(COLUMNS, None), **more))
+
+
+def spec_of_files(place: Path) -> SessionizerSpec:
+    built = build_aggregates({}, TYPES, with_id=False)
+    return SessionizerSpec(WINDOWS, built, EventSpec(FileDecoder(COLUMNS, "json", str(place))))
 
 
 def rows_of(keys: list[str | None], times: list[int], values: list[int]) -> Rows:
@@ -38,8 +47,9 @@ def rows_of(keys: list[str | None], times: list[int], values: list[int]) -> Rows
 
 def pieces_of(spec: SessionizerSpec, rows: Rows, watermark: int = NO_WATERMARK) -> dict[str, pa.Table]:
     found: dict[str, list[pa.Table]] = {}
-    for _, kind, table in split_events(spec, spec.windows.bounds(watermark), 0, rows):
-        found.setdefault(kind, []).append(table)
+    for piece in split_events(spec, spec.windows.bounds(watermark), 0, rows):
+        if not isinstance(piece, Counted) and piece.rows.num_rows:
+            found.setdefault(piece.kind, []).append(piece.rows)
     return {kind: pa.concat_tables(tables) for kind, tables in found.items()}
 
 
@@ -99,16 +109,12 @@ def test_a_key_above_the_limit_is_a_dead_letter_without_its_key() -> None:
     assert pieces["dead"]["session_key"].to_pylist() == [None, "", None]
 
 
-def test_dead_letters_of_a_batch_go_to_all_shards_alike_and_to_the_same_in_a_rerun() -> None:
+def test_dead_letters_are_made_in_pieces_of_bounded_size() -> None:
     spec, rows = spec_of({}), rows_of([None] * 100_000, [1] * 100_000, [1] * 100_000)
-    runs = []
-    for _ in range(2):
-        split = split_events(spec, spec.windows.bounds(NO_WATERMARK), 0, rows)
-        runs.append([(shard, table["source"].to_pylist()) for shard, kind, table in split if kind == "dead"])
-    assert runs[0] == runs[1]
-    by_shard = [sum(len(places) for shard, places in runs[0] if shard == s) for s in range(spec.shards)]
-    assert sum(by_shard) == 100_000
-    assert max(by_shard) < 50_000
+    split = list(split_events(spec, spec.windows.bounds(NO_WATERMARK), 0, rows))
+    sizes = [piece.rows.num_rows for piece in split if isinstance(piece, Aside) and piece.kind == DEAD]
+    assert sum(sizes) == 100_000
+    assert max(sizes) == 1024
 
 
 def test_links_out_of_the_source_and_pipes_are_not_read(tmp_path: Path) -> None:
@@ -148,24 +154,23 @@ def test_links_out_of_the_source_and_pipes_are_not_read(tmp_path: Path) -> None:
     assert refusal(str(linked / "good.json"), str(linked)) is None
 
 
-def split_files(spec: SessionizerSpec, **columns: list[object]) -> list[tuple[int, str, pa.Table]]:
-    batch = pa.RecordBatch.from_pydict(columns)
-    return list(Sessionizer(spec).split(iter([batch]), BatchContext(0, "c", {})))
+def split_files(spec: SessionizerSpec, **columns: list[object]) -> list[Keyed | Aside | Counted]:
+    return list(Sessionizer(spec).split(pa.Table.from_pydict(columns), BatchContext(0, "c", {})))
 
 
 def test_files_that_are_gone_or_links_are_counted_dead_letters(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     link = tmp_path / "events" / "link.json"
     link.symlink_to(__file__)
-    spec = spec_of({}, format="json", place=str(tmp_path / "events"))
+    spec = spec_of_files(tmp_path / "events")
     found = split_files(spec, **{PATH: ["/gone.json", str(link)], NUMBER: [0, 0], PARTS: [0, 2]})
     assert split_files(spec, **{PATH: [str(link)], NUMBER: [1], PARTS: [2]}) == []
-    dead = pa.concat_tables([table for _, kind, table in found if kind == "dead"])
+    dead = pa.concat_tables([piece.rows for piece in found if isinstance(piece, Aside)])
     assert dead["source"].to_pylist() == ["/gone.json", str(link)]
     assert dead["reason"].to_pylist() == ["file is gone: it was there when the batch was planned", LINK]
     assert dead["raw"].null_count == 2
-    tallies = [dict(zip(*table.to_pydict().values(), strict=True)) for _, kind, table in found if kind == "tally"]
-    assert tallies == [{"input": 1}, {"input": 1}]
+    counts = [dict(piece.stats) for piece in found if isinstance(piece, Counted)]
+    assert counts == [{"input": 1, "dead": 1}, {"input": 1, "dead": 1}]
 
 
 def test_a_fault_of_ours_names_the_rows_it_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +182,7 @@ def test_a_fault_of_ours_names_the_rows_it_is_at(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(operator, "split_events", fault)
     with pytest.raises(SourceError) as raised:
-        split_files(spec_of({}, format="json", place=str(tmp_path)), **{PATH: [str(path)]})
+        split_files(spec_of_files(tmp_path), **{PATH: [str(path)]})
     assert str(raised.value).startswith(
         f"source: the 1 rows from {path}:2 on can't be processed (ZeroDivisionError: a fault); "
     )
@@ -187,8 +192,8 @@ def test_ids_of_long_keys_are_those_of_short_blocks(monkeypatch: pytest.MonkeyPa
     random = np.random.default_rng(3)
     keys = pa.array([random.bytes(n).hex() for n in (1, 40, 40, 40, 200, 200, 1000, 1000, 5000)])
     starts = np.arange(len(keys))
-    ids = session_ids(keys, starts)
+    ids = record_ids(keys, starts)
     monkeypatch.setattr("sessionlake.columnar.identity._BLOCK_BYTES", 100)
-    assert session_ids(keys, starts).tolist() == ids.tolist()
+    assert record_ids(keys, starts).tolist() == ids.tolist()
     monkeypatch.setattr("sessionlake.columnar.identity._LONG_BYTES", 1 << 30)
-    assert session_ids(keys, starts).tolist() == ids.tolist()
+    assert record_ids(keys, starts).tolist() == ids.tolist()

@@ -5,12 +5,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sessionlake import schemas
 from sessionlake.aggregates import build_aggregates
-from sessionlake.jobs.sessionizer.control import split_corrections
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.operators.sessions.windows import NO_WATERMARK, SessionWindows
+from sessionlake.engine.operator import Aside, Counted
+from sessionlake.operators.sessions.control import kinds_of, limits_of
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.stream.control import split_corrections
+from sessionlake.stream.ingest import DEAD, EventSpec
+from sessionlake.stream.watermark import NO_WATERMARK
+from sessionlake.warehouse import schemas
 
 BEYOND = 253_402_300_800_000_000
 """The first microsecond of the year 10000."""
@@ -31,17 +36,23 @@ PUT: dict[str, Any] = {"session_start": 1, "session_end": 2, "event_count": 1, "
         ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "revision": None}]}, True),
         ({"kind": "replace", "remove": [REMOVE], "put": [{**PUT, "session_end": BEYOND}]}, True),
         ({"kind": "replace", "put": [{**PUT, "state": None}]}, True),
+        ({"kind": "replace", "put": [PUT, {**PUT, "session_end": 0}]}, True),
+        ({"kind": "replace", "put": [{**PUT, "event_count": 0}]}, True),
+        ({"kind": "restate", "session_start": 1, "session_end": 1, "event_count": 0, "state": b""}, True),
+        ({"kind": "restate", "session_start": 2, "session_end": 1, "event_count": 1, "state": b""}, True),
     ],
 )
 def test_a_correction_between_good_ones(row: dict[str, Any], malformed: bool) -> None:  # noqa: FBT001
     types = {"k": pa.string(), "t": pa.int64()}
     columns = EventColumns("k", "t", "us", None, (), types)
-    spec = SessionizerSpec(SessionWindows(10, 10, 20), build_aggregates({}, types, with_id=False), columns, shards=1)
+    spec = SessionizerSpec(
+        SessionWindows(10, 10, 20), build_aggregates({}, types, with_id=False), EventSpec(TableDecoder(columns, None))
+    )
     good = {"kind": "tombstone", "session_start": 5, "revision": 1, "session_key": "k", "correction_id": "good"}
     rows = [good, {"session_key": "k", "correction_id": "one", **row}, {**good, "correction_id": "too"}]
     table = pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA)
-    pieces = list(split_corrections(spec, spec.windows.bounds(NO_WATERMARK), 0, table))
-    dead = [found for _, kind, found in pieces if kind == "dead"]
+    limits = limits_of(spec, spec.windows.bounds(NO_WATERMARK), 0)
+    dead = [p.rows for p in split_corrections(kinds_of(spec), limits, table) if isinstance(p, Aside) and p.kind == DEAD]
     assert [found["source"].to_pylist() for found in dead] == ([["one"]] if malformed else [])
     if malformed:
         beyond = row.get("session_start") == BEYOND
@@ -53,14 +64,17 @@ def test_an_advance_goes_no_further_than_events_may_and_closing_takes() -> None:
     types = {"k": pa.string(), "t": pa.int64()}
     columns = EventColumns("k", "t", "us", None, (), types)
     windows, aggregates = SessionWindows(10, 20, 60), build_aggregates({}, types, with_id=False)
-    spec = SessionizerSpec(windows, aggregates, columns, shards=1, max_future_skew_us=100)
+    spec = SessionizerSpec(windows, aggregates, EventSpec(TableDecoder(columns, None), max_future_skew_us=100))
 
     def advanced(to: int, *, watermark: int, clock: int) -> int | None:
         row = {"kind": "advance", "session_start": to, "correction_id": "a"}
         table = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
-        pieces = {kind: found for _, kind, found in split_corrections(spec, windows.bounds(watermark), clock, table)}
-        tally = dict(zip(pieces["tally"]["name"].to_pylist(), pieces["tally"]["value"].to_pylist(), strict=True))
-        refused = pieces["dead"]["reason"].to_pylist() if "dead" in pieces else []
+        limits = limits_of(spec, windows.bounds(watermark), clock)
+        pieces = list(split_corrections(kinds_of(spec), limits, table))
+        (tally,) = [dict(p.stats) for p in pieces if isinstance(p, Counted)]
+        refused = [
+            reason for p in pieces if isinstance(p, Aside) and p.kind == DEAD for reason in p.rows["reason"].to_pylist()
+        ]
         assert refused == (["too far in the future"] if tally["malformed"] else [])
         return tally.get("max_advance")
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from sessionlake.jobs.sessionizer.operator import CORRECTION
-from sessionlake.jobs.sessionizer.stream import RECORDS, ControlInput, control_position
+from sessionlake.stream.ingest import CORRECTION, INPUT
+from sessionlake.stream.inputs import RECORDS, ControlInput, control_position
 
 
 def offsets(control: str) -> str:
@@ -19,8 +19,8 @@ class Rows:
         set_ = lambda name, value: conf.__setitem__(name, str(value))  # noqa: E731
         self.sparkSession = SimpleNamespace(conf=SimpleNamespace(get=conf.__getitem__, set=set_))
 
-    def drop(self, name: str) -> "Rows":
-        assert name == CORRECTION
+    def drop(self, *names: str) -> "Rows":
+        assert names == (CORRECTION, INPUT)
         self.dropped = True
         return self
 
@@ -29,7 +29,7 @@ def made(kind: str, files: dict[int, str], version: int = 5) -> Any:
     tables = SimpleNamespace(
         read_text=lambda path: files.get(int(path.rpartition("/")[2])), latest_version=lambda _: version
     )
-    return ControlInput(tables, SimpleNamespace(checkpoint="c", source=SimpleNamespace(kind=kind)))  # type: ignore[arg-type]
+    return ControlInput(tables, SimpleNamespace(checkpoint="c"), one_row_a_file=kind == "files")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

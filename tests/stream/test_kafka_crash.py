@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
-from sessionlake import schemas
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.sources.kafka_support import Row, Topic, as_record, config_of, expected_sessions, pipeline, some_events
@@ -87,9 +88,9 @@ def test_broker_is_killed_and_partitions_are_added_in_mid_stream(
     started, done = threading.Event(), threading.Event()
     read = 0
 
-    def on_commit(metadata: Row) -> None:
+    def on_commit(batch: BatchCommit) -> None:
         nonlocal read
-        read += metadata["counts"].get("input", 0)
+        read += batch.counts.get("input", 0)
         started.set()
         if read >= len(rows):
             done.set()

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.errors import FencedError
 from sessionlake.jobs.apply import stream_elsewhere
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at
 from tests.support import make_config, write_rows
@@ -54,12 +54,12 @@ def test_offsets_of_another_driver_stop_the_batch_before_it_is_computed_and_befo
         run(spark, config, once=True)
     monkeypatch.setattr(Tables, "read_text", read_text)
     last = last_batch(tables)
-    assert last.metadata["batch_id"] == 0
+    assert last.batch_id == 0
     assert read.count(str(offsets)) == 2, "a batch's offsets are read once before it runs and once before its commit"
 
     # A job's own pass gives way to a driver on another host while that one's last commit is young.
-    committed = last.metadata["committed_us"]
+    committed = last.committed_us
     assert stream_elsewhere(spark, config, committed + 1) is None
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
-    assert stream_elsewhere(spark, config, committed + 1) == last.metadata["driver"]
+    assert stream_elsewhere(spark, config, committed + 1) == last.driver
     assert stream_elsewhere(spark, config, committed + 60_000_000) is None

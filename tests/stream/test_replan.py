@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError, SourceError
-from sessionlake.jobs.sessionizer.files import GONE
-from sessionlake.stream.run import run
-from sessionlake.views import merged_sessions
+from sessionlake.operators.run import run
+from sessionlake.sources.decoding.files import GONE
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
 from tests.support import make_config, write_rows
 
 COMPACT = "spark.sql.streaming.fileSource.log.compactInterval"
@@ -43,7 +43,7 @@ def staged(spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch, poi
 
 
 def keys_of(spark: SparkSession, config: Config) -> list[str]:
-    rows = merged_sessions(Tables(spark, config.pipeline.warehouse)).select("session_key", "event_count").collect()
+    rows = merged_rows(Tables(spark, config.pipeline.warehouse)).select("session_key", "event_count").collect()
     assert all(row.event_count == 1 for row in rows)
     return sorted(row.session_key for row in rows)
 

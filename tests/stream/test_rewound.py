@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
-from sessionlake.batches import check_history
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.forget import forget
 from sessionlake.observe.status import read_status
-from sessionlake.stream.run import run
-from sessionlake.views import read_sessions
+from sessionlake.operators.run import run
+from sessionlake.operators.sessions.views import read_sessions
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import check_history
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import crash_at
 from tests.support import make_config, write_rows

@@ -13,15 +13,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.aggregates import build_aggregates
+from sessionlake.aggregates.codec import StateCodec
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.observe.status import read_status
+from sessionlake.operators.run import run
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.sessions.partials import StateCodec
-from sessionlake.stream.run import run
 from sessionlake.testing import SessionizerHarness
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 from tests.support import make_config, write_rows
 
@@ -234,12 +236,12 @@ def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_pat
             counts.append(out.counts)
             if batch == 0:
                 continue  # the first two have no corrections, and so run at once
-            committed: list[dict[str, Any]] = []
+            committed: list[BatchCommit] = []
             run(spark, config, once=True, on_commit=committed.append)
-            assert [c["batch_id"] for c in committed] == ([0, 1] if batch == 1 else [batch])
-            found = [{name: c["counts"].get(name, 0) for name in schemas.COUNTS} for c in committed]
-            assert found == [counts[c["batch_id"]] for c in committed]
-            assert committed[-1]["state"]["watermark_us"] == h.watermark_us
+            assert [c.batch_id for c in committed] == ([0, 1] if batch == 1 else [batch])
+            found = [{name: c.counts.get(name, 0) for name in schemas.COUNTS} for c in committed]
+            assert found == [counts[c.batch_id] for c in committed]
+            assert committed[-1].watermark_us == h.watermark_us
         for batch, wanted in enumerate(changes):
             assert changes_of(tables, batch) == wanted
         assert any(c["op"] == "delete" and c["revision"] == 4 for c in past)

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
-from sessionlake.live import DUCKDB, SPARK, TRINO, Dialect, live_sql
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, live_sql
 from sessionlake.warehouse.tables import spark_schema
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 SETTINGS = {"checkpointInterval": "20"}
@@ -34,10 +34,10 @@ def created(table: Path) -> dict[str, Any]:
 def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...], folder: str) -> None:
     here, there = Tables(spark, str(tmp_path / folder / "here")), Tables(spark, str(tmp_path / "there"))
     name, schema, text = schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "What was put right"
-    here.create(name, schema, text, partitions, **SETTINGS)
+    here.create(name, schema, text, partitions, properties=SETTINGS)
     here.create(name, schema, "is there")
     settings = {f"delta.{key}": value for key, value in SETTINGS.items()}
-    there._create_through_spark(name, spark_schema(schema), text, partitions, settings)
+    there._create_through_spark(name, spark_schema(schema), text, partitions, settings, {})
     assert created(Path(here.path(name))) == created(Path(there.path(name)))
     assert writer_of(Path(here.path(name))) == ("Apache-Spark" if "%" in folder else "delta-rs")
     assert here.read(name).schema == there.read(name).schema

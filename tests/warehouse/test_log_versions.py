@@ -20,6 +20,9 @@ class NumbersLog(DeltaLog):
     def path(self, name: str) -> str:
         return f"w/{name}"
 
+    def app_version(self, name: str, app_id: str) -> int | None:
+        raise NotImplementedError
+
     def has(self, name: str, version: int) -> bool:
         assert name == "t"
         self.asked += 1

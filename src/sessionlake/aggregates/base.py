@@ -1,4 +1,9 @@
-"""What every aggregate is: a lift of events to states, an order-free merge of states, and a value."""
+"""What every aggregate is: a lift of events to states, an order-free merge of states, and a value.
+
+In algebra's terms a commutative monoid with a projection: events are lifted into it, merged there in any order and any
+grouping, and only for readers is a value made. So the same aggregate can be merged before the shuffle, in the store, and
+by jobs years later, and nothing shows.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -10,6 +15,7 @@ import pyarrow as pa
 from sessionlake.columnar.arrays import Groups, Ints
 
 States = list[pa.Array]
+"""An aggregate's state columns, as many as its `state` has types, one row a group (or an event, when just lifted)."""
 
 
 @dataclass(frozen=True)
@@ -19,23 +25,30 @@ class Events:
     keys: pa.Array
     time_us: Ints
     columns: Mapping[str, pa.Array]
+    """What aggregates read, by the names of their `inputs`, in the pipeline's types."""
     event_id: pa.Array | None = None
+    """Text, by which ties of `first`, `last` and `collect` are broken; None where the config names no id."""
 
 
 class Aggregate(ABC):
     """A named, typed, mergeable aggregate; `merge` is associative and commutative.
 
-    `state` gives the types of its state columns: int64, float64 or binary, all nullable.
+    All methods work on whole columns. Instances are pickled to the workers. What `state` is, and what its bytes mean, is
+    stored: a change of either makes existing sessions unreadable, and asks for another STATE_LAYOUT
+    (`aggregates/partials.py`).
     """
 
     name: str
+    """The column of the tables that has its value."""
     state: tuple[pa.DataType, ...]
+    """Types of its state columns: int64, float64 or binary, all nullable."""
     value_type: pa.DataType
     inputs: tuple[str, ...] = ()
+    """The event columns that `lift` reads; of a user's class that names none, all of them."""
 
     @abstractmethod
     def lift(self, events: Events) -> States:
-        """Return the state of each event alone."""
+        """Return the state of each event single."""
 
     @abstractmethod
     def merge(self, states: States, groups: Groups) -> States:
@@ -46,25 +59,32 @@ class Aggregate(ABC):
         """Return the value that users see, of type `value_type`."""
 
     def from_value(self, values: pa.Array, time_us: Ints) -> States | None:
-        """Return states that have these values, or None where a value does not determine a state."""
+        """Return states that have these values, as of the given times, or None where a value does not determine a state.
+
+        For harness and tests, which write partials by values.
+        """
         del values, time_us
         return None
 
 
 def merge_shared(states: States, groups: Groups, merge: Callable[[States, Groups], States]) -> States:
-    """Merge only groups of two or more rows; the others keep their state. For states that are dear to merge."""
+    """Merge only groups of two or more rows; the others keep their state.
+
+    For states that are dear to merge: in a stream many groups are a single event.
+    """
     shared = groups.sizes > 1
     if shared.all():
         return merge(states, groups)
-    alone = [column.take(pa.array(groups.starts[~shared])) for column in states]
+    single = [column.take(pa.array(groups.starts[~shared])) for column in states]
     if not shared.any():
-        return alone
+        return single
     rows = pa.array(np.flatnonzero(shared[groups.ids]))
     sizes = groups.sizes[shared]
     keys = groups.keys
     subset = Groups(np.cumsum(sizes) - sizes, int(sizes.sum()), lambda: keys().take(pa.array(np.flatnonzero(shared))))
     merged = merge([column.take(rows) for column in states], subset)
+    # Groups come out in their order again: those of one row, then the merged ones, are put where they belong.
     order = np.empty(len(shared), np.int64)
-    order[~shared] = np.arange(len(alone[0]))
-    order[shared] = len(alone[0]) + np.arange(len(sizes))
-    return [pa.concat_arrays([a, m]).take(pa.array(order)) for a, m in zip(alone, merged, strict=True)]
+    order[~shared] = np.arange(len(single[0]))
+    order[shared] = len(single[0]) + np.arange(len(sizes))
+    return [pa.concat_arrays([a, m]).take(pa.array(order)) for a, m in zip(single, merged, strict=True)]

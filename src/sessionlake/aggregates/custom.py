@@ -1,4 +1,8 @@
-"""KIP-94's own: a user's class with initializer, aggregator and merger, named by import path."""
+"""KIP-94's own: a user's class with initializer, aggregator and merger, named by import path.
+
+A user's code raises what it likes. Where it raises at an event, that event is to blame and becomes a dead letter; where it
+raises in a merge, no row is, and the batch stops. Only MemoryError is never taken for the user's fault.
+"""
 
 import importlib
 import json
@@ -86,6 +90,7 @@ class Custom(Aggregate):
         return user
 
     def _dump(self, aggregate: Any) -> bytes:
+        """Return the aggregate as it is stored. Keys of JSON are sorted: equal aggregates must have equal bytes."""
         custom: Callable[[Any], bytes] | None = getattr(self.user, "serialize", None)
         return custom(aggregate) if custom else json.dumps(aggregate, sort_keys=True).encode()
 
@@ -113,6 +118,7 @@ class Custom(Aggregate):
         ]
 
     def _one_by_one(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
+        """Lift event by event, once all at once has raised: to find out which raise."""
         states: list[bytes] = []
         reasons: dict[int, str] = {}
         for row in range(len(keys)):
@@ -121,7 +127,7 @@ class Custom(Aggregate):
             except MemoryError:
                 raise
             except Exception as error:  # noqa: BLE001 (as in lift)
-                reasons[row] = f"aggregate {self.name} raised {_told(error)}"
+                reasons[row] = f"aggregate {self.name} raised {_described(error)}"
         if reasons:
             raise BadEventsError(
                 f"aggregates.{self.name}: {self.path}: {next(iter(reasons.values()))}; correct the class",
@@ -147,7 +153,7 @@ class Custom(Aggregate):
             except Exception as error:
                 # Which row to blame can't be told: each was good alone, and other batches would have met others.
                 raise AggregateError(
-                    f"aggregates.{self.name}: {self.path}.merger raised {_told(error)} at {_place(error)}, for a key whose CRC-32 is "
+                    f"aggregates.{self.name}: {self.path}.merger raised {_described(error)} at {_place(error)}, for a key whose CRC-32 is "
                     f"{zlib.crc32(str(key).encode()):08x}; correct the class and start again: the batch is not committed"
                 ) from error
         return [pa.array(merged, BYTES)]
@@ -169,7 +175,7 @@ class Custom(Aggregate):
             raise
         except Exception as error:
             raise AggregateError(
-                f"aggregates.{self.name}: {self.path}.result raised {_told(error)} at {_place(error)}; "
+                f"aggregates.{self.name}: {self.path}.result raised {_described(error)} at {_place(error)}; "
                 "correct the class and start again: the batch is not committed"
             ) from error
         try:
@@ -187,5 +193,6 @@ def _place(error: Exception) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
+    """Return an error as a dead letter's reason tells it: one line, of bounded length."""
     return f"{type(error).__name__}: {first_line(error)}"[:200]

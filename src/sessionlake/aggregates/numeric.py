@@ -19,6 +19,7 @@ from sessionlake.columnar.arrays import Groups, Ints, nullable, numbers, ranks, 
 from sessionlake.errors import ConfigError
 
 _SAFE_SUM = 1 << 62
+"""A group whose values could add up to less can't leave int64, and needs no look at each."""
 _HALF = 32
 _LOW_HALF = (1 << _HALF) - 1
 
@@ -97,7 +98,11 @@ class Sum(Aggregate):
 
 
 class DecimalSum(Aggregate):
-    """sum(x) of decimals, exact: decimal(38, s). The state is total >> 32 and the 32 bits below."""
+    """sum(x) of decimals, exact: decimal(38, s). The state is total >> 32 and the 32 bits below.
+
+    A sum of values of up to 18 digits outgrows int64. The lower part is 32 bits wide, so that an int64 can add up 2 ** 31
+    rows of it before the carry is moved into the upper one, once a merge.
+    """
 
     state = (LONG, LONG)
 
@@ -134,11 +139,13 @@ class DecimalSum(Aggregate):
 
 
 def _may_overflow(values: Ints, groups: Groups) -> bool:
+    """Say whether a group's sum can leave int64: it could if each value were as large as the largest."""
     largest = max(abs(int(values.min())), abs(int(values.max())))
     return largest * int(groups.sizes.max()) >= _SAFE_SUM
 
 
 def _saturated(total: Ints, values: Ints, groups: Groups) -> Ints:
+    """Return the totals, at a bound of int64 where the exact sum is beyond it."""
     # A wrapped total is off by a multiple of 2 ** 64, far more than doubles can be wrong about the exact sum.
     estimate = np.add.reduceat(values.astype(np.float64), groups.starts)
     limits = np.iinfo(np.int64)
@@ -162,6 +169,7 @@ class Extreme(Aggregate):
         """Keep the extreme value, ignoring nulls. NaN is greater than every number, as in Spark and DuckDB."""
         if self.state[0] == BYTES:
             return merge_shared(states, groups, self._merge_texts)
+        # Nulls become what loses against every value, so that one reduction does for all.
         limits = np.iinfo(np.int64)
         if self.state[0] == LONG:
             worst: float = limits.min if self.largest else limits.max
@@ -174,6 +182,7 @@ class Extreme(Aggregate):
         return [nullable(best, None if valid is None else np.logical_or.reduceat(valid, groups.starts))]
 
     def _merge_texts(self, states: States, groups: Groups) -> States:
+        """Keep the extreme text: numpy reduces numbers only, so ranks stand for the texts."""
         order = ranks(states[0])
         valid = pc.is_valid(states[0]).to_numpy(zero_copy_only=False)
         order = np.where(valid, order if self.largest else -order, np.iinfo(np.int64).min)
@@ -192,7 +201,7 @@ class Extreme(Aggregate):
 
 
 class Average(Aggregate):
-    """avg(x), a double."""
+    """avg(x), a double; the state is sum and count, for averages can't be merged."""
 
     state = (DOUBLE, LONG)
     value_type = DOUBLE

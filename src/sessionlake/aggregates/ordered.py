@@ -22,7 +22,8 @@ from sessionlake.columnar.arrays import (
 class Edge(Aggregate):
     """first(x) or last(x): the value that is not null at the earliest or latest time.
 
-    A tie goes to the smallest (first) or largest (last) event id, then value.
+    A tie goes to the smallest (first) or largest (last) event id, then value. The state is the time, the value and, where
+    events have ids, the id.
     """
 
     def __init__(self, name: str, column: str, type_: pa.DataType, *, latest: bool, with_id: bool) -> None:
@@ -41,7 +42,8 @@ class Edge(Aggregate):
         return states
 
     def merge(self, states: States, groups: Groups) -> States:
-        """Keep the row at the edge."""
+        """Keep the row at the edge: earliest or latest time, then the tie-breakers."""
+        # A null's time becomes the one that loses in this direction.
         sign = -1 if self.latest else 1
         times, _ = numbers(states[0], np.iinfo(np.int64).max * sign)
         pick = np.maximum if self.latest else np.minimum
@@ -62,6 +64,7 @@ class Edge(Aggregate):
 
 
 def _break_ties(rows: Ints, owners: Ints, columns: States, sign: int) -> Ints:
+    """Return one of the rows for each owner: the first by (id, value), or by value alone; of `sign` -1 the last."""
     value, *tie = columns
     # Nulls rank last in either direction, so that a real value at the extreme of the time range wins.
     last = np.iinfo(np.int64).max
@@ -72,7 +75,11 @@ def _break_ties(rows: Ints, owners: Ints, columns: States, sign: int) -> Ints:
 
 
 class Collect(Aggregate):
-    """collect(x, limit): the first `limit` values that are not null, ordered by time, then id or value."""
+    """collect(x, limit): the first `limit` values that are not null, ordered by time, then id or value.
+
+    The state is three lists, packed as `columnar.arrays.exploded` reads them: times; ids, as their lengths and their bytes;
+    values, likewise. A merge needs times and ids to order by, of the values that are kept no less.
+    """
 
     state = (BYTES, BYTES, BYTES, BYTES, BYTES)
 
@@ -96,6 +103,7 @@ class Collect(Aggregate):
         return merge_shared(states, groups, self._merge_lists)
 
     def _merge_lists(self, states: States, groups: Groups) -> States:
+        # All lists of all groups are laid out as one column each, sorted together, and cut again.
         times, counts = exploded(states[0], np.int64)
         ids, values = self._texts(states[1], states[2], BYTES), self._texts(states[3], states[4], self.item_state)
         owners = np.repeat(groups.ids, counts)
@@ -110,6 +118,7 @@ class Collect(Aggregate):
         return [packed(times, counts), *_pack_texts(ids, counts), *_pack_texts(_as_bytes(values), counts)]
 
     def _texts(self, lengths: pa.Array, data: pa.Array, type_: pa.DataType) -> pa.Array:
+        """Return the elements of all rows' lists, flat, from the columns of their lengths and their bytes."""
         sizes, _ = exploded(lengths, np.int32)
         texts = binary_array(offsets_of(data)[1], np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
         return texts if type_ == BYTES else pa.array(offsets_of(texts)[1].view(type_.to_pandas_dtype()), type_)
@@ -122,12 +131,14 @@ class Collect(Aggregate):
 
 
 def _as_bytes(values: pa.Array) -> pa.Array:
+    """Return values of any state type as byte strings; of numbers their eight bytes."""
     if pa.types.is_binary(values.type):
         return values
     return packed(numbers(values)[0], np.ones(len(values), np.int64))
 
 
 def _pack_texts(texts: pa.Array, counts: Ints) -> States:
+    """Return the columns of lengths and of bytes; row i has the next counts[i] texts."""
     cuts, data = offsets_of(texts)
     ends = np.concatenate([[0], np.cumsum(counts)])
     return [packed(np.diff(cuts).astype(np.int32), counts), binary_array(data, cuts[ends])]

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from ddsketch.mapping import LogarithmicMapping
 
 from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
 from sessionlake.aggregates.numeric import number_type
@@ -16,6 +15,8 @@ from sessionlake.columnar.arrays import Groups, exploded, hash64, packed, within
 EXACT_DISTINCT = 4096
 APPROX_DISTINCT = 1024
 RELATIVE_ACCURACY = 0.01
+GAMMA = (1 + RELATIVE_ACCURACY) / (1 - RELATIVE_ACCURACY)
+"""DDSketch's base: bucket i holds the values in (gamma ** (i - 1), gamma ** i], whose middle is within the accuracy of all of them."""
 _ZERO_BUCKET = 0
 _FIRST_BUCKET = 1 << 17
 _INFINITE = 1 << 30
@@ -83,7 +84,6 @@ class Percentile(Aggregate):
         self.name, self.inputs, self.fraction = name, (column,), fraction
         self._scale = 10.0**-type_.scale if pa.types.is_decimal(type_) else 1.0
         number_type(name, "percentile", column, type_)
-        self._mapping = LogarithmicMapping(RELATIVE_ACCURACY)
 
     def lift(self, events: Events) -> States:
         """Return each event's bucket."""
@@ -98,7 +98,7 @@ class Percentile(Aggregate):
         codes = np.full(len(values), _ZERO_BUCKET, np.int32)
         codes[values == np.inf], codes[values == -np.inf], codes[np.isnan(values)] = _INFINITE, -_INFINITE, _NAN_BUCKET
         some = np.isfinite(values) & (values != 0)
-        steps = np.ceil(np.log(np.abs(values[some])) / np.log(self._mapping.gamma)).astype(np.int32)
+        steps = np.ceil(np.log(np.abs(values[some])) / np.log(GAMMA)).astype(np.int32)
         codes[some] = np.sign(values[some]).astype(np.int32) * (steps + _FIRST_BUCKET)
         return codes
 
@@ -135,10 +135,9 @@ class Percentile(Aggregate):
         return pa.array(result, mask=sizes == 0)
 
     def _values(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        gamma = self._mapping.gamma
         steps = np.abs(codes.astype(np.float64)) - _FIRST_BUCKET
         # The middle of the topmost bucket is beyond the largest double.
-        magnitude = np.exp(np.minimum(steps * np.log(gamma) + np.log(2.0 / (1 + gamma)), _LARGEST_LOG))
+        magnitude = np.exp(np.minimum(steps * np.log(GAMMA) + np.log(2.0 / (1 + GAMMA)), _LARGEST_LOG))
         magnitude[np.abs(codes) == _INFINITE] = np.inf
         magnitude[codes == _ZERO_BUCKET] = 0.0
         magnitude[codes == _NAN_BUCKET] = np.nan

@@ -17,6 +17,7 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s
 _CLASS = re.compile(r"[\w.]+:\w+")
 _ONE_COLUMN = ("sum", "min", "max", "avg", "first", "last", "approx_count_distinct")
 _TIMED = ("first", "last", "collect")
+"""Functions that order by time, and break ties by the event's id."""
 FUNCTIONS = ("count", *_ONE_COLUMN, "count_distinct", "percentile", "collect")
 
 
@@ -52,6 +53,7 @@ class AggregateSpec:
 
 
 def _argument(name: str, function: str, text: str | None) -> float | None:
+    """Return a function's argument after the column, None where it has none; ConfigError for one out of its bounds."""
     needs = {"percentile": (0.0, 1.0, "0.99"), "collect": (1, 1_000_000, "100")}
     may = {"count_distinct": (1, 1_000_000, "4096"), **needs}
     if text is None and function not in needs:

@@ -1,11 +1,18 @@
-"""The command line: the jobs, with progress, and every user error in one line with exit code 2."""
+"""The command line: the jobs, with progress, and every error in one line, with the exit code of its kind."""
 
 import click
 
 from sessionlake.cli.registry import LazyGroup
+from sessionlake.errors import ExitCode
+
+EXIT_CODES = (
+    "Exit codes: "
+    + ", ".join(f"{code} {code.name.lower().replace('_', ' ')}" for code in ExitCode)
+    + "; see docs/commands.md."
+)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sessionlake")
 @click.option(
     "--traceback",

@@ -3,24 +3,17 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from sessionlake.cli.shared import console, format_time, one_line_errors, open_session
+from sessionlake.cli.jobs import command_of
+from sessionlake.cli.shared import console, format_time, open_session
 from sessionlake.config.load import load_config
 
 if TYPE_CHECKING:
     from sessionlake.jobs.backup.manifest import Manifest
 
 
-@click.command("backup")
-@click.argument("config_path", metavar="CONFIG")
-@click.argument("directory", metavar="DIR")
-@one_line_errors
+@command_of("backup")
 def backup_command(config_path: str, directory: str) -> None:
-    """Save tables and checkpoint as of one batch into DIR, a new path or URI, while the pipeline runs.
-
-    Repeated after a kill it starts anew in the same DIR. A backup holds keys, and `forget` does not reach it.
-    """
+    """Save, and say what was saved."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import backup
 
@@ -32,15 +25,9 @@ def backup_command(config_path: str, directory: str) -> None:
     console.print(f"saved {_told(made)}")
 
 
-@click.command("restore")
-@click.argument("config_path", metavar="CONFIG")
-@click.argument("directory", metavar="DIR")
-@one_line_errors
+@command_of("restore")
 def restore_command(config_path: str, directory: str) -> None:
-    """Put the backup in DIR back into CONFIG's warehouse, which must be empty; `run` then goes on.
-
-    Repeated after a kill it starts anew; until it has ended nothing runs on the warehouse.
-    """
+    """Put back, and say what was put back."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import restore
 

@@ -1,70 +1,117 @@
-"""What the commands of scheduled jobs share: their options, the run, and its report."""
+"""The commands of jobs, made of their entries in the registry: options, the run, and its report."""
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
 
 from sessionlake.cli.observed import observed
 from sessionlake.cli.sessionizer import print_batch
-from sessionlake.cli.shared import console, open_session
+from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
+from sessionlake.config.times import parse_time
+from sessionlake.extras import require_extra
+from sessionlake.jobs.registry import BY_NAME, Job, Kind, Option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sessionlake.jobs.run import JobReport, OnStep
 
-    Job = Callable[[SparkSession, Config, OnStep], JobReport]
+    Work = Callable[[SparkSession, Config, OnStep], JobReport]
+
+_TYPES: Mapping[Kind, click.ParamType[Any]] = {
+    Kind.WHOLE: click.IntRange(min=1),
+    Kind.SHARE: click.FloatRange(0, 1),
+    Kind.DIRECTORY: click.Path(file_okay=False, path_type=Path),
+}
+_OPERANDS = {"CONFIG": "config_path", "DIR": "directory"}
+_RUN = (
+    click.Option(["--run-id"], help="Name of this run: a second run of the same name does nothing twice."),
+    click.Option(["--dry-run"], is_flag=True, help="Say what would be done; write nothing."),
+)
+_APPLY = click.Option(
+    ["--apply/--no-apply"],
+    default=True,
+    show_default=True,
+    help="Run one pass of the sessionizer afterwards, unless a stream runs, which takes the corrections itself.",
+)
 
 
-def run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that every scheduled job has: --run-id and --dry-run."""
-    command = click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")(command)
-    named = "Name of this run: a second run of the same name does nothing twice."
-    return click.option("--run-id", help=named)(command)
+def command_of(name: str, *more: click.Parameter) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function the command of a job: it is called with the job's operands and options, and what else `more` says."""
+    job = BY_NAME[name]
+
+    def made(function: Callable[..., None]) -> click.Command:
+        operands = [click.Argument([_OPERANDS[operand]], metavar=operand) for operand in job.operands]
+        return click.Command(
+            job.command,
+            callback=one_line_errors(function),
+            params=[
+                *operands,
+                *more,
+                *map(_option, job.options),
+                *(_RUN if job.recorded else ()),
+                *((_APPLY,) if job.has_apply else ()),
+            ],
+            help=f"{job.summary}\n\n{job.more}".strip(),
+        )
+
+    return made
 
 
-def apply_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --apply/--no-apply, for jobs that append corrections."""
-    return click.option(
-        "--apply/--no-apply",
-        default=True,
-        show_default=True,
-        help="Run one pass of the sessionizer afterwards, unless a stream runs, which takes the corrections itself.",
-    )(command)
+def job_command(job: Job) -> click.Command:
+    """Return the command of a job that needs no other than its entry: the function gets what the options say."""
+
+    @command_of(job.name)
+    def command(
+        config_path: str,
+        run_id: str | None,
+        dry_run: bool,  # noqa: FBT001 (click passes flags by name)
+        apply: bool = False,  # noqa: FBT001, FBT002
+        **given: Any,
+    ) -> None:
+        if job.extra is not None:
+            require_extra(job.name, *job.extra)
+        arguments = {option.target: _value(option, given[option.name]) for option in job.options}
+
+        def work(spark: "SparkSession", config: Config, on_step: "OnStep") -> "JobReport":
+            on_step("loading")
+            module, _, name = job.function.partition(":")
+            report: JobReport = getattr(import_module(module), name)(
+                spark, config, run_id=run_id, dry_run=dry_run, on_step=on_step, **arguments
+            )
+            return report
+
+        run_job(job, config_path, work, dry_run=dry_run, apply=apply)
+
+    return command
 
 
-def run_job(
-    name: str,
-    config_path: str,
-    job: "Job",
-    *,
-    dry_run: bool,
-    apply_where: str | None = None,
-    failed: "Callable[[JobReport], bool]" = lambda _: False,
-) -> None:
-    """Run a job with progress, observed as the config says; print its report, exit with 1 where it has failed.
+def run_job(job: Job, config_path: str, work: "Work", *, dry_run: bool, apply: bool = False) -> None:
+    """Do a job's work with progress, observed as the config says; print its report, exit with 1 where it has failed.
 
-    Where the report's count `apply_where` is not 0, a pass of the sessionizer follows.
+    With `apply` a pass of the sessionizer follows where the run appended corrections.
     """
     config = load_config(config_path)
     from sessionlake.jobs.apply import apply_corrections, stream_elsewhere
 
-    with observed(config, name, dry_run=dry_run) as counted:
+    with observed(config, job.name, dry_run=dry_run) as counted:
         spark = open_session(config)
-        with console.status(name) as status:
-            report = job(spark, config, lambda step: status.update(f"{name}: {step}"))
-        changed = apply_where and report.counts[apply_where] and not dry_run
+        with console.status(job.name) as status:
+            report = work(spark, config, lambda step: status.update(f"{job.name}: {step}"))
+        changed = apply and job.corrections and report.counts[job.corrections] and not dry_run
         if changed and not apply_corrections(spark, config, print_batch):
             host = stream_elsewhere(spark, config)
             where = "here" if host is None else f"on {host}, which has just committed"
             report.notes.append(f"a stream runs {where}; it takes the corrections with its next batch")
         print_report(report)
         counted(report.counts)
-        if failed(report):
+        if report.failed:
             raise SystemExit(1)
 
 
@@ -79,3 +126,36 @@ def print_report(report: "JobReport") -> None:
     for note in report.notes:
         console.print(f"  {note}")
     click.echo(json.dumps({"job": report.job, "run_id": report.run_id, "dry_run": report.dry_run, **report.counts}))
+
+
+def _option(option: Option) -> click.Option:
+    kind = click.Choice(option.choices) if option.kind is Kind.CHOICE else _TYPES.get(option.kind)
+    told = f"  [default: {option.default_told}]" if option.default_told else ""
+    return click.Option(
+        [option.flag, option.name],
+        type=kind,
+        is_flag=option.kind is Kind.FLAG,
+        default=False if option.kind is Kind.FLAG else option.default,
+        show_default=option.default is not None,
+        required=option.required,
+        multiple=option.several,
+        metavar=option.metavar,
+        help=option.help + told,
+    )
+
+
+def _value(option: Option, given: Any) -> Any:
+    """Return what the function gets of an option; ConfigError or click's BadParameter where it can't be read."""
+    if option.kind is Kind.TIME:
+        return None if given is None else parse_time(given, option.flag)
+    return _tables(given, option.flag) if option.kind is Kind.TABLE else given
+
+
+def _tables(given: Sequence[str], flag: str) -> dict[str, str]:
+    tables = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not (name.isidentifier() and equals and path):
+            raise click.BadParameter(f"{text!r} is no NAME=PATH", param_hint=flag)
+        tables[name] = path
+    return tables

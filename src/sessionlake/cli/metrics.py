@@ -7,7 +7,7 @@ import click
 
 from sessionlake.cli.shared import console, one_line_errors, positive_duration, show_warnings
 from sessionlake.config.load import load_config
-from sessionlake.errors import MetricsError, first_line
+from sessionlake.errors import MetricsError, SessionlakeError, first_line
 
 if TYPE_CHECKING:
     from sessionlake.observe.exporter import Exporter
@@ -34,6 +34,8 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
     exporter = Exporter(config)
     if once:
         failure = exporter.refresh()
+        if isinstance(failure, SessionlakeError):
+            raise failure
         if failure is not None:
             raise MetricsError(first_line(failure)) from failure
         click.echo(generate_latest(registry_of(exporter.readings)).decode(), nl=False)

@@ -3,19 +3,21 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sessionlake.cli.shared import console, show_warnings
 from sessionlake.config.load import Config
 from sessionlake.errors import MetricsError, NotNeededError
+from sessionlake.jobs.registry import SESSIONIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sessionlake.observe.lineage import Lineage
+    from sessionlake.warehouse.batch_commit import BatchCommit
 
 Counts = Callable[[Mapping[str, int]], None]
-SESSIONIZE, PUBLISH = "sessionize", "publish"
+PUBLISH = "publish"
 
 
 @contextmanager
@@ -38,14 +40,14 @@ def observed(config: Config, job: str, *, dry_run: bool = False) -> Iterator[Cou
 
 
 @contextmanager
-def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Serve a stream's metrics and send its lineage while it runs: yields what takes a commit's metadata.
+def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[["BatchCommit"], None]]:
+    """Serve a stream's metrics and send its lineage while it runs: yields what takes a committed batch.
 
     A port that is taken is a warning: without metrics the stream still does what it is for.
     """
     from sessionlake.observe.readings import served
     from sessionlake.observe.stream import StreamReadings, listening
-    from sessionlake.schemas import COUNTS
+    from sessionlake.warehouse.schemas import COUNTS
 
     readings = StreamReadings(config)
     with ExitStack() as stack:
@@ -59,10 +61,10 @@ def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[
                 stack.enter_context(listening(spark, config, readings))
                 console.print(f"metrics at http://{config.metrics.host}:{port}/metrics")
 
-        def committed(metadata: Mapping[str, Any]) -> None:
-            readings.committed(metadata)
+        def committed(batch: "BatchCommit") -> None:
+            readings.committed(batch)
             # A batch names only what it counted; to lineage 0 rows are something else than an unknown number.
-            lineage.add({name: metadata["counts"].get(name, 0) for name in COUNTS})
+            lineage.add({name: batch.counts.get(name, 0) for name in COUNTS})
 
         yield committed
 

@@ -1,18 +1,14 @@
 """The command `publish`."""
 
-import click
-
+from sessionlake.cli.jobs import command_of
 from sessionlake.cli.observed import observed_publisher
-from sessionlake.cli.shared import console, one_line_errors, open_session
+from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
 
 
-@click.command("publish")
-@click.argument("config_path", metavar="CONFIG")
-@click.option("--once", is_flag=True, help="Publish what there is now, then exit.")
-@one_line_errors
+@command_of("publish")
 def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (click passes flags by name)
-    """Publish sessions to the compacted Kafka topic of [sink.kafka], until stopped (ctrl-C), or once."""
+    """Publish, a line a batch."""
     config = load_config(config_path)
     from sessionlake.jobs.publish import publish
 

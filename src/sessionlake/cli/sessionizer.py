@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionlake.cli.observed import SESSIONIZE, observed, observed_stream
+from sessionlake.cli.observed import observed, observed_stream
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
 from sessionlake.config.load import Config, load_config
+from sessionlake.jobs.registry import SESSIONIZE
 
 if TYPE_CHECKING:
     from sessionlake.stream.run import RunSummary
+    from sessionlake.warehouse.batch_commit import BatchCommit
 
 
 @click.command("run")
@@ -43,8 +45,8 @@ def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, re
     print_metrics(summary)
 
 
-def _run_once(config: Config, **options: bool) -> "RunSummary":
-    from sessionlake.stream.run import run
+def _run_once(config: Config, **options: Any) -> "RunSummary":
+    from sessionlake.operators.run import run
 
     with observed(config, SESSIONIZE) as counted:
         summary = run(
@@ -54,15 +56,15 @@ def _run_once(config: Config, **options: bool) -> "RunSummary":
     return summary
 
 
-def _run_stream(config: Config, **options: bool) -> "RunSummary":
-    from sessionlake.stream.run import run
+def _run_stream(config: Config, **options: Any) -> "RunSummary":
+    from sessionlake.operators.run import run
 
     spark = open_session(config, little_java=_is_little(config))
     with observed_stream(spark, config) as committed:
 
-        def on_commit(metadata: dict[str, Any]) -> None:
-            print_batch(metadata)
-            committed(metadata)
+        def on_commit(batch: "BatchCommit") -> None:
+            print_batch(batch)
+            committed(batch)
 
         return run(spark, config, **options, on_commit=on_commit)
 
@@ -78,7 +80,7 @@ def _is_little(config: Config) -> bool:
 def bootstrap_command(config_path: str) -> None:
     """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
-    from sessionlake.stream.run import run
+    from sessionlake.operators.run import run
 
     show_warnings(config.warnings())
     with observed(config, SESSIONIZE) as counted:
@@ -87,14 +89,14 @@ def bootstrap_command(config_path: str) -> None:
     print_summary(summary)
 
 
-def print_batch(metadata: dict[str, Any]) -> None:
+def print_batch(batch: "BatchCommit") -> None:
     """Print a line a batch."""
-    counts = metadata["counts"]
-    took = (metadata["committed_us"] - metadata["started_us"]) / 1e6
+    counts = batch.counts
+    took = (batch.committed_us - batch.started_us) / 1e6
     refused = "".join(f", {counts[n]:,} {n}" for n in ("late", "dead", "dropped", "emitted", "stale") if counts.get(n))
     console.print(
-        f"batch {metadata['batch_id']:>4}  {counts.get('input', 0):>10,} events{refused}  "
-        f"{counts.get('upserts', 0):>9,} sessions changed  watermark {format_time(metadata['state'].get('watermark_us'))}  {took:.1f} s"
+        f"batch {batch.batch_id:>4}  {counts.get('input', 0):>10,} events{refused}  "
+        f"{counts.get('upserts', 0):>9,} changed  watermark {format_time(batch.watermark_us)}  {took:.1f} s"
     )
 
 

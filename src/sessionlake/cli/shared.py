@@ -29,7 +29,7 @@ console = Console(highlight=False, markup=False, emoji=False, width=None if sys.
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """End a command that fails with one line; SIGTERM is as good as ctrl-C.
 
-    Exit code 2 where the user can mend the cause, 1 for any other error. `sessionlake --traceback` prints the trace before it.
+    Exit code 1 where the error is not ours, else that of its class. `sessionlake --traceback` prints the trace before it.
     """
 
     @functools.wraps(command)

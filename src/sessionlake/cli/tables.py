@@ -54,9 +54,10 @@ def print_rows(columns: list[str], rows: list[Any], limit: int) -> None:
 
 def register_tables(spark: "SparkSession", config: Config) -> None:
     """Register the pipeline's tables and sessions_live as temporary views."""
-    from sessionlake import schemas
-    from sessionlake.views import read_batches, read_sessions
+    from sessionlake.operators.sessions.views import read_sessions
+    from sessionlake.warehouse import schemas
     from sessionlake.warehouse.tables import Tables
+    from sessionlake.warehouse.views import read_batches
 
     tables = Tables(spark, config.pipeline.warehouse)
     read_sessions(spark, config).createOrReplaceTempView(schemas.SESSIONS_LIVE)

@@ -1,4 +1,8 @@
-"""Small vectorised tools between Arrow arrays and numpy: groups, slices of byte buffers, ranks, hashes."""
+"""Small vectorised tools between Arrow arrays and numpy: groups, slices of byte buffers, ranks, hashes.
+
+Data travel and rest as Arrow, which has text, nulls and IPC; they are computed on as numpy, which has sorts, reductions by
+group and arithmetic in place. These are the crossings, and what neither has. Nothing here loops over rows in Python.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,12 +27,18 @@ _TOO_MUCH = (
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows in group order: group g is the rows [starts[g], starts[g + 1]); no group is empty."""
+    """Rows in group order: group g is the rows [starts[g], starts[g + 1]); no group is empty.
+
+    It is what numpy's `ufunc.reduceat` takes, which is why no group may be empty: for an empty one it returns the row at its
+    start, which is another group's.
+    """
 
     starts: Ints
+    """The first row of each group, ascending."""
     rows: int
+    """All rows; the last group ends there."""
     keys: Callable[[], pa.Array] = field(default=lambda: pa.nulls(0), compare=False)
-    """The session key of each group, made only when asked for."""
+    """The session key of each group, made only when asked for: of all aggregates, only users' own read it."""
 
     @cached_property
     def sizes(self) -> Ints:
@@ -91,6 +101,7 @@ def offsets_of(array: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
     if array.null_count:
         array = pc.fill_null(array, b"")
     _, offsets, data = array.buffers()
+    # A slice shares its parent's buffers and begins at `offset` in them: both ends must be cut off by hand.
     cuts = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     if data is None or cuts[-1] == cuts[0]:
         return np.zeros(len(array) + 1, np.int64), np.zeros(0, np.uint8)
@@ -108,6 +119,8 @@ def binary_array(data: npt.NDArray[Any] | bytes, offsets: Ints, type_: pa.DataTy
 def byte_slices(data: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> pa.Array:
     """Return the binary array of data[at[i] : at[i] + lengths[i]], copied, without a loop over the slices."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    # Slices of one length are rows of a matrix: one index a slice. Of different lengths each byte needs an index of its
+    # own, eight bytes for one.
     if len(lengths) and lengths[0] > 0 and (lengths == lengths[0]).all():
         windows = np.lib.stride_tricks.sliding_window_view(data, int(lengths[0]))
         return binary_array(np.ascontiguousarray(windows[at]), offsets)
@@ -116,7 +129,10 @@ def byte_slices(data: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> pa.Arra
 
 
 def exploded(array: pa.Array, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], Ints]:
-    """Return the fixed-width elements that a binary array packs, flat, and how many each row holds."""
+    """Return the fixed-width elements that a binary array packs, flat, and how many each row holds.
+
+    So lists lie in aggregate states: [b"<8 bytes><8 bytes>", b"<8 bytes>"] as int64 is three numbers, and [2, 1].
+    """
     offsets, data = offsets_of(array)
     return data.view(dtype), np.diff(offsets) // np.dtype(dtype).itemsize
 
@@ -139,6 +155,7 @@ def argsort(values: Ints, bound: int) -> Ints:
     Sorts values and positions packed into one number, which is much faster than to sort indirectly. Low bits of the
     values that leave no room for positions are cut off; the order is then nearly right, and a merge sort quick.
     """
+    # The high bits are the value, the low ones the position: sorted, the positions stand in the values' order, ties by position.
     bits = len(values).bit_length()
     cut = max(0, bound.bit_length() + bits - 63)
     mixed = ((values >> cut) << bits) | np.arange(len(values))
@@ -167,6 +184,7 @@ def hash64(array: pa.Array) -> npt.NDArray[np.uint64]:
         if values.dtype.kind == "f":
             values[np.isnan(values)] = np.nan  # and so must NaNs of any payload
         return cast(npt.NDArray[np.uint64], pd.util.hash_array(values))
+    # pandas hashes Python objects one by one: of each distinct value only one is made.
     encoded = array.dictionary_encode()
     uniques = encoded.dictionary.cast(pa.string() if pa.types.is_string(array.type) else pa.binary())
     objects = uniques.to_numpy(zero_copy_only=False)

@@ -1,4 +1,8 @@
-"""session_id: Spark's xxhash64(session_key, session_start), vectorised, so that SQL can compute it too."""
+"""session_id: Spark's xxhash64(session_key, session_start), vectorised, so that SQL can compute it too.
+
+Libraries of XXH64 hash one value a call. Here all values of one length go through the algorithm side by side, a column a
+step. Its parts are named as in its specification: stripes of 32 bytes over four lanes, a tail, and the final mix (avalanche).
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +22,17 @@ _P1, _P2, _P3, _P4, _P5 = (
     )
 )
 _SEED = 42
+"""Spark's, of `xxhash64`."""
 _BLOCK_BYTES = 1 << 25
+"""Bytes that are hashed at a time; bounds the memory that all steps of one block take."""
 _LONG_BYTES = 256
+"""Strings from here on are copied into their block one by one."""
 
 
-def session_ids(keys: pa.Array, start_us: Ints) -> Ints:
+def record_ids(keys: pa.Array, start_us: Ints) -> Ints:
     """Return an id for each (key, start): XXH64 of the start in microseconds, seeded by XXH64 of the key's UTF-8 bytes."""
-    with np.errstate(over="ignore"):
+    # As Spark hashes several columns: the hash so far is the next column's seed. A number is one word of 8 bytes.
+    with np.errstate(over="ignore"):  # arithmetic is modulo 2 ** 64, as the algorithm wants it
         seeds = _hash_bytes(keys.cast(pa.binary()))
         words = start_us.astype(np.int64).view(np.uint64)
         hashes = _word(seeds + _P5 + np.uint64(8), words)
@@ -87,18 +95,22 @@ def _tail(hashes: Hashes, block: npt.NDArray[np.uint8]) -> Hashes:
 
 
 def _words(block: npt.NDArray[np.uint8], type_: str) -> npt.NDArray[np.unsignedinteger]:
+    """Return each row's bytes as words, little endian."""
     return np.ascontiguousarray(block).view(type_)
 
 
 def _word(hashes: Hashes, word: Hashes) -> Hashes:
+    """Mix in one word of 8 bytes of the tail."""
     return _rotl(hashes ^ (_rotl(word * _P2, 31) * _P1), 27) * _P1 + _P4
 
 
 def _rotl(values: Hashes, by: int) -> Hashes:
+    """Rotate left."""
     return (values << np.uint64(by)) | (values >> np.uint64(64 - by))
 
 
 def _mix(hashes: Hashes) -> Hashes:
+    """Spread each bit over all others, the last step."""
     hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
     hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
     return hashes ^ (hashes >> np.uint64(32))

@@ -5,11 +5,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializeAsAny, ValidationError
 
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.explain import explain_invalid
 from sessionlake.config.names import EVENTS, RESERVED
+from sessionlake.config.operators import OPERATORS, section_class
 from sessionlake.config.paths import check_store_path, expanded, unset_variables
 from sessionlake.config.sections import (
     CompactSection,
@@ -17,6 +18,7 @@ from sessionlake.config.sections import (
     ExpireSection,
     LineageSection,
     MetricsSection,
+    OperatorSection,
     PipelineSection,
     QualitySection,
     Section,
@@ -45,7 +47,9 @@ class Config(Section):
     pipeline: PipelineSection
     source: SourceSection
     event: EventSection
-    session: SessionSection
+    session: SessionSection | None = None
+    other: dict[str, SerializeAsAny[OperatorSection]] = Field(default={})
+    """The section of another operator than sessions, by its name; where it stands, `session` does not."""
     aggregates: dict[str, str] = Field(default={})
     compact: CompactSection = CompactSection()
     quality: QualitySection = QualitySection()
@@ -57,25 +61,49 @@ class Config(Section):
     """Directory of the config file."""
 
     @property
+    def operator(self) -> str:
+        """The name of the operator: that of the section that says what is computed."""
+        return next(iter(self.other), "session")
+
+    @property
+    def section(self) -> OperatorSection:
+        """The section that says what is computed."""
+        return self.other[self.operator] if self.other else self.sessions
+
+    @property
+    def sessions(self) -> SessionSection:
+        """The section of sessions; ConfigError where the pipeline computes something else."""
+        if self.session is None:
+            raise ConfigError(
+                f"{self.operator}: this is for pipelines of sessions, with a section [session]; name such a config"
+            )
+        return self.session
+
+    @property
+    def beyond_retention(self) -> str:
+        """What becomes of events beyond retention: dead_letter, drop or emit."""
+        return self.section.beyond_retention
+
+    @property
     def gap_us(self) -> int:
-        """Inactivity gap."""
-        return parse_duration(self.session.gap)
+        """Inactivity gap of sessions."""
+        return self.sessions.gap_us
 
     @property
     def grace_us(self) -> int:
-        """Grace after session_end + gap."""
-        return parse_duration(self.session.grace)
+        """How long after its end what is computed still changes."""
+        return self.section.grace_us
 
     @property
     def retention_us(self) -> int:
-        """Retention; gap + grace where none is given."""
-        return self.gap_us + self.grace_us if self.session.retention is None else parse_duration(self.session.retention)
+        """How long before the watermark events are taken in."""
+        return self.section.retention_us
 
     @property
     def max_future_skew_us(self) -> int:
-        """How far ahead of the batch's clock an event may be; the grace, but a minute at least, where none is given."""
+        """How far ahead of the batch's clock an event may be; what the operator says, but a minute at least, where none is given."""
         text = self.event.max_future_skew
-        return max(self.grace_us, MINUTE_US) if text is None else parse_duration(text)
+        return max(self.section.skew_us, MINUTE_US) if text is None else parse_duration(text)
 
     @property
     def checkpoint(self) -> str:
@@ -105,7 +133,7 @@ class Config(Section):
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
         event = self.event.model_dump(exclude={"max_future_skew", "max_key_bytes"})
         return {
-            "session.gap": self.gap_us,
+            **self.section.bound_settings(),
             **{f"event.{k}": v for k, v in event.items()},
             "aggregates": dict(self.aggregates),
         }
@@ -114,7 +142,7 @@ class Config(Section):
         """Return the settings of classification that may change from batch to batch."""
         names = ("grace_us", "retention_us", "max_future_skew_us")
         others = {
-            "beyond_retention": self.session.beyond_retention,
+            "beyond_retention": self.beyond_retention,
             "archive": self.pipeline.archive,
             "max_key_bytes": self.event.max_key_bytes,
         }
@@ -125,7 +153,7 @@ class Config(Section):
         if self.max_future_skew_us > max(self.grace_us, MINUTE_US):
             skew, grace = format_duration(self.max_future_skew_us), format_duration(self.grace_us)
             return [
-                f"event.max_future_skew ({skew}) exceeds session.grace ({grace}): one early event can make all others late; raise grace or lower it"
+                f"event.max_future_skew ({skew}) exceeds {self.operator}.grace ({grace}): one early event can make all others late; raise grace or lower it"
             ]
         return []
 
@@ -157,12 +185,20 @@ def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
 
 def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     """Validate a config's content; relative paths are resolved against `directory`."""
-    if "directory" in raw:
-        raise ConfigError("directory: is no section; remove it")
+    for name in ("directory", "other"):
+        if name in raw:
+            raise ConfigError(f"{name}: is no section; remove it")
+    others = {name: raw[name] for name in OPERATORS if name in raw and name != "session"}
+    if len(others) + ("session" in raw) > 1:
+        first, second = [name for name in OPERATORS if name in raw][:2]
+        raise ConfigError(f"{second}: stands beside [{first}], and a pipeline computes one thing; keep one of them")
     try:
-        config = Config.model_validate(raw)
+        config = Config.model_validate({name: value for name, value in raw.items() if name not in others})
     except ValidationError as error:
         raise ConfigError(explain_invalid(error, Config)) from error
+    if not others and config.session is None:
+        raise ConfigError("session: is missing; add it to the config")
+    config = config.model_copy(update={"other": {name: _section(name, value) for name, value in others.items()}})
     _check(config)
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
@@ -193,6 +229,14 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     return config.model_copy(update={**sections, "directory": str(directory)})
 
 
+def _section(name: str, value: Any) -> OperatorSection:
+    model = section_class(name)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(f"{name}.{explain_invalid(error, model)}") from error
+
+
 def _resolve(path: str, directory: Path) -> str:
     return path.rstrip("/") if "://" in path else str((directory / path).resolve())
 
@@ -212,21 +256,12 @@ def _check(config: Config) -> None:
     if config.sink.kafka is not None:
         check_sink(config.sink.kafka)
     check_store_path(config.pipeline.store)
-    if config.gap_us == 0:
-        raise ConfigError(
-            f"session.gap: {config.session.gap!r} must be longer than zero; write for example '30 minutes'"
-        )
-    needed = config.gap_us + config.grace_us
-    if config.retention_us < needed:
-        raise ConfigError(
-            f"session.retention: {config.session.retention!r} is shorter than gap + grace = {format_duration(needed)}; "
-            f"write '{format_duration(needed)}' or longer"
-        )
+    config.section.check()
     lower: dict[str, str] = {}
     for name in config.aggregates:
-        if not _COLUMN.fullmatch(name) or name.lower() in RESERVED:
+        if not _COLUMN.fullmatch(name) or name.lower() in RESERVED | config.section.RESERVED:
             raise ConfigError(
-                f"aggregates.{name}: {name!r} can't name a column of sessions; write letters, digits and _, a letter first, and none of the fixed columns"
+                f"aggregates.{name}: {name!r} can't name a column of {config.operator}s; write letters, digits and _, a letter first, and none of the fixed columns"
             )
         # Spark does not tell columns apart by case.
         if name.lower() in lower:

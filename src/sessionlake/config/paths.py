@@ -1,19 +1,17 @@
 """Where local stores lie: a path that may hold variables, which every machine replaces by its own environment's."""
 
 import os
-import re
 from pathlib import Path
+from string import Template
 
 from sessionlake.errors import ConfigError, StoreError
-
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 def check_store_path(path: str) -> None:
     """Raise ConfigError where a store's path is no local one, or has a `$` that starts no variable."""
     if "://" in path:
         raise ConfigError(f"pipeline.store: {path!r} must be a local directory; write a path")
-    if "$" in _VARIABLE.sub("", path):
+    if "$$" in path or not Template(path).is_valid():
         raise ConfigError(
             f"pipeline.store: {path!r} has a '$' that names no variable; write for example '${{SESSIONLAKE_STORE}}/clicks'"
         )
@@ -21,7 +19,7 @@ def check_store_path(path: str) -> None:
 
 def unset_variables(path: str) -> list[str]:
     """Return the path's variables that this process's environment lacks or has empty."""
-    return [name for pair in _VARIABLE.findall(path) for name in pair if name and not os.environ.get(name)]
+    return [name for name in Template(path).get_identifiers() if not os.environ.get(name)]
 
 
 def expanded(path: str) -> str:
@@ -32,7 +30,8 @@ def expanded(path: str) -> str:
             f"pipeline.store: {path!r} needs the variable {unset[0]!r} where executors run; "
             f"set it in the workers' environment, or for all of them by spark.executorEnv.{unset[0]}"
         )
-    found = _VARIABLE.sub(lambda match: os.environ[match[1] or match[2]], path)
+    # Safe: the config's own directory, which a relative path was resolved against, may have a `$` in its name.
+    found = Template(path).safe_substitute(os.environ)
     if not Path(found).is_absolute():
         raise StoreError(f"pipeline.store: {path!r} is {found!r} here; let its variables hold an absolute path")
     return found

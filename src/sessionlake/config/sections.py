@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sessionlake.config.durations import parse_duration
+from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
 
 
@@ -54,7 +54,39 @@ class EventSection(Section):
     """An event whose key is longer, in bytes of UTF-8, is a dead letter."""
 
 
-class SessionSection(Section):
+class OperatorSection(Section):
+    """A section that says what is computed; `config.operators` names them. Subclasses add the keys of their operator."""
+
+    RESERVED: ClassVar[frozenset[str]] = frozenset()
+    """Column names that an aggregate can't have, beside those of sessions; in lower case."""
+
+    beyond_retention: str = "dead_letter"
+    """What becomes of events beyond retention."""
+
+    @property
+    def grace_us(self) -> int:
+        """How long after its end a window still changes, microseconds."""
+        raise NotImplementedError
+
+    @property
+    def retention_us(self) -> int:
+        """How long before the watermark events are taken in, microseconds."""
+        raise NotImplementedError
+
+    @property
+    def skew_us(self) -> int:
+        """How far ahead of the clock events may be where the config does not say, microseconds; a minute at least."""
+        return self.grace_us
+
+    def check(self) -> None:
+        """Raise ConfigError where values that are right one by one don't go together."""
+
+    def bound_settings(self) -> dict[str, Any]:
+        """Return the settings that the tables are bound to, by their names in the config; JSON values."""
+        raise NotImplementedError
+
+
+class SessionSection(OperatorSection):
     """The session windows."""
 
     gap: Duration
@@ -62,6 +94,36 @@ class SessionSection(Section):
     retention: Duration | None = None
     beyond_retention: Literal["dead_letter", "drop", "emit"] = "dead_letter"
     emit: Literal["update", "final"] = "update"
+
+    @property
+    def gap_us(self) -> int:
+        """Inactivity gap."""
+        return parse_duration(self.gap)
+
+    @property
+    def grace_us(self) -> int:
+        """Grace after session_end + gap."""
+        return parse_duration(self.grace)
+
+    @property
+    def retention_us(self) -> int:
+        """Retention; gap + grace where none is given."""
+        return self.gap_us + self.grace_us if self.retention is None else parse_duration(self.retention)
+
+    def check(self) -> None:
+        """Refuse an empty gap, and a retention shorter than gap + grace."""
+        if self.gap_us == 0:
+            raise ConfigError(f"session.gap: {self.gap!r} must be longer than zero; write for example '30 minutes'")
+        needed = self.gap_us + self.grace_us
+        if self.retention_us < needed:
+            raise ConfigError(
+                f"session.retention: {self.retention!r} is shorter than gap + grace = {format_duration(needed)}; "
+                f"write '{format_duration(needed)}' or longer"
+            )
+
+    def bound_settings(self) -> dict[str, Any]:
+        """Return the gap."""
+        return {"session.gap": self.gap_us}
 
 
 class CompactSection(Section):

@@ -6,23 +6,26 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import WIRE_DDL
-from sessionlake.engine.operator import BatchContext, Operator, by_shard, shard_of
+from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.engine.pipeline import Pipeline
 from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards, place, watched
 from sessionlake.engine.reports import Outcome, places_of, read_reports
 from sessionlake.engine.shard import LAYOUT, ShardTask
+from sessionlake.engine.split import SplitTask
 from sessionlake.errors import FencedError, PipelineStateError
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.delta_log import Commit
-from sessionlake.warehouse.history import stamp
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 _ATTEMPTS = 5
@@ -50,16 +53,24 @@ class Coordinator:
             for table, commit in commits.items()
         }
         last = commits[pipeline.outputs[-1].table]
-        self.last: dict[str, Any] | None = None if last is None else last.metadata
+        self.last = None if last is None else BatchCommit.of(last)
         self._interrupted = self._interrupted_settings(commits)
         self.totals: dict[str, int] = {}
-        self.on_commit: Callable[[dict[str, Any]], None] = lambda _: None
+        self.on_commit: Callable[[BatchCommit], None] = lambda _: None
 
-    def run_batch(self, rows: DataFrame, batch_id: int, planned: str | None) -> None:
+    def run_batch(
+        self,
+        rows: DataFrame,
+        batch_id: int,
+        planned: str | None,
+        clock_us: int,
+        files: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Run and commit a batch; one that is committed already is left alone.
 
-        `rows` has a column `clock`, the batch's time as logged, beside what the operator reads. `planned` is what
-        `Pipeline.input_of` says of the batch before it runs; it is asked once more before the first commit.
+        `rows` is what the operator splits. `planned` is what `Pipeline.input_of` says of the batch before it runs; it is
+        asked once more before the first commit. `clock_us` is the batch's time as the stream logged it, `files` as in
+        BatchContext.
         Raises FencedError where another driver committed this batch_id, or plans it too: not every file system keeps the
         second of two from writing the batch's offsets, and its are then what the next start would go on from.
         """
@@ -67,7 +78,7 @@ class Coordinator:
             return
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
-        context = BatchContext(batch_id, commit_id, self.last["state"] if self.last else {})
+        context = BatchContext(batch_id, commit_id, self.last.state if self.last else {}, clock_us, dict(files))
         settings = self._interrupted.get(batch_id, self._pipeline.settings)
         same = settings == self._pipeline.settings
         operator = self._pipeline.operator if same else self._pipeline.operator_with(settings)
@@ -78,27 +89,27 @@ class Coordinator:
                 f"checkpoint: another driver has planned batch {batch_id} of {self._pipeline.name!r} while this one computed it; "
                 "this one stops, keep only one running on this warehouse"
             )
-        metadata = {**self._metadata(operator, context, outcome, started), "input": planned, "settings": dict(settings)}
+        batch = self._batch(operator, context, outcome, started, planned, settings)
         *sides, changelog = self._pipeline.outputs
         for side in sides:
             if any(file.table == side.table for file in outcome.files):
                 failpoints.hit(f"before_{side.kind}")
-                self._commit(side, outcome, metadata)
+                self._commit(side, outcome, batch)
                 failpoints.hit(f"after_{side.kind}")
         failpoints.hit("before_changelog")
-        self._commit(changelog, outcome, metadata)
+        batch = replace(batch, version=self._commit(changelog, outcome, batch))
         failpoints.hit("after_changelog")
-        self.last = metadata
-        for name, value in metadata["counts"].items():
+        self.last = batch
+        for name, value in batch.counts.items():
             self.totals[name] = self.totals.get(name, 0) + value
-        self.on_commit(metadata)
+        self.on_commit(batch)
 
     def _is_committed(self, batch_id: int, planned: str | None) -> bool:
         """Say whether the batch is the last committed one; PipelineStateError where it is neither that nor the next."""
-        last = -1 if self.last is None else self.last["batch_id"]
+        last = -1 if self.last is None else self.last.batch_id
         other_input = False
         if batch_id == last and self.last is not None:
-            other_input = self.last["input"] not in (None, planned)
+            other_input = self.last.input not in (None, planned)
         if batch_id not in (last, last + 1) or other_input:
             older, newer = ("checkpoint", "changelog") if batch_id <= last else ("changelog", "checkpoint")
             raise PipelineStateError(
@@ -111,25 +122,27 @@ class Coordinator:
     def _batch_of(self, metadata: Mapping[str, Any]) -> int:
         return metadata["batch_id"] if metadata["checkpoint_id"] == self._pipeline.checkpoint_id else -1
 
-    def _interrupted_settings(self, commits: Mapping[str, Commit | None]) -> dict[int, Mapping[str, Any]]:
+    def _interrupted_settings(self, commits: Mapping[str, Commit | None]) -> dict[int, Settings]:
         """Return the settings of a batch whose side rows were committed but which was not itself.
 
         Its rerun skips those commits, and so must judge late and dead by the same settings, whatever the config says now.
         """
-        committed = -1 if self.last is None else self.last["batch_id"]
+        committed = -1 if self.last is None else self.last.batch_id
         return {
-            batch_id: commit.metadata["settings"]
-            for commit in commits.values()
+            batch_id: BatchCommit.of(commit, table).settings
+            for table, commit in commits.items()
             if commit is not None and (batch_id := self._batch_of(commit.metadata)) > committed
         }
 
-    def _compute(self, operator: Operator, rows: DataFrame, context: BatchContext) -> Outcome:
+    def _compute(self, operator: Operator[Any], rows: DataFrame, context: BatchContext) -> Outcome:
         """Run the shards until none is stale and none needs more rows.
 
         Files that a round wrote in vain are named by no commit; VACUUM removes them.
         """
         p = self._pipeline
-        task = ShardTask(operator, context, p.outputs, p.store_dir, self._expected(operator))
+        task = ShardTask(
+            operator, context, p.outputs, p.store_dir, self._expected(operator), cursors=self._cursors(operator)
+        )
         wire = self._split(operator, rows, context)
         handed: dict[str, DataFrame] = {}
         causes: dict[int, str] = {}
@@ -142,13 +155,13 @@ class Coordinator:
                 restoring = task.restoring | outcome.stale.keys()
                 stored = p.stored_state(operator, dict(context.state))
                 task = replace(task, restoring=restoring, restore_schema=to_arrow_schema(stored.schema))
-                handed["restore"] = self._wired(stored, "restore", restoring)
+                handed[RESTORE] = self._wired(stored, RESTORE, restoring)
             # A stale shard has not said yet what it needs, so that the others must ask again beside it.
             elif outcome.needs:
                 needs = pa.concat_tables(outcome.needs)
                 asked_rows = self._spark.createDataFrame(needs, spark_schema(needs.schema))
                 asked = p.asked_for(operator, dict(context.state), asked_rows)
-                handed["cold"] = self._wired(asked, "cold", None)
+                handed[LOOKUP] = self._wired(asked, LOOKUP, None)
                 task = replace(task, context=replace(context, handed_in=True))
         raise PipelineStateError(
             f"batch {context.batch_id}: shards {sorted(outcome.stale)} stayed stale after {_ATTEMPTS} attempts; "
@@ -170,27 +183,28 @@ class Coordinator:
             "see why they end (often memory: raise spark.executor.memoryOverhead or pipeline.shards), then start again"
         )
 
-    def _layout(self, operator: Operator) -> str:
+    def _layout(self, operator: Operator[Any]) -> str:
         return f"{self._pipeline.shards}/{self._pipeline.store_layout(operator)}"
 
-    def _is_relaid(self, operator: Operator) -> bool:
-        return self.last is not None and self.last["layout"] != self._layout(operator)
+    def _is_relaid(self, operator: Operator[Any]) -> bool:
+        return self.last is not None and self.last.layout != self._layout(operator)
 
-    def _expected(self, operator: Operator) -> tuple[str | None, ...]:
+    def _expected(self, operator: Operator[Any]) -> tuple[str | None, ...]:
         if self.last is None:
             return (None,) * self._pipeline.shards
         if self._is_relaid(operator):
             # No store can be at this id, so that each is restored: with the keys that now belong to it, laid out as now.
-            return (f"{self.last['commit_id']}/{self._layout(operator)}",) * self._pipeline.shards
-        return tuple(self.last["shards"])
+            return (f"{self.last.commit_id}/{self._layout(operator)}",) * self._pipeline.shards
+        return self.last.shards
 
-    def _split(self, operator: Operator, rows: DataFrame, context: BatchContext) -> DataFrame:
+    def _cursors(self, operator: Operator[Any]) -> tuple[Mapping[str, Any], ...]:
+        return () if self.last is None or self._is_relaid(operator) else self.last.cursors
+
+    def _split(self, operator: Operator[Any], rows: DataFrame, context: BatchContext) -> DataFrame:
+        task = SplitTask(operator, context, self._pipeline.outputs, self._pipeline.shards)
+
         def split(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-            for batch in batches:
-                if batch.num_rows:
-                    clock = batch["clock"][0].cast(pa.timestamp("us", "UTC")).value
-                    events = batch.drop_columns(["clock"])
-                    yield from exchange.wire_rows(operator.split(iter([events]), replace(context, clock_us=clock)))
+            yield from task.run(batches)
 
         return rows.mapInArrow(split, WIRE_DDL)
 
@@ -206,42 +220,59 @@ class Coordinator:
 
         return rows.mapInArrow(split, WIRE_DDL)
 
-    def _metadata(self, operator: Operator, context: BatchContext, outcome: Outcome, started_us: int) -> dict[str, Any]:
+    def _batch(
+        self,
+        operator: Operator[Any],
+        context: BatchContext,
+        outcome: Outcome,
+        started_us: int,
+        planned: str | None,
+        settings: Settings,
+    ) -> BatchCommit:
         p = self._pipeline
-        shards = [
+        shards = tuple(
             context.commit_id if shard in outcome.touched else seen
             for shard, seen in enumerate(self._expected(operator))
-        ]
-        return {
-            **stamp(),
-            "pipeline": p.name,
-            "checkpoint_id": p.checkpoint_id,
-            "batch_id": context.batch_id,
-            "commit_id": context.commit_id,
-            "state": p.next_state(dict(context.state), outcome.stats),
-            "counts": {name: value for name, value in outcome.stats.items() if not name.startswith("max_")},
-            "shards": shards,
-            "places": places_of(outcome, p.shards),
-            "layout": self._layout(operator),
-            "driver": socket.gethostname(),
-            "started_us": started_us,
-            "committed_us": time.time_ns() // 1000,
-        }
+        )
+        return BatchCommit(
+            pipeline=p.name,
+            checkpoint_id=p.checkpoint_id,
+            batch_id=context.batch_id,
+            commit_id=context.commit_id,
+            state=p.next_state(dict(context.state), outcome.stats),
+            counts={name: value for name, value in outcome.stats.items() if not name.startswith("max_")},
+            shards=shards,
+            layout=self._layout(operator),
+            settings=settings,
+            input=planned,
+            started_us=started_us,
+            committed_us=time.time_ns() // 1000,
+            places=places_of(outcome, p.shards, None if self.last is None else self.last.places),
+            cursors=self._next_cursors(operator, outcome),
+            driver=socket.gethostname(),
+        )
 
-    def _commit(self, output: Output, outcome: Outcome, metadata: dict[str, Any]) -> None:
-        """Commit a table's files, unless an interrupted attempt of the batch has done so with its own."""
-        seen, batch_id = self._seen[output.table], metadata["batch_id"]
-        if seen.batch_id >= batch_id:
-            return
+    def _next_cursors(self, operator: Operator[Any], outcome: Outcome) -> tuple[Mapping[str, Any], ...]:
+        before = self._cursors(operator)
+        if not before and not outcome.cursors:
+            return ()
+        return tuple(outcome.cursors.get(s, before[s] if before else {}) for s in range(self._pipeline.shards))
+
+    def _commit(self, output: Output, outcome: Outcome, batch: BatchCommit) -> int:
+        """Commit a table's files, unless an interrupted attempt of the batch has done so with its own; return the version."""
+        seen = self._seen[output.table]
+        if seen.batch_id >= batch.batch_id:
+            return seen.version
         files = [file for file in outcome.files if file.table == output.table]
         seen.version = self._tables.commit_files(
             output.table,
             files,
-            metadata["checkpoint_id"],
-            batch_id,
-            {**metadata, "follows": seen.version},
+            batch.checkpoint_id,
+            batch.batch_id,
+            {**batch.metadata(), "follows": seen.version},
             after_version=seen.version,
             # Of side tables rows may be deleted by whoever wants to; nothing is computed from them unasked.
             guarded=output is self._pipeline.outputs[-1],
         )
-        seen.batch_id = batch_id
+        seen.batch_id = batch.batch_id
+        return seen.version

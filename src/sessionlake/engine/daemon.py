@@ -6,6 +6,7 @@ Named by `spark.python.daemon.module`; run as `python -m sessionlake.engine.daem
 import gc
 import importlib
 import importlib.util
+import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +19,11 @@ WARM = (
     "pyarrow.parquet",
     "rocksdict",
     "pyspark.sql.pandas.types",
-    "sessionlake.sessions",
-    "sessionlake.sources",
-    "sessionlake.store",
+    "sessionlake.engine.shard",
+    "sessionlake.engine.split",
 )
+"""What tasks of every pipeline import. Each worker is a fork of this process, and would import it again by itself."""
+OPERATORS = "sessionlake.operators"
 
 
 def drop_archives() -> None:
@@ -36,18 +38,29 @@ def drop_archives() -> None:
         del sys.modules[name]
 
 
+def warm_up() -> None:
+    """Import what tasks import, the operators' halves that work in the workers among it."""
+    for name in (*WARM, *_operators()):
+        if importlib.util.find_spec(name):
+            importlib.import_module(name)
+
+
 def main() -> None:
     """Warm the process up, then serve forks until Spark closes standard input."""
     drop_archives()
-    for name in WARM:
-        if importlib.util.find_spec(name):
-            importlib.import_module(name)
+    warm_up()
     daemon: Any = importlib.import_module("pyspark.daemon")
     daemon.worker = _unsurprised(daemon.worker)
     # A worker collects garbage after each task: what is frozen before the fork is neither walked nor copied then.
     gc.collect()
     gc.freeze()
     daemon.manager()
+
+
+def _operators() -> list[str]:
+    """Return the modules of the operators' workers' halves."""
+    package = importlib.import_module(OPERATORS)
+    return [f"{OPERATORS}.{found.name}.operator" for found in pkgutil.iter_modules(package.__path__) if found.ispkg]
 
 
 def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:

@@ -10,7 +10,11 @@ WIRE_DDL = "shard int, kind string, payload binary"
 REPORT_SCHEMA = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
 REPORT_DDL = "kind string, payload binary"
 DONE, STALE, NEEDS = "done", "stale", "needs"
-"""What a shard task reports: its numbers and files; that its store is stale; which rows it needs."""
+"""What a task reports: its numbers and files; that its shard's store is stale; which rows it needs."""
+SPLIT = "#split"
+"""The kind of the wire row by which a map task's report goes through the shuffle, as one JSON text. A report in a Spark
+accumulator would count twice where a task runs twice; what goes through the shuffle is read of one attempt only."""
+_REPORT = pa.schema([("report", pa.binary())])
 
 
 def to_payload(table: pa.Table) -> bytes:
@@ -44,6 +48,16 @@ def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table
         ):
             parts.setdefault(shard, {}).setdefault(kind, []).append(from_payload(payload))
     return {shard: {kind: pa.concat_tables(tables) for kind, tables in kinds.items()} for shard, kinds in parts.items()}
+
+
+def split_report(task: int, report: dict[str, object]) -> tuple[int, str, pa.Table]:
+    """Return a map task's report as a wire piece, to be read with `reports_among`."""
+    return task, SPLIT, pa.table({"report": [json.dumps(report).encode()]}, schema=_REPORT)
+
+
+def reports_among(inputs: dict[str, pa.Table]) -> list[bytes]:
+    """Take the reports of map tasks out of a shard's inputs."""
+    return inputs.pop(SPLIT)["report"].to_pylist() if SPLIT in inputs else []
 
 
 def stale_report(shard: int, cause: str) -> pa.RecordBatch:

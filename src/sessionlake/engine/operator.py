@@ -1,17 +1,19 @@
 """What the engine runs: one stateful operator, a function on one shard. The engine knows nothing of what it computes."""
 
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from sessionlake.store.api import ShardStore
 
 Inputs = Mapping[str, pa.Table]
 """Rows of one shard by kind; a kind without rows is absent."""
+RESTORE, LOOKUP, TICK = "restore", "cold", "tick"
+"""Kinds of the rows that the engine hands in: a shard's stored state; rows that shards asked for; for operators with
+`ticks` one row of each map task, which has its numbers (`Counted`) as columns."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,42 @@ class BatchContext:
     """The operator's own small state after the previous batch; JSON values."""
     clock_us: int = 0
     """When the batch began, as the stream's offset log has it: the same on a rerun."""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """The batch's source files by name, and the rank of each in the order in which the source has them; empty where the
+    pipeline's kind does not ask for them. Operators that number messages go by it."""
+    cursor: Mapping[str, Any] = field(default_factory=dict)
+    """What the shard's last task returned as `ShardResult.cursor`, JSON values; empty before, and in map tasks."""
     handed_in: bool = False
     """Rows that shards asked for (`ShardResult.needs`) are among the inputs."""
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Rows that travel to the shards of their keys."""
+
+    kind: str
+    keys: pa.Array
+    """The key of each row: text, plain or as a dictionary."""
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Rows of an output that need no shard: the task that made them writes them."""
+
+    kind: str
+    """Of one of the pipeline's outputs."""
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Numbers that count for the batch, as `ShardResult.stats` does."""
+
+    stats: Mapping[str, int]
+
+
+Split = Iterator[Keyed | Aside | Counted]
 
 
 @dataclass(frozen=True)
@@ -38,50 +74,40 @@ class ShardResult:
     side: Mapping[str, pa.Table] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
     """Numbers that the driver adds up over shards; names starting with `max_` are maximised instead."""
+    cursor: Mapping[str, Any] | None = None
+    """A few JSON values for the shard's next task; None leaves those that there are. They are part of the batch's commit,
+    and forgotten where the shards are cut anew."""
     needs: pa.Table | None = None
     """Rows to be handed in before the batch can be computed; the rest of the result is then ignored."""
 
 
 def add_stats(total: dict[str, int], stats: Mapping[str, int]) -> None:
-    """Add one shard's numbers to those of others."""
+    """Add one task's numbers to those of others."""
     for name, value in stats.items():
         total[name] = max(total.get(name, value), value) if name.startswith("max_") else total.get(name, 0) + value
 
 
-class Operator(Protocol):
+Store = TypeVar("Store", bound=ShardStore)
+
+
+class Operator(Protocol[Store]):
     """A stateful operator on shards; instances are pickled to the workers."""
 
-    def split(self, batches: Iterator[pa.RecordBatch], context: BatchContext) -> Iterable[tuple[int, str, pa.Table]]:
-        """Turn source rows into (shard, kind, rows); runs before the shuffle."""
+    @property
+    def ticks(self) -> bool:
+        """Whether every shard is to run in every batch, also without rows, and be told of each map task (kind TICK)."""
 
-    def open_store(self, path: Path) -> Any:
+    def split(self, rows: pa.Table, context: BatchContext) -> Split:
+        """Turn source rows into rows with keys, rows of outputs, and numbers; runs before the shuffle."""
+
+    def open_store(self, path: Path) -> Store:
         """Open the store of a shard."""
 
-    def apply(self, inputs: Inputs, store: Any, context: BatchContext) -> ShardResult:
+    def apply(self, inputs: Inputs, store: Store, context: BatchContext) -> ShardResult:
         """Compute a shard; must not change the store and must be a function of its arguments."""
 
-    def commit(self, store: Any, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+    def commit(self, store: Store, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         """Apply writes and metadata to the store, atomically."""
 
-    def restored(self, inputs: Inputs, store: Any) -> pa.Table:
-        """Return the writes that load handed-in state (inputs of kind `restore`) into an empty store."""
-
-
-def shard_of(keys: pa.Array, shards: int) -> npt.NDArray[np.int64]:
-    """Return the shard of each key: CRC-32 of its UTF-8 bytes modulo the number of shards; never changes."""
-    encoded = keys.dictionary_encode()
-    uniques = encoded.dictionary.cast(pa.binary()).to_pylist()
-    hashes = np.fromiter(map(zlib.crc32, uniques), np.int64, len(uniques)) % shards
-    return hashes[encoded.indices.to_numpy(zero_copy_only=False)]
-
-
-def by_shard(kind: str, table: pa.Table, shard: npt.NDArray[np.int64]) -> Iterator[tuple[int, str, pa.Table]]:
-    """Cut a table into one of each shard that has rows."""
-    if not table.num_rows:
-        return
-    order = np.argsort(shard, kind="stable")
-    sorted_table = table.take(pa.array(order))
-    numbers, starts = np.unique(shard[order], return_index=True)
-    stops = np.append(starts[1:], len(order))
-    for number, start, stop in zip(numbers.tolist(), starts.tolist(), stops.tolist(), strict=True):
-        yield number, kind, sorted_table.slice(start, stop - start)
+    def restored(self, inputs: Inputs, store: Store) -> pa.Table:
+        """Return the writes that load handed-in state (inputs of kind RESTORE) into an empty store."""

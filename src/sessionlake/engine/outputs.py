@@ -1,4 +1,4 @@
-"""What shards put out, written as Parquet files by the shard's own task: the driver only commits their names.
+"""What tasks put out, written as Parquet files by the task itself: the driver only commits their names.
 
 Spark's way (rows over a socket, a cache, rows again, Parquet) took 0.9 s for 225k rows; this takes 0.05 s.
 """
@@ -15,41 +15,98 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from sessionlake.schemas import YEAR_1_US, YEAR_9999_US
-from sessionlake.warehouse.transactions import DataFile
+from sessionlake.warehouse.data_file import DataFile
+from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 
 CHANGES = "changes"
+ROWS_HELD = 1 << 16
+BYTES_HELD = 32 << 20
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 @dataclass(frozen=True)
 class Output:
-    """A table that takes one kind of what shards put out."""
+    """A table that takes one kind of what tasks put out."""
 
     kind: str
-    """CHANGES, or a name in `ShardResult.side`."""
+    """CHANGES, or the kind of an `Aside`, or a name in `ShardResult.side`."""
     table: str
     uri: str
     schema: pa.Schema
     """The table's columns; batch_id and commit_id among them."""
     rows: Callable[[pa.Table], pa.Table]
     """Turn what the operator put out into the table's other columns."""
+    key: str | None = None
+    """The column by which rows are looked up, where it is one with many values: files then have a Bloom filter of it."""
 
 
-def write_output(output: Output, rows: pa.Table, marks: Mapping[str, Any], shard: int) -> DataFile:
-    """Write a shard's rows of one kind, `marks` (batch_id, commit_id) beside them."""
-    table = output.rows(rows)
-    for name, value in marks.items():
-        table = table.append_column(name, pa.repeat(value, table.num_rows))
-    table = table.select(output.schema.names).cast(output.schema)
-    system, folder = _file_system(output.uri)
-    path = f"part-{shard:05d}-{uuid.uuid4()}.snappy.parquet"
-    # Columns of few values become dictionaries; to look for those among keys and states costs five times the writing.
-    repeated = [name for name in ("op", "reason", "kind", "revision", *marks) if name in table.column_names]
-    with system.open_output_stream(f"{folder}/{path}") as sink:
-        pq.write_table(table, sink, compression="snappy", use_dictionary=repeated, store_schema=False)
-        size = sink.tell()
-    return DataFile(output.table, path, size, _stats(table, marks["batch_id"]))
+class OutputWriter:
+    """Writes one task's rows of one kind as one Parquet file, piece by piece.
+
+    It holds less than ROWS_HELD rows and BYTES_HELD bytes beside the piece it is given: a dead letter has its raw text.
+
+    `marks` (batch_id, commit_id) stand beside each row. `task` is part of the file's name, which is unique all the same.
+    """
+
+    def __init__(self, output: Output, marks: Mapping[str, Any], task: int) -> None:
+        self._output, self._marks = output, marks
+        self._path = f"part-{task:05d}-{uuid.uuid4()}.snappy.parquet"
+        self._held: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._bounds = _Bounds()
+        system, folder = _file_system(output.uri)
+        self._sink = system.open_output_stream(f"{folder}/{self._path}")
+        # Columns of few values become dictionaries; to look for those among keys and states costs five times the writing.
+        repeated = [
+            name for name in ("op", "reason", "kind", "outcome", "revision", *marks) if name in output.schema.names
+        ]
+        # A look-up then reads few of the files that lack the key: of 200 in 24 ms in DuckDB, in place of 141. It takes a
+        # millisecond for 50,000 rows, and a twentieth of the bytes.
+        bloom = {output.key: {"ndv": ROWS_HELD, "fpp": 0.01}} if output.key else None
+        self._file = pq.ParquetWriter(
+            self._sink,
+            output.schema,
+            compression="snappy",
+            use_dictionary=repeated,
+            store_schema=False,
+            bloom_filter_options=bloom,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows as the operator put them out."""
+        table = self._output.rows(rows)
+        for name, value in self._marks.items():
+            table = table.append_column(name, pa.repeat(value, table.num_rows))
+        table = table.select(self._output.schema.names).cast(self._output.schema)
+        self._held.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        if self._rows >= ROWS_HELD or self._bytes >= BYTES_HELD:
+            self._flush()
+
+    def close(self) -> DataFile:
+        """End the file, and return what a commit names of it."""
+        self._flush()
+        self._file.close()
+        size = self._sink.tell()
+        self._sink.close()
+        return DataFile(self._output.table, self._path, size, self._bounds.statistics(self._marks["batch_id"]))
+
+    def _flush(self) -> None:
+        if self._held:
+            table = pa.concat_tables(self._held)
+            self._held.clear()
+            self._rows = self._bytes = 0
+            self._bounds.add(table)
+            # Rows come by key, so that the bounds of smaller groups tell keys apart.
+            self._file.write_table(table, row_group_size=ROWS_HELD)
+
+
+def write_output(output: Output, rows: pa.Table, marks: Mapping[str, Any], task: int) -> DataFile:
+    """Write rows of one kind that are there at once."""
+    writer = OutputWriter(output, marks, task)
+    writer.write(rows)
+    return writer.close()
 
 
 def _file_system(uri: str) -> tuple[fs.FileSystem, str]:
@@ -61,17 +118,38 @@ def _file_system(uri: str) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _stats(table: pa.Table, batch_id: int) -> str:
-    lowest: dict[str, Any] = {"batch_id": batch_id}
-    highest: dict[str, Any] = {"batch_id": batch_id}
-    for name in table.column_names:
-        if pa.types.is_timestamp(table.schema.field(name).type):
-            bounds = pc.min_max(table[name].cast(pa.int64()))
-            low, high = bounds["min"].as_py(), bounds["max"].as_py()
-            if low is not None and low >= YEAR_1_US and high <= YEAR_9999_US:
-                # Delta keeps milliseconds: a bound must not move inwards.
-                lowest[name], highest[name] = _iso(low // 1000), _iso(-(-high // 1000))
-    return json.dumps({"numRecords": table.num_rows, "minValues": lowest, "maxValues": highest})
+class _Bounds:
+    """How many rows a file has, and the least and greatest of each time in it, as Delta's log has them."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._least: dict[str, int] = {}
+        self._greatest: dict[str, int] = {}
+        self._unbounded: set[str] = set()
+        """Columns with a time that has no date in Python: of these the log says nothing."""
+
+    def add(self, table: pa.Table) -> None:
+        self._rows += table.num_rows
+        for name in table.column_names:
+            if not pa.types.is_timestamp(table.schema.field(name).type):
+                continue
+            found = pc.min_max(table[name].cast(pa.int64()))
+            low, high = found["min"].as_py(), found["max"].as_py()
+            if low is None:
+                continue
+            if low < YEAR_1_US or high > YEAR_9999_US:
+                self._unbounded.add(name)
+            self._least[name] = min(low, self._least.get(name, low))
+            self._greatest[name] = max(high, self._greatest.get(name, high))
+
+    def statistics(self, batch_id: int) -> str:
+        """Return the statistics of the file as JSON; every row is of the batch."""
+        bounded = self._least.keys() - self._unbounded
+        # Delta keeps milliseconds: a bound must not move inwards.
+        lowest = {name: _iso(us // 1000) for name, us in self._least.items() if name in bounded}
+        highest = {name: _iso(-(-us // 1000)) for name, us in self._greatest.items() if name in bounded}
+        bounds = {"minValues": {"batch_id": batch_id, **lowest}, "maxValues": {"batch_id": batch_id, **highest}}
+        return json.dumps({"numRecords": self._rows, **bounds})
 
 
 def _iso(millis: int) -> str:

@@ -1,6 +1,6 @@
 """A pipeline as the coordinator sees it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
+from sessionlake.warehouse.batch_commit import Settings
 
 
 @dataclass(frozen=True)
@@ -16,21 +17,21 @@ class Pipeline:
 
     name: str
     checkpoint_id: str
-    operator: Operator
+    operator: Operator[Any]
     shards: int
     store_dir: str
     outputs: tuple[Output, ...]
     """In the order in which they are committed; the last one's commit, the changelog's, is the batch's."""
-    settings: Mapping[str, Any]
+    settings: Settings
     """What later runs compare their own settings with; kept in every commit."""
-    operator_with: Callable[[Mapping[str, Any]], Operator]
+    operator_with: Callable[[Settings], Operator[Any]]
     """The operator under other settings: those an interrupted attempt of a batch has already appended side rows with."""
     next_state: Callable[[dict[str, Any], dict[str, int]], dict[str, Any]]
-    stored_state: Callable[[Operator, dict[str, Any]], DataFrame]
+    stored_state: Callable[[Operator[Any], dict[str, Any]], DataFrame]
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
-    asked_for: Callable[[Operator, dict[str, Any], DataFrame], DataFrame]
+    asked_for: Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]
     """Rows (key, ...) that answer shards' needs."""
     input_of: Callable[[int], str | None]
     """A fingerprint of the input that the stream's offset log has for a batch."""
-    store_layout: Callable[[Operator], str]
+    store_layout: Callable[[Operator[Any]], str]
     """What stores depend on besides their keys: under another layout every store is restored."""

@@ -1,4 +1,4 @@
-"""What the shards of an attempt report to the driver: numbers, names of files, where they ran."""
+"""What the tasks of an attempt report to the driver: numbers, names of files, where shards ran."""
 
 import json
 from collections import Counter
@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import add_stats
 from sessionlake.engine.shard import RESTORED
-from sessionlake.warehouse.transactions import DataFile
+from sessionlake.warehouse.batch_commit import Places
+from sessionlake.warehouse.data_file import DataFile
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The numbers that the shards of one attempt reported."""
+    """What the tasks of one attempt reported, added up."""
 
     stats: dict[str, int]
     touched: frozenset[int]
@@ -27,21 +28,30 @@ class Outcome:
     files: tuple[DataFile, ...]
     places: dict[int, tuple[str, str]]
     """Per shard that had rows: its executor, and what became of its store (`shard.NEW`, KEPT, RESTORED)."""
+    cursors: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Of shards that left some: values for their next task."""
     causes: Mapping[int, str] = field(default_factory=dict)
     """As `stale`, of all rounds of the batch."""
 
 
 def read_reports(reports: DataFrame) -> Outcome:
-    """Run the shards and return what they report."""
+    """Run the tasks and return what they report."""
     stats: dict[str, int] = {}
     touched, stale, needs, files = set(), {}, [], []
     places: dict[int, tuple[str, str]] = {}
+    cursors: dict[int, Mapping[str, Any]] = {}
     for kind, payload in reports.collect():
         if kind == exchange.DONE:
             report = json.loads(payload)
             if report["touched"]:
                 touched.add(report["shard"])
             places[report["shard"]] = (report["executor"], report["store"])
+            if report["cursor"] is not None:
+                cursors[report["shard"]] = report["cursor"]
+            files += [DataFile(**file) for file in report["files"]]
+            add_stats(stats, report["stats"])
+        elif kind == exchange.SPLIT:
+            report = json.loads(payload)
             files += [DataFile(**file) for file in report["files"]]
             add_stats(stats, report["stats"])
         elif kind == exchange.STALE:
@@ -49,13 +59,16 @@ def read_reports(reports: DataFrame) -> Outcome:
             stale[report["shard"]] = report["cause"]
         else:
             needs.append(pa.ipc.open_stream(payload).read_all())
-    return Outcome(stats, frozenset(touched), stale, tuple(needs), tuple(files), places)
+    return Outcome(stats, frozenset(touched), stale, tuple(needs), tuple(files), places, cursors)
 
 
-def places_of(outcome: Outcome, shards: int) -> dict[str, Any]:
-    """Return where shards ran, by number in the list of executors (null: no rows), which were restored, and how many by cause."""
-    executors = sorted({executor for executor, _ in outcome.places.values()})
-    at = [executors.index(outcome.places[s][0]) if s in outcome.places else None for s in range(shards)]
-    restored = sorted(shard for shard, (_, store) in outcome.places.items() if store == RESTORED)
+def places_of(outcome: Outcome, shards: int, before: Places | None) -> Places:
+    """Return where shards ran, or, where they had no rows, ran before; which were restored, and how many by cause."""
+    held = {s: before.executors[at] for s, at in enumerate(before.at) if at is not None} if before else {}
+    held = {shard: executor for shard, executor in held.items() if shard < shards}
+    held |= {shard: executor for shard, (executor, _) in outcome.places.items()}
+    executors = tuple(sorted(set(held.values())))
+    at = tuple(executors.index(held[s]) if s in held else None for s in range(shards))
+    restored = tuple(sorted(shard for shard, (_, store) in outcome.places.items() if store == RESTORED))
     by_cause = Counter(outcome.causes[shard] for shard in restored)
-    return {"executors": executors, "at": at, "restored": restored, "causes": by_cause}
+    return Places(executors, at, restored, by_cause)

@@ -4,8 +4,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ import pyarrow as pa
 from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.erasure import remove_marked
-from sessionlake.engine.operator import BatchContext, Inputs, Operator, ShardResult
+from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, Operator, ShardResult
 from sessionlake.engine.outputs import CHANGES, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import CorruptionError, LayoutError, StoreHeldError
+from sessionlake.store.api import ShardStore
 from sessionlake.store.directory import remove_store
 
 COMMIT = "commit_id"
@@ -37,7 +38,7 @@ class _StaleError(Exception):
 class ShardTask:
     """What every shard task of a batch attempt is told."""
 
-    operator: Operator
+    operator: Operator[Any]
     context: BatchContext
     outputs: tuple[Output, ...]
     store_dir: str
@@ -46,12 +47,17 @@ class ShardTask:
     restoring: frozenset[int] = frozenset()
     """Shards whose state is handed in, to replace whatever their store holds."""
     restore_schema: pa.Schema | None = None
-    """Schema of the handed-in state: a shard that has none gets no rows of kind `restore`."""
+    """Schema of the handed-in state: a shard that has none gets no rows of kind RESTORE."""
+    cursors: tuple[Mapping[str, Any], ...] = ()
+    """Per shard what its last task left for the next; empty where nothing was left."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the reports of the shards among the wire rows (one in a Spark partition)."""
         for shard, inputs in sorted(exchange.read_wire(batches).items()):
-            yield from self._run_shard(shard, inputs)
+            for report in exchange.reports_among(inputs):
+                yield exchange.report_batch(exchange.SPLIT, report)
+            if inputs:
+                yield from self._run_shard(shard, inputs)
 
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
         path = Path(expanded(self.store_dir)) / str(shard)
@@ -82,14 +88,15 @@ class ShardTask:
         store = self._open(shard, path)
         try:
             state = self._prepare(shard, inputs, store, pending)
-            result = self.operator.apply(inputs, store, self.context)
+            cursor = self.cursors[shard] if self.cursors else {}
+            result = self.operator.apply(inputs, store, replace(self.context, cursor=cursor))
             if result.needs is None and result.writes is not None:
                 pending.write(self.context.commit_id, _commit_of(store), result.writes)
         finally:
             store.close()
         return result, state
 
-    def _open(self, shard: int, path: Path) -> Any:
+    def _open(self, shard: int, path: Path) -> ShardStore:
         """Open a shard's store; one that is damaged is removed first where its state is handed in.
 
         On a host with several executors a task that Spark has given up may hold the store for a moment still.
@@ -123,12 +130,13 @@ class ShardTask:
             "touched": result.writes is not None,
             "stats": dict(result.stats),
             "files": files,
+            "cursor": result.cursor,
             "executor": _executor_of_this(),
             "store": state,
         }
         return json.dumps(report).encode()
 
-    def _prepare(self, shard: int, inputs: Inputs, store: Any, pending: Pending) -> str:
+    def _prepare(self, shard: int, inputs: Inputs, store: ShardStore, pending: Pending) -> str:
         """Bring the store to the expected commit and say how; _StaleError where it can't be."""
         expected = self.expected[shard]
         if shard in self.restoring:
@@ -136,7 +144,7 @@ class ShardTask:
             pending.clear()
             if expected is not None:
                 if self.restore_schema is not None:
-                    inputs = {"restore": self.restore_schema.empty_table(), **inputs}
+                    inputs = {RESTORE: self.restore_schema.empty_table(), **inputs}
                 self.operator.commit(
                     store, self.operator.restored(inputs, store), {COMMIT: expected.encode()}, self.context
                 )
@@ -159,6 +167,6 @@ def _executor_of_this() -> str:
     return f"{socket.gethostname()}/{os.getppid()}"
 
 
-def _commit_of(store: Any) -> str | None:
+def _commit_of(store: ShardStore) -> str | None:
     commit = store.meta(COMMIT)
     return commit.decode() if commit else None

@@ -21,7 +21,7 @@ from sessionlake.errors import SourceError
 from sessionlake.examples.jobs import run_jobs
 from sessionlake.extras import has_module
 from sessionlake.observe.status import read_status
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
 
 CONFIG = """\
 [pipeline]

@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.config.times import parse_time
 from sessionlake.extras import has_module
@@ -18,6 +17,7 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.run import JobReport
+from sessionlake.warehouse import schemas
 
 EXPIRED = "session_end < timestamp '2018-01-01'"
 

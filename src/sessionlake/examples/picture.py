@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
+from sessionlake.warehouse import schemas
 
 
 def draw(spark: SparkSession, file: Path) -> None:

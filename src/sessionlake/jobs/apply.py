@@ -5,11 +5,12 @@ import time
 
 from pyspark.sql import SparkSession
 
-from sessionlake.batches import find_last_batch
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.errors import LockedError
-from sessionlake.stream.run import OnCommit, run
+from sessionlake.operators.run import run
+from sessionlake.stream.run import OnCommit
+from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.tables import Tables
 
 _TRIGGERS = 3
@@ -36,7 +37,7 @@ def stream_elsewhere(spark: SparkSession, config: Config, now_us: int | None = N
     last = find_last_batch(Tables(spark, config.pipeline.warehouse))
     if last is None:
         return None
-    age_us = (time.time_ns() // 1000 if now_us is None else now_us) - int(last.metadata["committed_us"])
+    age_us = (time.time_ns() // 1000 if now_us is None else now_us) - last.committed_us
     recent = age_us < max(_TRIGGERS * parse_duration(config.pipeline.trigger), _AT_LEAST_US)
-    host = last.metadata.get("driver")
-    return str(host) if recent and host not in (None, socket.gethostname()) else None
+    host = last.driver
+    return host if recent and host not in (None, socket.gethostname()) else None

@@ -1,22 +1,20 @@
 """Rebuild: a new warehouse beside the old one from all events, after a change that old sessions can't follow; then the switch."""
 
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import tomlkit
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, load_config, parse_config, parse_toml, read_text
 from sessionlake.config.paths import expanded, unset_variables
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
-from sessionlake.stream.run import OnCommit, RunSummary, run
+from sessionlake.operators.run import run
+from sessionlake.stream.run import OnCommit, RunSummary
 from sessionlake.warehouse.tables import Tables
-
-_SECTION = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?")
-_WAREHOUSE = re.compile(r"(\s*warehouse\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*')(\s*(?:#.*)?)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def rebuild(
     config = switched(config_path, switch)
     old = load_config(config_path)
     if config.pipeline.warehouse == old.pipeline.warehouse:
-        raise JobError(f"--warehouse: {warehouse!r} is the pipeline's warehouse; write a path that is not in use")
+        raise _in_use(warehouse)
     if from_topic and config.source.kind != "kafka":
         raise JobError("--from-topic: goes with source.kind 'kafka' only; remove it")
     if config.source.kind == "kafka" and not from_topic:
@@ -90,27 +88,30 @@ def _remove_store(config: Config) -> None:
 
 
 def plan_switch(config_path: str | Path, warehouse: str) -> Switch:
-    """Return the edit of the line `warehouse = ...` in section [pipeline]; ConfigError where it can't be found."""
-    lines = read_text(config_path).split("\n")
-    section = ""
-    for number, line in enumerate(lines):
-        header = _SECTION.fullmatch(line)
-        if header:
-            section = header[1]
-        found = _WAREHOUSE.fullmatch(line) if section == "pipeline" else None
-        if found:
-            after = f"{found[1]}{_quoted(warehouse)}{found[3]}"
-            text = "\n".join([*lines[:number], after, *lines[number + 1 :]])
-            if parse_toml(text, config_path)["pipeline"]["warehouse"] != warehouse:
-                break
-            return Switch(number + 1, line.rstrip("\r"), after.rstrip("\r"), text)
+    """Return the edit of `warehouse` in section [pipeline]; comments and layout stay.
+
+    Raises ConfigError where there is no such line or the value takes several, JobError where it names this warehouse already.
+    """
+    text = read_text(config_path)
+    parse_toml(text, config_path)
+    document = tomlkit.parse(text)
+    pipeline = document.get("pipeline")
+    if isinstance(pipeline, dict) and isinstance(pipeline.get("warehouse"), str):
+        pipeline["warehouse"] = warehouse
+        edited = tomlkit.dumps(document)
+        before, after = text.split("\n"), edited.split("\n")
+        if text == edited:
+            raise _in_use(warehouse)
+        if len(before) == len(after):
+            (at,) = (n for n, line in enumerate(after) if line != before[n])
+            return Switch(at + 1, before[at].rstrip("\r"), after[at].rstrip("\r"), edited)
     raise ConfigError(
         f'config: {str(config_path)!r} has no line `warehouse = "..."` in section [pipeline] that could be switched; write one'
     )
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _in_use(warehouse: str) -> JobError:
+    return JobError(f"--warehouse: {warehouse!r} is the pipeline's warehouse; write a path that is not in use")
 
 
 def switched(config_path: str | Path, switch: Switch) -> Config:

@@ -2,34 +2,43 @@
 
 from dataclasses import dataclass
 
-SESSIONS_SQL = "select coalesce(sum(event_count), 0) from sessions_live"
-"""The events that sessions hold, all sessions, also those that `emit = "final"` does not show yet."""
 CORRECTIONS_SQL = "select count(*), coalesce(sum(case when kind = 'advance' then 1 else 0 end), 0) from corrections"
 """How many corrections there are, and how many of them only move the watermark."""
+OUTCOMES = (
+    "coalesce(sum(case when kind in ('restate', 'advance') then 1 else 0 end), 0)",
+    "coalesce(sum(case when kind in ('restate', 'advance') then 0 else 1 end), 0)",
+    "coalesce(sum(case when kind = 'restate' then event_count end), 0)",
+)
+"""Of correction_outcomes: how many corrections removed nothing, how many may have, and the events restated; all of those applied."""
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """What the committed batches and the control input say of the events in sessions."""
+    """What the committed batches, the control input and the outcomes of corrections say of the events in sessions."""
 
     accepted: int
     applied: int
-    """Corrections that took effect, a topic's tombstones among them."""
+    """Corrections that took effect, a topic's tombstones among them, as batches count them."""
     corrections: int
     """Rows of the control input, whether read yet or not."""
     advances: int
     """Those of them that only move the watermark."""
+    adding: int
+    removing: int
+    restated: int
+    """As OUTCOMES has them; 0 where there is no such table, or no row of the batches before it."""
     forgotten: bool
     """Whether keys were ever erased."""
 
     @property
-    def corrected(self) -> bool:
-        """Whether sessions may have been removed, or events added, by others than the stream's input.
-
-        In numbers only, not one by one, is it known what took effect; of a topic's tombstones no table need tell.
-        """
-        return self.corrections > self.advances or self.applied > self.advances or self.forgotten
+    def events(self) -> int | None:
+        """How many events sessions must hold; None where not all that changed them is known, or it may have removed some."""
+        if self.forgotten or self.removing:
+            return None
+        told = self.adding == self.applied
+        only_advances = self.corrections == self.advances and self.applied <= self.advances
+        return self.accepted + self.restated if told or only_advances else None
 
     def agrees_with(self, events: int) -> bool:
-        """Say whether sessions that hold so many events can be right: exactly those accepted, where nothing was corrected."""
-        return self.corrected or events == self.accepted
+        """Say whether sessions that hold so many events can be right: exactly those that they must, where that is known."""
+        return self.events in (None, events)

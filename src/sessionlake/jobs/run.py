@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,15 +12,20 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.batches import check_history, last_batch
 from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, JobError
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import check_history, last_batch
 from sessionlake.warehouse.delta_log import FENCED, app_id
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 OnStep = Callable[[str], None]
 """Takes what a job does next, for people."""
+
+
+def unheard(_: str) -> None:
+    """Take what a job does next where nobody asks."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class JobReport:
     dry_run: bool = False
     repeated: bool = False
     """The run was finished before; these are the numbers it had then."""
+    failed: bool = False
+    """The work is done, and its verdict is no: the command ends with exit code 1."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +56,40 @@ class JobRun:
     dry_run: bool
     finished: JobReport | None
     """The report of an earlier attempt that came to its end; then there is nothing left to do."""
+    on_step: OnStep = unheard
 
     @property
     def app_id(self) -> str:
         """The id under which the run appends to tables."""
         return app_id(self.job, self.run_id)
 
+    @contextmanager
+    def step(self, what: str, point: str | None = None) -> Iterator[None]:
+        """Tell people what comes while the block runs; with `point` tests may kill the process at its ends.
+
+        The points are `<job>_before_<point>` and, where the block came to its end, `<job>_after_<point>` (engine/failpoints.py).
+        """
+        self.on_step(what)
+        if point is not None:
+            failpoints.hit(f"{self.job}_before_{point}")
+        yield
+        if point is not None:
+            failpoints.hit(f"{self.job}_after_{point}")
+
     def append(self, table: str, rows: DataFrame, step: int = 0) -> None:
         """Append a step's rows unless this run has done so before. Steps of a table count up from 0. A dry run writes nothing."""
         if not self.dry_run:
             self.tables.append(table, rows, self.app_id, step)
+
+    def append_unless_fenced(self, table: str, rows: DataFrame) -> bool:
+        """Append as `append` does; say whether the table has the rows now, or another run has kept this one from appending."""
+        try:
+            self.append(table, rows)
+        except FencedError:
+            # Either a fence, or another attempt of this run that does the same: the table says which.
+            if self.tables.app_version(table, self.app_id) is None:
+                raise
+        return self.dry_run or self.tables.app_version(table, self.app_id) != FENCED
 
     def corrections(self, rows: DataFrame, **fields: Column) -> DataFrame:
         """Return the run's rows of the table corrections, see `shaped`."""
@@ -90,12 +121,15 @@ def start_run(
     arguments: Mapping[str, Any],
     pin: Callable[[Tables], dict[str, Any]],
     dry_run: bool,
+    on_step: OnStep = unheard,
 ) -> JobRun:
     """Start a run, or take up one that was started before under the same id, with what it had pinned.
 
-    `pin` reads the versions of the inputs; JSON values. Raises PipelineStateError where the pipeline has no batches
+    `pin` reads the versions of the inputs; JSON values. `on_step` is told what the run's steps do. Tests may kill the process
+    at the point `<job>_started`, where there is something left to do. Raises NoBatchesError where the pipeline has no batches
     yet, JobError where the run was started with other arguments, or its record has gone since.
     """
+    _ = config.sessions  # ConfigError where the pipeline computes something else, which no job knows
     tables = Tables(spark, config.pipeline.warehouse)
     last_batch(tables)
     check_history(tables)
@@ -114,7 +148,8 @@ def start_run(
             raise JobError(
                 f"--run-id: {run_id!r} of {job}: its record is gone, by age or with a key; choose another run id"
             )
-        return JobRun(tables, job, run_id, now_us, pin(tables), dry_run, None)
+        failpoints.hit(f"{job}_started")
+        return JobRun(tables, job, run_id, now_us, pin(tables), dry_run, None, on_step)
     if started["arguments"] != json.dumps(arguments, sort_keys=True):
         raise JobError(
             f"--run-id: {run_id!r} of {job} was started with {started['arguments']}, not {json.dumps(arguments, sort_keys=True)}; "
@@ -124,7 +159,9 @@ def start_run(
     report = None
     if finished is not None:
         report = JobReport(job, run_id, json.loads(finished["counts"]), dry_run=dry_run, repeated=True)
-    return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report)
+    else:
+        failpoints.hit(f"{job}_started")
+    return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report, on_step)
 
 
 def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:

@@ -10,7 +10,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
 from sessionlake.errors import MetricsError, without_values
 from sessionlake.extras import require_extra
-from sessionlake.jobs.observe.datasets import datasets
+from sessionlake.observe.datasets import datasets
 
 if TYPE_CHECKING:
     from sessionlake.observe.openlineage import OpenLineageSender

@@ -23,7 +23,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.uuid import generate_new_uuid
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.observe.datasets import Dataset
+from sessionlake.observe.datasets import Dataset
 from sessionlake.observe.lineage import api_key
 
 PARENT_VARIABLE = "OPENLINEAGE_PARENT_ID"

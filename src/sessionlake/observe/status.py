@@ -8,12 +8,12 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 
-from sessionlake import schemas
-from sessionlake.batches import foreign_change, last_batch
 from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
-from sessionlake.jobs.reconcile import CORRECTIONS_SQL, Accepted
+from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.serve.database import ALL_SESSIONS, open_database
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import foreign_change, last_batch
 from sessionlake.warehouse.lake import Lake
 
 LAST_BATCHES = 5
@@ -30,7 +30,7 @@ class Status:
     reconciles: bool
     """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows; late as well.
 
-    And sessions hold the accepted events, where nothing was corrected, and nobody else has changed their tables.
+    And sessions hold the accepted events and those restated, where nothing was removed, and nobody else has changed their tables.
     """
     late: LateStatus
     store_bytes: int
@@ -48,7 +48,8 @@ def read_status(config: Config) -> Status:
 
 
 def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
-    """Return the lake and a database of its tables for a status; PipelineStateError where there are no batches yet."""
+    """Return the lake and a database of its tables for a status; NoBatchesError where there are no batches yet."""
+    _ = config.sessions  # ConfigError where the pipeline computes something else, whose status is not known here
     lake = Lake(config.pipeline.warehouse)
     last_batch(lake)
     # First, so that no batch is folded into the snapshot that the changelog does not count.
@@ -60,18 +61,19 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     """Return a pipeline's status from a database of its tables."""
     # Side tables are committed before the changelog: they may have rows of a batch that is not counted yet.
     last = last_batch(lake)
-    last_id = last.metadata["batch_id"]
+    last_id = last.batch_id
     sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in schemas.COUNTS)
     summed = database.execute(f"select {sums} from batches where batch_id <= {last_id}").fetchall()[0]
     counts = dict(zip(schemas.COUNTS, summed, strict=True))
     late = read_late_status(lake, database, last_id, with_ids=config.event.id is not None)
     forgotten = _was_forgotten(lake, database)
     whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
-    sessions = _sessions_add_up(counts, database, forgotten=forgotten)
+    told = lake.exists(schemas.CORRECTION_OUTCOMES)
+    sessions = _sessions_add_up(counts, database, last_id if told else None, forgotten=forgotten)
     return Status(
         batch_id=last_id,
-        watermark_us=last.metadata["state"].get("watermark_us"),
-        committed_us=last.metadata["committed_us"],
+        watermark_us=last.watermark_us,
+        committed_us=last.committed_us,
         counts=counts,
         reconciles=whole and sessions and late.reconciles and foreign_change(lake) is None,
         late=late,
@@ -114,11 +116,19 @@ def _rows_add_up(
     return counts["input"] == out and kept
 
 
-def _sessions_add_up(counts: dict[str, int], database: DuckDBPyConnection, *, forgotten: bool) -> bool:
-    """Check that sessions hold as many events as were accepted."""
+def _sessions_add_up(
+    counts: dict[str, int], database: DuckDBPyConnection, told_to: int | None, *, forgotten: bool
+) -> bool:
+    """Check that sessions hold as many events as were accepted; `told_to` is None where no batch has told of corrections."""
     corrections, advances = database.execute(CORRECTIONS_SQL).fetchall()[0]
-    known = Accepted(counts["accepted"], counts["applied"], corrections, advances, forgotten)
-    if known.corrected:
+    adding = removing = restated = 0
+    if told_to is not None:
+        applied = f"from correction_outcomes where outcome = 'applied' and batch_id <= {told_to}"
+        adding, removing, restated = map(int, database.execute(f"select {', '.join(OUTCOMES)} {applied}").fetchall()[0])
+    known = Accepted(
+        counts["accepted"], counts["applied"], corrections, advances, adding, removing, restated, forgotten
+    )
+    if known.events is None:
         return True
     events = database.execute(f"select coalesce(sum(event_count), 0)::bigint from {ALL_SESSIONS}").fetchall()[0][0]
     return known.agrees_with(events)

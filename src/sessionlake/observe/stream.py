@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
 
 from prometheus_client.metrics_core import Metric as Family
 from pyspark.sql import SparkSession
@@ -23,6 +22,7 @@ from sessionlake.observe.counts import count_values
 from sessionlake.observe.disks import set_disks
 from sessionlake.observe.readings import Readings
 from sessionlake.observe.status import store_bytes
+from sessionlake.warehouse.batch_commit import BatchCommit
 
 _WHOLE_TRIGGER = "triggerExecution"
 _BEHIND = "maxOffsetsBehindLatest"
@@ -47,19 +47,18 @@ class StreamReadings(Readings):
         set_disks(self, self._config)
         yield from super().collect()
 
-    def committed(self, metadata: Mapping[str, Any]) -> None:
+    def committed(self, batch: BatchCommit) -> None:
         """Take in a committed batch."""
         with self.at_once():
             self.add(metrics.BATCHES, 1)
-            for metric, value, labels in count_values(metadata["counts"]):
+            for metric, value, labels in count_values(batch.counts):
                 self.add(metric, value, *labels)
-            for cause, shards in metadata["places"]["causes"].items():
+            for cause, shards in batch.places.causes.items():
                 self.add(metrics.STORES_RESTORED, shards, cause)
-            self.observe(metrics.BATCH_SECONDS, (metadata["committed_us"] - metadata["started_us"]) / 1e6)
-            self.set(metrics.LAST_COMMIT, metadata["committed_us"] / 1e6)
-            watermark_us = metadata["state"].get("watermark_us")
-            if watermark_us is not None:
-                self.set(metrics.WATERMARK, watermark_us / 1e6)
+            self.observe(metrics.BATCH_SECONDS, (batch.committed_us - batch.started_us) / 1e6)
+            self.set(metrics.LAST_COMMIT, batch.committed_us / 1e6)
+            if batch.watermark_us is not None:
+                self.set(metrics.WATERMARK, batch.watermark_us / 1e6)
 
     def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
         """Take in Spark's report of a trigger: its ISO time, its phases, and what its sources say of themselves."""

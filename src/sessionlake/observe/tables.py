@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
-from sessionlake.live import FOLD
 from sessionlake.observe import metrics
 from sessionlake.observe.counts import count_values
 from sessionlake.observe.readings import Readings
 from sessionlake.observe.status import Status, open_tables, status_of, store_bytes
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.lake import Lake
 
 _REASONS = 30
@@ -39,7 +39,7 @@ class TablesState:
 
 
 def read_state(config: Config) -> TablesState:
-    """Return what the tables say now; PipelineStateError where there are no batches yet."""
+    """Return what the tables say now; NoBatchesError where there are no batches yet."""
     lake, database = open_tables(config)
     with closing(database):
         fold = lake.app_version(schemas.SESSIONS, FOLD)

@@ -7,9 +7,9 @@ from typing import Generic, TypeVar
 import duckdb
 from deltalake.exceptions import DeltaError
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.errors import SessionlakeError
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 
 PASSING = (SessionlakeError, DeltaError, duckdb.Error, OSError)

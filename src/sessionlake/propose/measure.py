@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Groups, Ints
+from sessionlake.columnar.groups import group_intervals
 from sessionlake.config.durations import parse_duration
-from sessionlake.operators.sessions.windows import NO_WATERMARK, SessionWindows
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.propose.sample import Sample
-from sessionlake.sessions.kernel import group_intervals
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import check
+from sessionlake.stream.watermark import NO_WATERMARK
 
 GAPS = ("1 minute", "5 minutes", "10 minutes", "30 minutes", "1 hour", "2 hours", "4 hours", "8 hours", "12 hours")
 GRACES = ("0 seconds", "1 minute", "10 minutes", "1 hour", "6 hours", "1 day", "7 days", "30 days")

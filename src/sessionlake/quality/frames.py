@@ -10,20 +10,28 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.jobs.run import was_forgotten
-from sessionlake.jobs.sessionizer.setup import build_spec
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.operators.sessions.setup import build_spec
+from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.quality.neighbours import crowded, repeated
-from sessionlake.views import merged_sessions, read_batches, session_versions
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.outcomes import told_from
 from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.views import merged_rows, read_batches, row_versions
 
 SECOND_US = 1_000_000
 NULL_KEY = ("null key", "empty key")
-_READ = (schemas.SESSIONS, schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTIONS)
+_READ = (
+    schemas.SESSIONS,
+    schemas.CHANGELOG,
+    schemas.LATE_EVENTS,
+    schemas.DEAD_LETTERS,
+    schemas.CORRECTIONS,
+    schemas.CORRECTION_OUTCOMES,
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,10 @@ class Inputs:
     def table(self, name: str) -> DataFrame:
         """Return a table at its pinned version."""
         return self.tables.read(name, self.pinned["versions"][name])
+
+    def has(self, name: str) -> bool:
+        """Say whether the table was there; in a warehouse of an earlier release one may be missing."""
+        return bool(self.pinned["versions"].get(name, -1) >= 0)
 
     def committed(self, name: str) -> DataFrame:
         """Return a side table's rows of committed batches; rows of a batch that is under way don't count yet."""
@@ -76,15 +88,18 @@ def pin(tables: Tables) -> dict[str, Any]:
     return {
         # A batch may have been committed between the two look-ups.
         "versions": {**versions, schemas.CHANGELOG: max(changelog, last.version)},
-        "batch_id": last.metadata["batch_id"],
-        "committed_us": last.metadata["committed_us"],
-        "types": last.metadata["settings"]["types"],
+        "batch_id": last.batch_id,
+        "committed_us": last.committed_us,
+        "types": dict(last.settings.types),
         "forgotten": was_forgotten(tables),
     }
 
 
 def events(inputs: Inputs) -> Checked:
-    """Return what became of the events, a row a batch, beside how many rows the side tables hold of it."""
+    """Return what became of the events, a row a batch, beside how many rows the side tables hold of it.
+
+    `outcome_rows` is null for batches of releases that had no correction_outcomes.
+    """
     dead = inputs.committed(schemas.DEAD_LETTERS).where("kind = 'event'")
     no_key = F.count_if(F.col("reason").isin(*NULL_KEY))
     batches = batches_of(inputs)
@@ -92,6 +107,7 @@ def events(inputs: Inputs) -> Checked:
     joined = (
         batches.join(inputs.committed(schemas.LATE_EVENTS).groupBy("batch_id").agg(F.count("*").alias("_late")), "batch_id", "left")
         .join(dead.groupBy("batch_id").agg(F.count("*").alias("_dead"), no_key.alias("_no_key")), "batch_id", "left")
+        .join(_outcomes(inputs), "batch_id", "left")
     )  # fmt: skip
     age_us = F.lit(inputs.now_us) - F.unix_micros("committed_at")
     recent_us = inputs.pinned["committed_us"] - parse_duration(inputs.config.quality.rates_over)
@@ -99,18 +115,31 @@ def events(inputs: Inputs) -> Checked:
         "late_rows": F.coalesce("_late", F.lit(0)).cast("bigint"),
         "dead_rows": F.coalesce("_dead", F.lit(0)).cast("bigint"),
         "null_keys": F.coalesce("_no_key", F.lit(0)).cast("bigint"),
+        "outcome_rows": F.when(F.col("batch_id") >= told_from(inputs.tables), F.coalesce("_outcomes", F.lit(0))).cast(
+            "bigint"
+        ),
         "previous_watermark": F.lag("watermark").over(Window.orderBy("batch_id")),
         "age_seconds": age_us / SECOND_US,
         "recent": F.unix_micros("committed_at") >= recent_us,
     }
     columns = _types(schemas.BATCHES_SCHEMA) | {
-        **dict.fromkeys(("late_rows", "dead_rows", "null_keys"), "bigint"),
+        **dict.fromkeys(("late_rows", "dead_rows", "null_keys", "outcome_rows"), "bigint"),
         "previous_watermark": "timestamp",
         "age_seconds": "double",
         "recent": "boolean",
     }
     frame = joined.select(*names, *(column.alias(name) for name, column in added.items()))
-    return Checked(frame, columns, inputs.version(schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS))
+    told = [schemas.CORRECTION_OUTCOMES] if inputs.has(schemas.CORRECTION_OUTCOMES) else []
+    version = inputs.version(schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, *told)
+    return Checked(frame, columns, version)
+
+
+def _outcomes(inputs: Inputs) -> DataFrame:
+    """Return how many rows correction_outcomes has of each batch."""
+    if not inputs.has(schemas.CORRECTION_OUTCOMES):
+        return inputs.tables.spark.createDataFrame([], "batch_id bigint, _outcomes bigint")
+    rows = inputs.committed(schemas.CORRECTION_OUTCOMES)
+    return rows.groupBy("batch_id").agg(F.count("*").alias("_outcomes"))
 
 
 def batches_of(inputs: Inputs) -> DataFrame:
@@ -139,8 +168,8 @@ def sessions(inputs: Inputs) -> Checked:
     added = {"has_state": "boolean", "too_near": "bigint", "doubled": "bigint"}
     version = inputs.version(schemas.SESSIONS, schemas.CHANGELOG)
     try:
-        live = merged_sessions(inputs.tables, **versions)
-        everything = session_versions(inputs.tables, **versions)
+        live = merged_rows(inputs.tables, **versions)
+        everything = row_versions(inputs.tables, **versions)
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.
         return Checked(inputs.table(schemas.SESSIONS), columns | added, version)

@@ -22,7 +22,7 @@ Count = Callable[[Columns], tuple[int, int]]
 def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int) -> tuple[int, int]:
     """Count sessions that begin within the gap after the key's session before, and sessions of which the snapshot has two rows.
 
-    `versions` are the rows of `views.session_versions`: of each session the newest counts.
+    `versions` are the rows of `views.row_versions`: of each session the newest counts.
     """
 
     def count(columns: Columns) -> tuple[int, int]:

@@ -4,10 +4,10 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.durations import parse_duration
-from sessionlake.jobs.reconcile import Accepted
+from sessionlake.jobs.reconcile import OUTCOMES, Accepted
 from sessionlake.quality.frames import SECOND_US, Inputs, batches_of
+from sessionlake.warehouse import schemas
 
 
 def parameters(inputs: Inputs) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def parameters(inputs: Inputs) -> dict[str, Any]:
 def _expected_rows(inputs: Inputs) -> dict[str, int]:
     """Return how many events sessions may hold and how many rows late_events.
 
-    Without corrections sessions hold the accepted events, all of them. A correction may remove sessions, and adds the
-    events that it restates or puts at most.
+    Sessions hold the accepted events and those restated, all of them, unless a correction has removed sessions, or what
+    became of some is not known. Then they hold no more than those and all that corrections restate or put.
     """
     names = ("accepted", "late", "applied")
     sums = batches_of(inputs).agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in names))
@@ -40,10 +40,19 @@ def _expected_rows(inputs: Inputs) -> dict[str, int]:
     advance = F.count_if(F.col("kind") == "advance")
     counted = inputs.table(schemas.CORRECTIONS).agg(F.count("*"), advance, F.coalesce(F.sum(added), F.lit(0)))
     corrections, advances, events = counted.collect()[0]
-    known = Accepted(accepted, applied, corrections, advances, inputs.pinned["forgotten"])
+    known = Accepted(accepted, applied, corrections, advances, *_told(inputs), inputs.pinned["forgotten"])
     return {
-        "events_at_least": 0 if known.corrected else accepted,
-        "events_at_most": accepted + events,
+        "events_at_least": known.events or 0,
+        "events_at_most": accepted + events if known.events is None else known.events,
         "late_at_least": 0 if inputs.pinned["forgotten"] else late,
         "late_at_most": late,
     }
+
+
+def _told(inputs: Inputs) -> tuple[int, int, int]:
+    """Return what OUTCOMES counts; zeros where no batch has told what became of its corrections."""
+    if not inputs.has(schemas.CORRECTION_OUTCOMES):
+        return 0, 0, 0
+    applied = inputs.committed(schemas.CORRECTION_OUTCOMES).where(F.col("outcome") == schemas.APPLIED)
+    adding, removing, restated = applied.agg(*map(F.expr, OUTCOMES)).collect()[0]
+    return adding, removing, restated

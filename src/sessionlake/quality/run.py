@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
@@ -20,9 +19,11 @@ from sessionlake.quality.frames import FRAMES, Inputs, pin
 from sessionlake.quality.parameters import parameters
 from sessionlake.quality.results import rows_of
 from sessionlake.quality.suites import load_suite
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import spark_schema
 
 JOB = "quality"
+_FAILS_ON = {"critical": ("failed_critical",), "warn": ("failed_critical", "failed_warning")}
 Rows = list[dict[str, Any]]
 
 
@@ -31,22 +32,24 @@ def run_quality(
     config: Config,
     *,
     only: Sequence[str] = (),
+    fail_on: str = "critical",
     data_docs: Path | None = None,
     run_id: str | None = None,
     dry_run: bool = False,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Check all tables, or only some; the report counts what failed, by severity.
+    """Check all tables, or only some; the report counts what failed, by severity, and has failed where `fail_on` takes it in.
+
+    `fail_on` is the least severity that counts, "critical" or "warn": no part of the run's arguments.
 
     Nothing but quality_results, job_runs and the files below `data_docs` (`quality` beside the config by default) is
     written, a dry run writes none of them. A run that is repeated reports what it found the first time.
     """
     tables = _chosen(only)
-    run = start_run(
-        spark, config, JOB, run_id=run_id, arguments={"tables": list(tables)}, pin=pin, dry_run=dry_run
-    )  # fmt: skip
+    arguments = {"tables": list(tables)}
+    run = start_run(spark, config, JOB, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run, on_step=on_step)
     if run.finished is not None:
-        return replace(run.finished, notes=_failures(_found(run)))
+        return _judged(replace(run.finished, notes=_failures(_found(run))), fail_on)
     directory = None if dry_run else (data_docs or Path(config.directory, "quality"))
     inputs = Inputs(run.tables, config, run.pinned, run.started_us)
     if directory is not None:
@@ -55,11 +58,11 @@ def run_quality(
     values = parameters(inputs)
     rows: Rows = []
     for table in tables:
-        on_step(f"checking {table}")
-        checked = FRAMES[table](inputs)
-        suite = load_suite(config, table, {**values, "columns": checked.columns})
-        result = validate(context, suite, checked.frame, run.run_id, run.started_us)
-        rows += rows_of(result, table, checked, run.run_id, run.started_us)
+        with run.step(f"checking {table}"):
+            checked = FRAMES[table](inputs)
+            suite = load_suite(config, table, {**values, "columns": checked.columns})
+            result = validate(context, suite, checked.frame, run.run_id, run.started_us)
+            rows += rows_of(result, table, checked, run.run_id, run.started_us)
         failpoints.hit(f"quality_checked_{table}")
     _store(run, rows)
     failpoints.hit("quality_stored")
@@ -67,7 +70,11 @@ def run_quality(
     if directory is not None:
         notes += [f"Data Docs: {url}" for url in context.build_data_docs().values()]
     failpoints.hit("quality_documented")
-    return run.finish(_counts(rows), notes)
+    return _judged(run.finish(_counts(rows), notes), fail_on)
+
+
+def _judged(report: JobReport, fail_on: str) -> JobReport:
+    return replace(report, failed=any(report.counts[name] for name in _FAILS_ON[fail_on]))
 
 
 def _chosen(only: Sequence[str]) -> tuple[str, ...]:

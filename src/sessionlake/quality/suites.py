@@ -10,9 +10,9 @@ from great_expectations.core import ExpectationSuite
 from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError
+from sessionlake.warehouse import schemas
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHIPPED = "expectations"

@@ -3,11 +3,12 @@
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from sessionlake import schemas
-from sessionlake.batches import batch_row
 from sessionlake.config.load import Config
-from sessionlake.errors import PipelineStateError
-from sessionlake.live import DUCKDB, FOLD, live_sql
+from sessionlake.errors import NoBatchesError
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import batches_after, find_last_batch
+from sessionlake.warehouse.changelog import DUCKDB, FOLD, live_sql
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
@@ -21,12 +22,11 @@ def open_database(config: Config, lake: Lake, condition: str | None = None) -> D
     """Return a database with a view of each table that is there, and sessions_live; times are UTC.
 
     The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
-    about session_key, says which sessions are asked for. PipelineStateError where the pipeline has no sessions yet.
+    about session_key, says which sessions are asked for. NoBatchesError where the pipeline has no sessions yet.
     """
+    _ = config.sessions  # ConfigError where the pipeline computes something else, whose views are not known here
     if not lake.exists(schemas.CHANGELOG):
-        raise PipelineStateError(
-            f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first"
-        )
+        raise NoBatchesError(f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first")
     database = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
     database.execute("set timezone = 'UTC'")
     database.execute("create macro unix_micros(moment) as epoch_us(moment)")
@@ -47,10 +47,10 @@ def _view_sessions(database: DuckDBPyConnection, config: Config, lake: Lake) -> 
     live = live_sql(DUCKDB, columns, after=-1 if fold is None else fold)
     database.execute(f"create temp view {ALL_SESSIONS} as {live}")
     shown = "true"
-    if config.session.emit == "final":
-        last = lake.last_commit(schemas.CHANGELOG)
-        watermark = None if last is None else last.metadata["state"].get("watermark_us")
-        close = None if watermark is None else watermark - config.grace_us - config.gap_us
+    if config.sessions.emit == "final":
+        last = find_last_batch(lake)
+        watermark = None if last is None else last.watermark_us
+        close = SessionWindows.of(config).closed_us(watermark)
         shown = "false" if close is None else f"unix_micros(session_end) < {close}"
     database.execute(f"create temp view {schemas.SESSIONS_LIVE} as select * from {ALL_SESSIONS} where {shown}")
 
@@ -58,7 +58,7 @@ def _view_sessions(database: DuckDBPyConnection, config: Config, lake: Lake) -> 
 def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:
     """Make a view of the saved batches, and of the newer ones that only the changelog's commits tell of."""
     seen = database.execute(f"select coalesce(max(changelog_version), -1) from {_STORED_BATCHES}").fetchall()[0][0]
-    rows = [batch_row(commit.metadata, commit.version) for commit in lake.commits(schemas.CHANGELOG, seen)]
+    rows = [batch.row() for batch in batches_after(lake, seen)]
     database.execute(f"create temp table {_NEW_BATCHES} as select * from {_STORED_BATCHES} limit 0")
     # By parameters: an Arrow table of rows of Python would cost the import of pandas.
     times = {field.name for field in schemas.BATCHES_SCHEMA if field.type == schemas.TIME}

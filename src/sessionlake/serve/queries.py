@@ -8,10 +8,10 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError
-from sessionlake.schemas import SESSIONS_LIVE, YEAR_1_US, YEAR_9999_US
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
+from sessionlake.warehouse.schemas import SESSIONS_LIVE, YEAR_1_US, YEAR_9999_US
 
 
 def query_tables(config: Config, query: str, limit: int) -> tuple[list[str], list[Any]]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, PipelineStateError
-from sessionlake.live import DUCKDB, SPARK, TRINO, Dialect, live_sql
+from sessionlake.errors import ConfigError, NoBatchesError
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, live_sql
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
 
@@ -26,9 +27,7 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
     dialect, by_path = DIALECTS[name]
     lake = Lake(config.pipeline.warehouse)
     if not lake.exists(schemas.SESSIONS):
-        raise PipelineStateError(
-            f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first"
-        )
+        raise NoBatchesError(f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first")
     if schema is None and by_path is None:
         raise ConfigError(
             f"--schema: is missing; {name} names no table by its path, write for example 'delta.{config.pipeline.name}'"
@@ -40,8 +39,8 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
 
     columns = lake.table(schemas.SESSIONS).schema().to_arrow().names
     where = None
-    if config.session.emit == "final":
-        lag_us = config.gap_us + config.grace_us + dialect.rounding_us
+    if config.sessions.emit == "final":
+        lag_us = SessionWindows.of(config).to_close_us + dialect.rounding_us
         end, watermark = (dialect.micros.format(time) for time in ("session_end", "max(watermark)"))
         where = f"{end} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
     live = live_sql(dialect, columns, snapshot=table(schemas.SESSIONS), changelog=table(schemas.CHANGELOG), where=where)

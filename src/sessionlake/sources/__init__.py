@@ -1,1 +1,1 @@
-"""Event files to Arrow: decoding, the event contract and type inference, none of it needing Spark."""
+"""Where events come from: files, Delta tables, topics; their decoding, the event contract, type inference."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sessionlake import schemas
+from sessionlake.warehouse import schemas
 
 TIMESTAMP = schemas.TIME
 TIME_UNITS = ("s", "ms", "us", "ns")

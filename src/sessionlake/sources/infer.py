@@ -1,11 +1,12 @@
 """Column names and types of the files that exist."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.config.source import Format
+from sessionlake.config.source import Format, SourceSection
 from sessionlake.errors import SourceError
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.csv_records import Records
@@ -15,6 +16,7 @@ from sessionlake.sources.decoding.json_rows import parse_object
 from sessionlake.sources.decoding.lines import Lines, index_values
 from sessionlake.sources.decoding.long_lines import LongLine
 from sessionlake.sources.decoding.parquet_rows import open_parquet
+from sessionlake.warehouse import schemas
 
 # Text is looked at only this far into each file.
 SAMPLE_BYTES = 4 << 20
@@ -181,3 +183,20 @@ def _parquet_type(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_date(kind):
         return pa.date32()
     return kind if pa.types.is_boolean(kind) or pa.types.is_decimal128(kind) else pa.string()
+
+
+def declared_and_found(
+    source: SourceSection,
+    needed: Sequence[str],
+    find: Callable[[list[str]], Mapping[str, pa.DataType]],
+    fixed: Mapping[str, pa.DataType] = MappingProxyType({}),
+) -> dict[str, pa.DataType]:
+    """Return the types of columns: as the config declares them, as they are fixed, or as `find` finds the others; else text."""
+    declared = {**{name: schemas.COLUMN_TYPES[text] for name, text in source.types.items()}, **fixed}
+    to_find = [name for name in needed if name not in declared]
+    try:
+        found = find(to_find) if to_find else {}
+    except SourceError as error:
+        where = "" if "source." in str(error) else f"source.path: {source.path!r}: "
+        raise SourceError(f"{where}{error}") from error
+    return {**dict.fromkeys(needed, pa.string()), **found, **{n: t for n, t in declared.items() if n in needed}}

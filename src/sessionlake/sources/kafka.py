@@ -1,9 +1,11 @@
-"""A Kafka topic as the sessionizer's source: the stream of its records, its columns, and what a user should know of it."""
+"""A Kafka topic as a source: the stream of its records, its columns, and what a user should know of it."""
 
 import logging
+from collections.abc import Collection, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -12,13 +14,25 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from sessionlake.config.load import Config
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import SourceSection, option_texts
-from sessionlake.errors import SourceError, first_line
+from sessionlake.errors import JobError, SourceError, first_line
+from sessionlake.sources.base import Offsets
 from sessionlake.sources.columns import EventColumns, normal_type
-from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, KEY, META, TOMBSTONE
-from sessionlake.sources.infer import infer_values
+from sessionlake.sources.decoding.kafka_records import (
+    DECODED,
+    EVENT,
+    HEADERS,
+    KEY,
+    META,
+    TOMBSTONE,
+    RecordDecoder,
+    Topic,
+)
+from sessionlake.sources.infer import declared_and_found, infer_values
 from sessionlake.sources.kafka_cluster import Cluster
+from sessionlake.warehouse.tables import Tables
 
 SAMPLED = 1000
 """Records that column types are learnt from."""
@@ -28,26 +42,75 @@ _SIMPLE = (pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.bi
 _log = logging.getLogger("sessionlake")
 
 
-def check_topic(spark: SparkSession, source: SourceSection) -> None:
-    """Raise SourceError where the topic can't be read; warn where it is compacted."""
-    cluster = Cluster("source", source.bootstrap_servers or "", option_texts(source.options))
-    topic = source.topic or ""
-    if cluster.describe(spark, topic).compacted:
-        _log.warning(
-            "sessionlake: warning: source.topic: %r is compacted: Kafka removes events that have a newer record of the same key, "
-            "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
-            topic,
-        )
+class KafkaSource:
+    """See `Source` for the methods."""
 
+    name: ClassVar[str] = "kafka"
+    one_row_a_file: ClassVar[bool] = False
 
-def record_stream(
-    spark: SparkSession, source: SourceSection, columns: EventColumns, *, everything_at_once: bool
-) -> DataFrame:
-    """Return the topic's records as a stream of rows: what workers need of each."""
-    reader = spark.readStream.format("kafka").options(**_options(source))
-    if not everything_at_once:
-        reader = reader.option("maxOffsetsPerTrigger", source.max_offsets_per_batch)
-    return reader.load().select(*_needed(spark, source, columns))
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self._spark, self._source = spark, config.source
+
+    def check(self) -> None:
+        """Raise SourceError where the topic can't be read; warn where it is compacted."""
+        cluster = Cluster("source", self._source.bootstrap_servers or "", option_texts(self._source.options))
+        topic = self._source.topic or ""
+        if cluster.describe(self._spark, topic).compacted:
+            _log.warning(
+                "sessionlake: warning: source.topic: %r is compacted: Kafka removes events that have a newer record of the same key, "
+                "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
+                topic,
+            )
+
+    def columns(self) -> list[str]:
+        """Return the columns of the records' values."""
+        if self._source.format == "avro":
+            return _avro_schema(self._spark, self._source).names
+        return list(_sample(self._spark, self._source))
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types that the config declares, or else the Avro schema or the topic's first records have."""
+        return declared_and_found(self._source, needed, self._found, META)
+
+    def decoder(self, columns: EventColumns) -> RecordDecoder:
+        """Return what decodes the records."""
+        return RecordDecoder(columns, Topic(self._source.topic or "", self._source.format == "avro"))
+
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+        """Return what workers need of each record."""
+        reader = self._spark.readStream.format("kafka").options(**_options(self._source))
+        if not everything_at_once:
+            reader = reader.option("maxOffsetsPerTrigger", self._source.max_offsets_per_batch)
+        return reader.load().select(*_needed(self._spark, self._source, columns))
+
+    def planned(self, tables: Tables) -> None:
+        """Return None: Spark reads the offsets that it planned, or fails."""
+
+    def replay(
+        self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
+    ) -> DataFrame | None:
+        """Raise JobError: what a topic held may be gone from it, and nothing says so."""
+        del tables, columns, offsets, needed
+        raise JobError("source.kind: 'kafka' can't be read again")
+
+    def _found(self, names: list[str]) -> dict[str, pa.DataType]:
+        if self._source.format == "avro":
+            schema = to_arrow_schema(_avro_schema(self._spark, self._source))
+            found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
+        else:
+            found = _sample(self._spark, self._source)
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise SourceError(
+                f"source.topic: {self._source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
+                "or declare it in [source.types]"
+            )
+        # A column that is null throughout is left out, as it is for files.
+        kinds = {name: kind for name in names if (kind := found[name]) is not None}
+        for name, kind in kinds.items():
+            if kind not in _SIMPLE and not pa.types.is_decimal128(kind):
+                raise SourceError(f"source.avro_schema: {name!r} is a {kind}; pick a column of a plain type")
+        return kinds
 
 
 def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -> list[Column]:
@@ -75,32 +138,6 @@ def _header(name: str) -> Column:
         return header["key"] == name
 
     return F.get(F.filter("headers", is_sought), F.lit(0))["value"]
-
-
-def record_types(spark: SparkSession, source: SourceSection, names: list[str]) -> dict[str, pa.DataType]:
-    """Return the types of columns: of the Avro schema, or as the topic's first records have them; SourceError where one is missing."""
-    if source.format == "avro":
-        schema = to_arrow_schema(_avro_schema(spark, source))
-        found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
-    else:
-        found = _sample(spark, source)
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise SourceError(
-            f"source.topic: {source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
-            "or declare it in [source.types]"
-        )
-    # A column that is null throughout is left out, as it is for files.
-    kinds = {name: kind for name in names if (kind := found[name]) is not None}
-    for name, kind in kinds.items():
-        if kind not in _SIMPLE and not pa.types.is_decimal128(kind):
-            raise SourceError(f"source.avro_schema: {name!r} is a {kind}; pick a column of a plain type")
-    return kinds
-
-
-def record_columns(spark: SparkSession, source: SourceSection) -> list[str]:
-    """Return the columns of the records' values."""
-    return _avro_schema(spark, source).names if source.format == "avro" else list(_sample(spark, source))
 
 
 def _options(source: SourceSection) -> dict[str, str]:

@@ -9,9 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.sessionizer.files import local_path
-from sessionlake.jobs.sessionizer.operator import CORRECTION, NUMBER, PARTS, PATH
-from sessionlake.jobs.sessionizer.stream import is_local
+from sessionlake.sources.decoding.files import NUMBER, PARTS, PATH, is_local, local_path
 from sessionlake.sources.decoding.pieces import parts_of
 from sessionlake.warehouse.tables import Tables
 
@@ -42,13 +40,17 @@ class PlannedFiles:
         # Spark's own rows of the files stay where it has read their content. Else the plan says the same.
         listed = parts if self._local else special
         tasks = [(path, i, count) for path, count in listed.items() for i in range(max(1, count))]
-        clock = F.timestamp_millis(F.lit(json.loads(offsets.splitlines()[1])["batchTimestampMs"]))
         spark = self._tables.spark
-        made = spark.createDataFrame(tasks, f"{PATH} string, {NUMBER} int, {PARTS} int").withColumn("clock", clock)
-        if self._local and CORRECTION not in rows.columns:
+        made = spark.createDataFrame(tasks, f"{PATH} string, {NUMBER} int, {PARTS} int")
+        if self._local and rows.columns == [PATH]:
             return made
-        others = rows.where(F.col(CORRECTION).isNotNull()) if self._local else rows
+        # What is no file is of another input.
+        others = rows.where(F.col(PATH).isNull()) if self._local else rows
         return others.withColumns({NUMBER: F.lit(0), PARTS: F.lit(1)}).unionByName(made, allowMissingColumns=True)
+
+    def ranks(self, batch_id: int) -> dict[str, int]:
+        """Return the planned files of a batch, ranked by modification time and path, as Spark's log has them."""
+        return {path: rank for rank, path in enumerate(self.of(batch_id))}
 
     def gone(self, batch_id: int) -> list[str]:
         """Return the planned files of a batch that are there no more."""

@@ -1,4 +1,8 @@
-"""A store's directory: made for its owner alone, marked as ours, and removed file by file, so that nothing else goes with it."""
+"""A store's directory: made for its owner only, marked as ours, and removed file by file, so that nothing else goes with it.
+
+A store that is damaged is removed without asking, since it is a cache; `pipeline.store` is a path that a user wrote. So
+what is removed must be ours beyond doubt.
+"""
 
 import errno
 import fcntl
@@ -86,17 +90,18 @@ def damage_found(path: Path) -> Iterator[None]:
 
 def is_damage(text: str, path: Path) -> bool:
     """Say whether a message of RocksDB's means that bytes or files of the store are not what was written."""
-    if any(os.strerror(number) in text for number in errno.errorcode if number not in _OF_DAMAGE):
+    if any(os.strerror(number) in text for number in errno.errorcode if number not in _ERRORS_OF_DAMAGE):
         return False
     missing = os.strerror(errno.ENOENT) in text and f"{path}/" in text
     return "Corruption: " in text or missing or "larger than file length" in text
 
 
-_OF_DAMAGE = (errno.ENOENT, errno.EINVAL)
+_ERRORS_OF_DAMAGE = (errno.ENOENT, errno.EINVAL)
 """What the system says where files of a store are gone or cut; all else that it says is of the machine."""
 
 
 def _mark(path: Path, format_: int) -> None:
+    """Write the marker, whole or not at all."""
     temporary = path / f"{MARKER}.{os.getpid()}.tmp"
     temporary.write_text(json.dumps({"pipeline": path.parent.name, "format": format_}))
     temporary.replace(path / MARKER)
@@ -107,6 +112,7 @@ def _names(path: Path) -> set[str]:
 
 
 def _format(path: Path) -> object:
+    """Return the format that the marker names; None where it can't be read, which is no format that there is."""
     try:
         return json.loads((path / MARKER).read_text())["format"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,7 @@
-"""The session store's interface, as in KIP-94 (SessionStore, ReadOnlySessionStore) and KIP-617 (backward iteration)."""
+"""The session store's interface, as in KIP-94 (SessionStore, ReadOnlySessionStore) and KIP-617 (backward iteration).
+
+One session a call: for queries and tests. The stream works on many keys at once (`SegmentedSessionStore.find_many`).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,7 +4,6 @@ A value is the number of its sessions (u32), for each session start, end, event 
 of its state (u32), and then the states. Little endian. `pack` and `unpack` work on many values at once.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
+from sessionlake.columnar.records import Records
 
 FORMAT = 1
 """Version of this layout and of the segments' and metadata's names; another one's stores are restored, never read."""
 
+# All heads stand before all states, so that numpy reads them as one structured array.
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
 _COUNT = np.dtype("<u4")
 
 
-@dataclass(frozen=True)
-class Sessions:
-    """Sessions in columns; `owner` says which value (which key) each belongs to."""
-
-    owner: Ints
-    start: Ints
-    end: Ints
-    count: Ints
-    revision: Ints
-    state: pa.Array
-
-    def take(self, rows: Ints) -> "Sessions":
-        """Return the given rows, in that order."""
-        state = self.state.take(pa.array(rows))
-        return Sessions(
-            self.owner[rows], self.start[rows], self.end[rows], self.count[rows], self.revision[rows], state
-        )
-
-
-def pack(sessions: Sessions, sizes: Ints) -> pa.Array:
+def pack(sessions: Records, sizes: Ints) -> pa.Array:
     """Return one value for each run of sessions; run i has sizes[i] >= 1 sessions, which come in (end, start) order."""
     head = np.empty(len(sessions.start), _HEAD)
     for name in ("start", "end", "count", "revision"):
@@ -54,7 +36,7 @@ def pack(sessions: Sessions, sizes: Ints) -> pa.Array:
     )
 
 
-def unpack(values: pa.Array) -> Sessions:
+def unpack(values: pa.Array) -> Records:
     """Return the sessions of all values, in order; null stands for no sessions."""
     offsets, data = offsets_of(values)
     lengths = np.diff(offsets)
@@ -62,6 +44,7 @@ def unpack(values: pa.Array) -> Sessions:
     at = offsets[owner]
     counts = _fields(data, at, _COUNT).astype(np.int64)
     first = np.cumsum(counts) - counts
+    # The place of each session within its value, then the bytes at which its head and its state begin.
     order = np.arange(counts.sum()) - np.repeat(first, counts)
     head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * _HEAD.itemsize, _HEAD)
     size = head["length"].astype(np.int64)
@@ -72,8 +55,9 @@ def unpack(values: pa.Array) -> Sessions:
         - np.repeat(running[first] if len(size) else running, counts)
     )
     start, end, count, revision = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
-    return Sessions(np.repeat(owner, counts), start, end, count, revision, byte_slices(data, states, size))
+    return Records(np.repeat(owner, counts), start, end, count, revision, byte_slices(data, states, size))
 
 
 def _fields(data: npt.NDArray[np.uint8], at: Ints, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the structures that begin at the given bytes, which need not be aligned: they are copied first."""
     return offsets_of(byte_slices(data, at, np.full(len(at), dtype.itemsize)))[1].view(dtype)

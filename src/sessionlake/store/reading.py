@@ -11,7 +11,8 @@ from sessionlake.store.rocks import META, store_options
 
 _ATTEMPTS = 50
 _PAUSE_S = 0.1
-_OF_NO_MEANING = ("LOG", "LOCK")
+_LOGS_AND_LOCKS = ("LOG", "LOCK")
+"""Beginnings of names of files that change without any data changing."""
 
 
 def may_hold(path: Path, keys: list[bytes]) -> bool:
@@ -41,7 +42,7 @@ def _files(path: Path) -> dict[str, tuple[int, int]]:
             status = file.stat()
         except FileNotFoundError:
             continue
-        if not file.name.startswith(_OF_NO_MEANING):
+        if not file.name.startswith(_LOGS_AND_LOCKS):
             found[file.name] = (status.st_size, status.st_mtime_ns)
     return found
 
@@ -70,6 +71,7 @@ def _in_segment(store: Rdict, name: str, keys: list[bytes]) -> bool:
 
 
 def _options() -> Options:
+    """Return a store's options without the two that would make what is not there."""
     options = store_options()
     options.create_if_missing(create_if_missing=False)
     options.create_missing_column_families(create_missing_cfs=False)

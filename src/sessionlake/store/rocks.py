@@ -1,4 +1,8 @@
-"""One shard's database: a column family a segment, and a batched, atomic way to read and write them."""
+"""One shard's database: a column family a segment, and a batched, atomic way to read and write them.
+
+Column families of one database share its write-ahead log: a batch of writes to several segments, and the commit's id among
+the metadata, is applied whole or not at all, which is what the two-phase commit rests on.
+"""
 
 import re
 import time
@@ -23,16 +27,19 @@ from sessionlake.errors import StoreError
 from sessionlake.store.directory import claim, damage_found, remove_store
 
 META = "default"
+"""The column family of metadata: every RocksDB database has one of this name."""
 _SEGMENT = "s"
 _WRITE_BUFFER = 64 << 20
 _FLUSH_EARLY = 10_000
+"""Keys of a write to a segment, from which on it is flushed at once, beside what follows."""
 _POLL_SECONDS = 0.001
 _BLOOM_BITS = 10
 _ENTRIES = re.compile(r"# entries=(\d+)")
 _MANY_KEYS = 1000
-_LOOKED_UP_AT_ONCE = 64
+"""Fewer keys are looked up without asking how large the segment is."""
+_KEYS_PER_CALL = 64
 """Keys of one call. RocksDB looks for 32 at a time in whatever it is given, and first lays all of it out."""
-_SCANNED_A_KEY = 2.5
+_SCAN_ENTRIES_PER_KEY = 2.5
 """Entries of a segment for each key asked for, up to which all are read. CPU ms (medians of 7) over 599,000 entries of 420,000 keys:
 | keys asked for | entries a key | looked up in one call | 64 a call | scan |
 | --- | --- | --- | --- | --- |
@@ -104,13 +111,13 @@ class RocksSegments:
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment; ascending keys are about twice as fast."""
-        if len(keys) >= _MANY_KEYS and self._entries(segment) <= _SCANNED_A_KEY * len(keys):
+        if len(keys) >= _MANY_KEYS and self._entries(segment) <= _SCAN_ENTRIES_PER_KEY * len(keys):
             return self._scanned(segment, keys)
         found: list[bytes | None] = []
         with damage_found(self.path):
             family = self._family(segment)
-            for first in range(0, len(keys), _LOOKED_UP_AT_ONCE):
-                some = cast(list[str | int | float | bytes | bool], keys[first : first + _LOOKED_UP_AT_ONCE])
+            for first in range(0, len(keys), _KEYS_PER_CALL):
+                some = cast(list[str | int | float | bytes | bool], keys[first : first + _KEYS_PER_CALL])
                 found += cast(list[bytes | None], family.get(some))
         return found
 
@@ -127,6 +134,7 @@ class RocksSegments:
             return (int(files[1]) if files else 0) + sum(buffered)
 
     def _scanned(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """Return what `get` does, by reading the whole segment in order."""
         found: dict[bytes, bytes | None] = dict.fromkeys(keys)
         last = None
         with damage_found(self.path):
@@ -161,11 +169,13 @@ class RocksSegments:
                 self._family(segment).flush(wait=False)  # beside the task's computation, not at its end
 
     def _family(self, segment: int) -> Rdict:
+        """Return a segment opened for reading, once."""
         if segment not in self._families:
             self._families[segment] = self._db.get_column_family(f"{_SEGMENT}{segment}")
         return self._families[segment]
 
     def _handle(self, segment: int) -> ColumnFamily:
+        """Return a segment as batches of writes name it; one that is not there is made."""
         name = f"{_SEGMENT}{segment}"
         if segment not in self._segments:
             self._db.create_column_family(name, store_options()).close()
@@ -177,6 +187,7 @@ class RocksSegments:
     def drop_before(self, segment: int) -> None:
         """Drop all segments numbered below `segment`, whatever they hold, in constant time each."""
         for old in [s for s in self._segments if s < segment]:
+            # Let go, not closed: rocksdict can't close a handle of a dropped family any more.
             self._families.pop(old, None)
             self._handles.pop(old, None)
             with damage_found(self.path):

@@ -1,4 +1,8 @@
-"""KIP-94's session store: segments of session end time, values packed per key, expiry by dropping segments."""
+"""KIP-94's session store: segments of session end time, values packed per key, expiry by dropping segments.
+
+Segments go by the END of sessions, since that is what retention goes by: what ended before the horizon lies in whole
+segments below it, and is dropped without being looked for. Of one key a segment holds one value, all its sessions packed.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,13 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints, argsort, combined
+from sessionlake.columnar.records import Records, concat
 from sessionlake.store.interface import SessionStore, StoredSession, Windowed
-from sessionlake.store.layout import Sessions, pack, unpack
+from sessionlake.store.layout import pack, unpack
 from sessionlake.store.rocks import RocksSegments
 
 MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
-_WRITTEN_A_KEY = 8
+"""Kafka's default. More of them expire sooner, and make a batch look into more."""
+_WRITTEN_PER_KEY = 8
 """Values that the last batch wrote to a segment for each key asked for, up to which they are looked through before the database.
 
 CPU ms of `find_many` over 400,000 keys of which the last batch wrote 70,000, medians of 10, without and with:
@@ -28,6 +34,7 @@ CPU ms of `find_many` over 400,000 keys of which the last batch wrote 70,000, me
 | 9,000 | 12 % | 47 | 47 |"""
 
 _ROOM = 1 << 62
+"""Numbers below it fit an int64 with room for a position."""
 _ALL_TIMES = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 
 WRITE_SCHEMA = pa.schema([("segment", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
@@ -41,14 +48,17 @@ def segment_interval(retention_us: int, segments: int = SEGMENTS) -> int:
 
 @dataclass(frozen=True)
 class Found:
-    """Sessions found for many keys: `sessions.owner` is the key's position, `segment` where each is stored."""
+    """Records found for many keys: `sessions.codes` is the key's position, `segment` where each is stored."""
 
-    sessions: Sessions
+    sessions: Records
     segment: Ints
 
 
 class SegmentedSessionStore(SessionStore):
-    """Sessions of one shard. Reads and writes many keys at once; the one-session calls of KIP-94 are built on those."""
+    """Records of one shard. Reads and writes many keys at once; the one-session calls of KIP-94 are built on those.
+
+    A batch calls `find_many` and `writes`, which change nothing, and `apply` once the batch is committed.
+    """
 
     def __init__(self, path: Path, interval_us: int) -> None:
         self._db = RocksSegments(path)
@@ -59,25 +69,26 @@ class SegmentedSessionStore(SessionStore):
     def find_many(self, keys: pa.Array, earliest_end: Ints) -> Found:
         """Return the sessions of keys[i] in all segments that can hold one with end >= earliest_end[i].
 
-        Keys are binary, ascending and distinct. Sessions that end earlier may be among the results.
+        Keys are binary, ascending and distinct. Records that end earlier may be among the results.
         """
+        # A session that ends at or after earliest_end[i] lies in that time's segment or in a later one.
         first = earliest_end // self.interval_us
-        parts: list[tuple[Sessions, int]] = []
+        parts: list[tuple[Records, int]] = []
         for segment in self._db.segments:
             wanted = np.flatnonzero(first <= segment)
             if len(wanted):
                 every = len(wanted) == len(keys)
                 found = unpack(self._values(segment, keys if every else keys.take(pa.array(wanted))))
-                owner = found.owner if every else wanted[found.owner]
+                owner = found.codes if every else wanted[found.codes]
                 parts.append(
-                    (Sessions(owner, found.start, found.end, found.count, found.revision, found.state), segment)
+                    (Records(owner, found.start, found.end, found.count, found.revision, found.state), segment)
                 )
-        return _together(parts)
+        return _concatenated(parts)
 
     def _values(self, segment: int, keys: pa.Array) -> pa.Array:
         """Return the keys' values in a segment, null where there is none."""
         written = self._written.get(segment)
-        if written is None or len(written) > _WRITTEN_A_KEY * len(keys):
+        if written is None or len(written) > _WRITTEN_PER_KEY * len(keys):
             return _binary(self._db.get(segment, keys.to_pylist()))
         # Who has come in one batch mostly comes in the next one, too. Its value is a column's element here; of the database
         # it would be an object for the key and one for the value.
@@ -92,20 +103,21 @@ class SegmentedSessionStore(SessionStore):
         return combined(pa.chunked_array([found, read])).take(pa.array(at))
 
     def writes(
-        self, keys: pa.Array, sessions: Sessions, touched_owner: Ints, touched_segment: Ints, rows: Ints | None = None
+        self, keys: pa.Array, sessions: Records, touched_owner: Ints, touched_segment: Ints, rows: Ints | None = None
     ) -> pa.Table:
         """Return the writes that make `sessions` (of these rows, where given) the whole content of every touched (owner, segment).
 
         Each session's own (owner, segment) must be among the touched ones; a touched pair without sessions is deleted.
         """
-        rows = np.arange(len(sessions.owner)) if rows is None else rows
-        owner, start, end = (column[rows] for column in (sessions.owner, sessions.start, sessions.end))
+        # One number for (segment, owner), so that values come out ordered as the database wants its writes.
+        rows = np.arange(len(sessions.codes)) if rows is None else rows
+        owner, start, end = (column[rows] for column in (sessions.codes, sessions.start, sessions.end))
         segment = end // self.interval_us
         low = min(segment.min(initial=_ALL_TIMES[1]), touched_segment.min(initial=_ALL_TIMES[1]))
         pair = (segment - low) * len(keys) + owner
         order = self._order(pair, start, end, segment)
         pair = pair[order]
-        at = np.flatnonzero(np.diff(pair, prepend=-1))
+        at = np.flatnonzero(np.diff(pair, prepend=-1))  # where each value's sessions begin; no pair is negative
         pair = pair[at]
         values = (
             pack(sessions.take(rows[order]), np.diff(at, append=len(order))) if len(at) else pa.array([], pa.binary())
@@ -151,6 +163,7 @@ class SegmentedSessionStore(SessionStore):
             if number >= oldest:
                 part = written[number] = writes.slice(start, stop - start)
                 batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+        # Emptied first: where the write fails, nothing is known of what the database holds.
         self._written = {}
         self._db.write(batch, meta)
         self._written = written
@@ -160,7 +173,7 @@ class SegmentedSessionStore(SessionStore):
         """Return a metadata entry."""
         return self._db.meta(name)
 
-    def scan(self, oldest_end_us: int) -> tuple[list[bytes], Sessions]:
+    def scan(self, oldest_end_us: int) -> tuple[list[bytes], Records]:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
         items = [item for segment in self._db.segments for item in self._db.items(segment)]
         found = unpack(_binary([value for _, value in items]))
@@ -245,6 +258,7 @@ class SegmentedSessionStore(SessionStore):
         return sorted(found, key=lambda s: (s.window.key, s.window.end_us, s.window.start_us))
 
     def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:
+        """Write the value that a session belongs to anew: without the one of this window, with those added."""
         segment = window.end_us // self.interval_us
         kept = [
             s for s in self.fetch(window.key) if s.window.end_us // self.interval_us == segment and s.window != window
@@ -258,31 +272,28 @@ class SegmentedSessionStore(SessionStore):
 
 
 def _binary(values: Sequence[bytes | None]) -> pa.Array:
+    """Return values as one array; StoreError where they are more than Arrow's 2 GiB."""
     return combined(pa.chunked_array([pa.array(values, pa.binary())]))
 
 
-def _records(keys: list[str], found: Sessions, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
-    """Return the sessions within the bounds; found.owner are positions in keys."""
+def _records(keys: list[str], found: Records, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
+    """Return the sessions within the bounds; found.codes are positions in keys."""
     rows = np.flatnonzero((found.end >= earliest_end_us) & (found.start <= latest_start_us))
-    columns = (column[rows].tolist() for column in (found.owner, found.start, found.end, found.count, found.revision))
+    columns = (column[rows].tolist() for column in (found.codes, found.start, found.end, found.count, found.revision))
     records = zip(*columns, found.state.take(pa.array(rows)).to_pylist(), strict=True)
     return [StoredSession(Windowed(keys[o], start, end), n, rev, state) for o, start, end, n, rev, state in records]
 
 
-def _columns(sessions: list[StoredSession]) -> Sessions:
+def _columns(sessions: list[StoredSession]) -> Records:
+    """Return sessions of one key as columns."""
     rows = [(s.window.start_us, s.window.end_us, s.event_count, s.revision) for s in sessions]
     start, end, count, revision = np.array(rows, np.int64).reshape(-1, 4).T
     state = pa.array([s.state for s in sessions], pa.binary())
-    return Sessions(np.zeros(len(sessions), np.int64), start, end, count, revision, state)
+    return Records(np.zeros(len(sessions), np.int64), start, end, count, revision, state)
 
 
-def _together(parts: list[tuple[Sessions, int]]) -> Found:
-    if not parts:
-        none = np.zeros(0, np.int64)
-        return Found(Sessions(none, none, none, none, none, pa.array([], pa.binary())), none)
-    owner, start, end, count, revision = (
-        np.concatenate([getattr(sessions, name) for sessions, _ in parts])
-        for name in ("owner", "start", "end", "count", "revision")
-    )
-    together = Sessions(owner, start, end, count, revision, pa.concat_arrays([s.state for s, _ in parts]))
-    return Found(together, np.concatenate([np.full(len(s.start), number) for s, number in parts]))
+def _concatenated(parts: list[tuple[Records, int]]) -> Found:
+    """Return what was found in several segments as one."""
+    found = [records for records, _ in parts]
+    segment = np.repeat([segment for _, segment in parts], [len(records) for records in found]).astype(np.int64)
+    return Found(concat(found), segment)

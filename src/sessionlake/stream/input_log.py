@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
+from sessionlake.stream.planned import clock_of
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.tables import Tables
 
 BATCH_INPUTS = "batch_inputs"
@@ -115,14 +117,14 @@ _Last = tuple[int, int, int | None]
 
 def _unsaved(tables: Tables, config: Config, up_to: int, last: _Last) -> Iterator[BatchInputs]:
     saved, version, before = last
-    for commit in tables.commits(schemas.CHANGELOG, version):
-        batch = commit.metadata["batch_id"]
-        watermark = commit.metadata["state"].get("watermark_us")
-        lines = (tables.read_text(f"{config.checkpoint}/offsets/{batch}") or "").splitlines()
+    for commit in batches_after(tables, version):
+        batch, watermark = commit.batch_id, commit.watermark_us
+        text = tables.read_text(f"{config.checkpoint}/offsets/{batch}")
+        lines = (text or "").splitlines()
         if saved < batch <= up_to and len(lines) >= 4:
-            clock = json.loads(lines[1])["batchTimestampMs"] * 1000
+            clock = clock_of(text)
             events, corrections = (None if line == "-" else json.loads(line) for line in lines[2:4])
-            live = commit.metadata["settings"]["live"]
+            live = dict(commit.settings.live)
             yield BatchInputs(batch, commit.version, clock, before, watermark, live, events, corrections)
         before = watermark
 

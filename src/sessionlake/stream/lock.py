@@ -7,16 +7,16 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sessionlake.config.load import Config
 from sessionlake.config.paths import make_private
 from sessionlake.errors import LockedError, PipelineStateError, StoreError
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.history import check_format, stamp
 from sessionlake.warehouse.tables import Tables
 
 
-def checkpoint_id(tables: Tables, config: Config, last: dict[str, Any] | None) -> str:
+def checkpoint_id(tables: Tables, config: Config, last: BatchCommit | None) -> str:
     """Return the checkpoint's id, making the checkpoint where both it and the changelog are new."""
     uri = f"{config.checkpoint}/metadata"
     text = tables.read_text(uri)
@@ -24,10 +24,10 @@ def checkpoint_id(tables: Tables, config: Config, last: dict[str, Any] | None) -
     check_format(written, f"checkpoint: {config.checkpoint!r}")
     found = written.get("id")
     name, checkpoint = config.pipeline.name, config.checkpoint
-    if last is not None and found != last["checkpoint_id"]:
+    if last is not None and found != last.checkpoint_id:
         what = "is missing" if found is None else "is another pipeline's or a new one"
         raise PipelineStateError(
-            f"checkpoint: {checkpoint!r} {what}, but the changelog has batches of {name!r} up to {last['batch_id']}; "
+            f"checkpoint: {checkpoint!r} {what}, but the changelog has batches of {name!r} up to {last.batch_id}; "
             "put the old checkpoint back, or start a new warehouse with `sessionlake bootstrap`"
         )
     if last is None and any(batch.isdigit() for batch in tables.names(f"{checkpoint}/commits")):

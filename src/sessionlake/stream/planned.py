@@ -6,12 +6,24 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sessionlake.errors import FencedError
+from sessionlake.errors import FencedError, PipelineStateError
 
 
 def fingerprint(offsets: str | None) -> str | None:
     """Return a short hash of an offset file's text."""
     return None if offsets is None else hashlib.sha256(offsets.encode()).hexdigest()[:16]
+
+
+def clock_of(offsets: str | None) -> int:
+    """Return a batch's clock by its offset file's text, in microseconds: what `current_timestamp` is in the batch.
+
+    Raises PipelineStateError where there is no such file: under a clock of nothing all events would be dead letters.
+    """
+    if offsets is None:
+        raise PipelineStateError(
+            "checkpoint: a planned batch's offsets can't be read; see that the warehouse can, and start again"
+        )
+    return int(json.loads(offsets.splitlines()[1])["batchTimestampMs"]) * 1000
 
 
 class PlannedOffsets:

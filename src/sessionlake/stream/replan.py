@@ -1,19 +1,18 @@
 """Give up the plan of a batch that is not committed, so that Spark makes another: of fewer files, or without those gone."""
 
 import re
-from typing import Any
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
-from sessionlake.sources.planned_files import PlannedFiles
+from sessionlake.sources.base import Source
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
-_SIDES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
 
 
-def replan(tables: Tables, config: Config, last: dict[str, Any] | None) -> list[str]:
+def replan(tables: Tables, config: Config, source: Source, last: BatchCommit | None) -> list[str]:
     """Remove the plan of the batch after the last committed one; return what a user should know of it, in sentences.
 
     Call it with the driver's lock held, before the stream starts. The plan is a line in Spark's log of offsets and, where
@@ -21,7 +20,7 @@ def replan(tables: Tables, config: Config, last: dict[str, Any] | None) -> list[
     it goes on when it is called again: the offsets go first, and entries without them are planned anew by any start.
     Raises PipelineStateError where the batch has put out rows already, or logs do not fit together.
     """
-    batch_id = 0 if last is None else last["batch_id"] + 1
+    batch_id = 0 if last is None else last.batch_id + 1
     checkpoint = config.checkpoint
     offsets = [int(name) for name in tables.names(f"{checkpoint}/offsets") if name.isdigit()]
     if any(batch > batch_id for batch in offsets):
@@ -29,9 +28,9 @@ def replan(tables: Tables, config: Config, last: dict[str, Any] | None) -> list[
             f"checkpoint: {checkpoint!r} is ahead of the changelog, whose last batch is {batch_id - 1}; "
             "restore both as of one moment"
         )
-    _check_sides(tables, checkpoint_id=None if last is None else last["checkpoint_id"], batch_id=batch_id)
+    _check_sides(tables, checkpoint_id=None if last is None else last.checkpoint_id, batch_id=batch_id)
     planned = batch_id in offsets
-    files = PlannedFiles(tables, config) if config.source.kind == "files" else None
+    files = source.planned(tables)
     gone = files.gone(batch_id) if files is not None and planned else []
     entries = _entries_after(tables, config, files.reached(batch_id - 1)) if files is not None else []
     if planned:
@@ -45,7 +44,7 @@ def replan(tables: Tables, config: Config, last: dict[str, Any] | None) -> list[
 
 
 def _check_sides(tables: Tables, checkpoint_id: str | None, batch_id: int) -> None:
-    for side in _SIDES:
+    for side in schemas.SIDES:
         commit = tables.last_commit(side) if tables.exists(side) else None
         if commit is None or commit.metadata["batch_id"] < batch_id:
             continue

@@ -13,21 +13,28 @@ from typing import Any, Self
 import pyarrow as pa
 
 from sessionlake.aggregates import AggregateSpec, build_aggregates
+from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.custom import Custom
+from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.config.durations import parse_duration
-from sessionlake.engine.operator import BatchContext, ShardResult, add_stats, by_shard, shard_of
+from sessionlake.engine.operator import LOOKUP, Aside, BatchContext, Counted, Keyed, ShardResult, add_stats
 from sessionlake.errors import ConfigError
-from sessionlake.jobs.sessionizer.control import split_corrections
-from sessionlake.jobs.sessionizer.mapper import split_events
-from sessionlake.jobs.sessionizer.operator import WATERMARK, Sessionizer, next_state
-from sessionlake.jobs.sessionizer.spec import DEAD_LETTER, DROP, EMIT, SessionizerSpec
-from sessionlake.operators.sessions.shard import COLD_SCHEMA, STALE
+from sessionlake.operators.sessions.control import kinds_of, limits_of
+from sessionlake.operators.sessions.mapper import split_events
+from sessionlake.operators.sessions.operator import Sessionizer
+from sessionlake.operators.sessions.shard import COLD_SCHEMA
+from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.schemas import COLUMN_TYPES, COUNTS, TIME
-from sessionlake.sessions.partials import StateCodec
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.store.segmented import SegmentedSessionStore
+from sessionlake.stream.control import split_corrections
+from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EMIT, EventSpec
+from sessionlake.stream.outputs import LATE
+from sessionlake.stream.watermark import advanced
 from sessionlake.testing.rows import Row, correction_table, event_rows, type_of
+from sessionlake.warehouse.batch_commit import WATERMARK
+from sessionlake.warehouse.schemas import COLUMN_TYPES, COUNTS, STALE, TIME
 
 
 @dataclass(frozen=True)
@@ -101,15 +108,24 @@ class SessionizerHarness:
         bounds = operator.bounds(context)
         events = [(i, row) for i, row in enumerate(rows) if "kind" not in row]
         corrections = [(i, row) for i, row in enumerate(rows) if "kind" in row]
-        pieces: list[tuple[int, str, pa.Table]] = []
+        split: list[Keyed | Aside | Counted] = []
         if events:
-            pieces += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec, events))
+            split += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec, events))
         if corrections:
-            pieces += split_corrections(
-                operator.spec, bounds, context.clock_us, correction_table(operator.spec, corrections)
-            )
+            limits = limits_of(operator.spec, bounds, context.clock_us)
+            table = correction_table(operator.spec, corrections)
+            split += split_corrections(kinds_of(operator.spec), limits, table)
+        pieces = [
+            piece
+            for keyed in split
+            if isinstance(keyed, Keyed)
+            for piece in by_shard(keyed.kind, keyed.rows, shard_of(keyed.keys, self._shards))
+        ]
         results = self._apply(operator, pieces, context)
         stats = dict.fromkeys(COUNTS, 0)
+        for counted in split:
+            if isinstance(counted, Counted):
+                add_stats(stats, counted.stats)
         for result in results.values():
             add_stats(stats, result.stats)
         for shard, result in results.items():
@@ -117,10 +133,11 @@ class SessionizerHarness:
                 operator.commit(
                     self._store(operator, shard), result.writes, {"commit_id": context.commit_id.encode()}, context
                 )
-        self._state = next_state(self._state, stats)
+        self._state = advanced(self._state, stats)
         self._batch_id += 1
         changes = [change for result in results.values() for change in self._change_rows(result.changes)]
-        late, refused = (self._side(results, name, rows) for name in ("late", "dead"))
+        asides = [aside.rows for aside in split if isinstance(aside, Aside) and aside.kind == DEAD]
+        late, refused = self._side(results, LATE, rows), self._side(results, DEAD, rows, asides)
         dead = [row for row in refused if row["reason"] != STALE]
         stale = [{k: v for k, v in row.items() if k != "reason"} for row in refused if row["reason"] == STALE]
         return Output(changes, late, dead, stale, {name: stats[name] for name in COUNTS})
@@ -135,7 +152,7 @@ class SessionizerHarness:
             keys, found = self._store(self._operator, shard).scan(bounds.horizon_us)
             states = StateCodec(self._operator.spec.aggregates).decode(found.state)
             columns = {
-                "key": [keys[i].decode() for i in found.owner.tolist()],
+                "key": [keys[i].decode() for i in found.codes.tolist()],
                 "start_us": found.start.tolist(),
                 "end_us": found.end.tolist(),
                 "event_count": found.count.tolist(),
@@ -176,7 +193,7 @@ class SessionizerHarness:
         types |= {name: self._schema.get(name) or type_of(name, rows) for name in inputs if name not in types}
         columns = EventColumns("key", "time_us", "us", self._event_id, inputs, types)
         self._operator = Sessionizer(
-            SessionizerSpec(self.windows, aggregates, columns, self._shards, self._policy, self._skew)
+            SessionizerSpec(self.windows, aggregates, EventSpec(TableDecoder(columns, None), self._policy, self._skew))
         )
         return self._operator
 
@@ -225,7 +242,7 @@ class SessionizerHarness:
             return []
         names = ("key", "start_us", "end_us", "event_count", "revision", "state")
         table = pa.Table.from_pylist([{n: row[n] for n in names} for row in rows])
-        return list(by_shard("cold", table, shard_of(table["key"].combine_chunks(), self._shards)))
+        return list(by_shard(LOOKUP, table, shard_of(table["key"].combine_chunks(), self._shards)))
 
     def _change_rows(self, table: pa.Table) -> list[dict[str, Any]]:
         rows = []
@@ -241,12 +258,14 @@ class SessionizerHarness:
             rows.append(change)
         return rows
 
-    def _side(self, results: dict[int, ShardResult], name: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def _side(
+        self, results: dict[int, ShardResult], name: str, rows: Sequence[Row], asides: Sequence[pa.Table] = ()
+    ) -> list[dict[str, Any]]:
         found: list[tuple[int, dict[str, Any]]] = []
-        for result in results.values():
-            for item in result.side[name].to_pylist() if name in result.side else ():
+        for table in (*asides, *(result.side[name] for result in results.values() if name in result.side)):
+            for item in table.to_pylist():
                 index = int(item["source"])
-                found.append((index, {**rows[index], **({"reason": item["reason"]} if name == "dead" else {})}))
+                found.append((index, {**rows[index], **({"reason": item["reason"]} if name == DEAD else {})}))
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, Events
-from sessionlake.jobs.sessionizer.mapper import Rows
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.schemas import CORRECTIONS_SCHEMA, TIME
-from sessionlake.sessions.partials import StateCodec
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
 
 Row = Mapping[str, Any]
 

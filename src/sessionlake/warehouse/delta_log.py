@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from sessionlake.errors import PipelineStateError
+from sessionlake.warehouse.changelog import SESSIONS, Changelog
 from sessionlake.warehouse.history import ForeignChange, actions, foreign_change, our_metadata
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
@@ -39,6 +40,8 @@ class DeltaLog(ABC):
     """
 
     warehouse: str
+    changelog: Changelog = SESSIONS
+    """The changelog of the pipeline whose tables these are."""
 
     @abstractmethod
     def path(self, name: str) -> str:
@@ -51,6 +54,10 @@ class DeltaLog(ABC):
     @abstractmethod
     def read_text(self, uri: str) -> str | None:
         """Return a small file's text, or None where there is none."""
+
+    @abstractmethod
+    def app_version(self, name: str, app_id: str) -> int | None:
+        """Return the last version that an application has written to a table; None where it has not."""
 
     def exists(self, name: str) -> bool:
         """Say whether the table is there."""

@@ -8,7 +8,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from sessionlake.warehouse.changelog import SESSIONS, Changelog
+
 _MAGIC = b"PAR1"
+"""What a Parquet file ends with: one that does was written to its end."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class Entry:
 class Files:
     """Files of one warehouse (a path or an object-store URI)."""
 
-    def __init__(self, spark: SparkSession, warehouse: str) -> None:
-        self.spark, self.warehouse = spark, warehouse.rstrip("/")
+    def __init__(self, spark: SparkSession, warehouse: str, changelog: Changelog = SESSIONS) -> None:
+        self.spark, self.warehouse, self.changelog = spark, warehouse.rstrip("/"), changelog
 
     def path(self, name: str) -> str:
         """Return where a table lies."""
@@ -71,6 +74,7 @@ class Files:
 
     def write_text_once(self, uri: str, text: str) -> None:
         """Write a small file, whole or not at all; one that is there stays."""
+        # Under another name first, so that no reader sees half of it.
         fs, path = self.file_system(uri)
         temporary = path.suffix(f".{uuid.uuid4().hex}.tmp")
         write_text(fs, temporary, text)

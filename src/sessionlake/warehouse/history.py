@@ -18,7 +18,9 @@ FORMAT = 1
 What carries none is of form 0, and is read too.
 """
 _KEY = "sessionlake"
+"""Under it the userMetadata has ours, so that others' beside it are left as they are."""
 _ERASES = re.compile(r"[( ]key#\d+")
+"""The condition of `forget`'s MERGE names a column `key`, as Spark prints columns."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def foreign_change(table: str, commits: Iterable[tuple[int, str]], good: int) ->
     `good` is the version before the first of them. A RESTORE to a version with the rows that were there before a
     foreign change undoes it. Commits that change no row (OPTIMIZE, VACUUM, properties) may be anybody's.
     """
+    # Versions from same_since to good have the rows that we wrote last: whichever of them is restored, nothing is lost.
     found: ForeignChange | None = None
     same_since = good
     for version, text in commits:
@@ -100,11 +103,14 @@ def foreign_change(table: str, commits: Iterable[tuple[int, str]], good: int) ->
 
 
 def _is_final(found: ForeignChange | None) -> bool:
+    """Say whether a change can't be undone by a RESTORE any more."""
     return found is not None and found.restorable is None
 
 
 @dataclass(frozen=True)
 class _Commit:
+    """What is asked of a commit's text."""
+
     info: dict[str, Any]
     changes_rows: bool
 
@@ -139,6 +145,7 @@ class _Commit:
 
 def actions(text: str, kind: str, where: str) -> Iterator[dict[str, Any]]:
     """Yield a commit's actions of one kind; PipelineStateError where the text is no commit's."""
+    # Only the lines of this kind are parsed; split at line feeds alone, for a key may hold other separators of lines.
     for line in text.split("\n"):
         if line.startswith(f'{{"{kind}":'):
             try:

@@ -15,6 +15,7 @@ from sessionlake.errors import LakeError
 from sessionlake.warehouse.delta_log import DeltaLog
 
 _LOCAL, _LOG = "file:", "_delta_log"
+# Colours, and the arrows by which deltalake's messages go from effect to cause.
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 
 

@@ -1,4 +1,4 @@
-"""The tables' logs, read through Hadoop."""
+"""The tables' logs, read through Hadoop: what `DeltaLog` makes of files, over the files of `Files`."""
 
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.filesystem import Files

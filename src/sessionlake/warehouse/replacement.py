@@ -1,6 +1,6 @@
 """Files of a table put in the place of others, in one commit that fails where somebody else touches them meanwhile.
 
-By way of OptimisticTransaction, which is no public API: see docs/decisions/0006.
+By way of OptimisticTransaction, which is no public API: docs/decisions/0006 says why, 0012 why not deltalake's.
 """
 
 import json
@@ -91,6 +91,7 @@ class Replacement:
         delta, now = self._jvm.org.apache.spark.sql.delta, time.time_ns() // 1_000_000
         actions = [{"txn": {"appId": app[0], "version": app[1], "lastUpdated": now}}] if app else []
         if app:
+            # To ask makes Delta watch it: the commit fails where the application records another version meanwhile.
             self.app_version(app[0])
         actions += [{"add": {**add, "dataChange": changes_data}} for add in written.adds]
         found = [delta.actions.Action.fromJson(json.dumps(action)) for action in actions]
@@ -102,12 +103,14 @@ class Replacement:
         return int(self._transaction.commit(self._seq(found), operation))
 
     def _files(self, paths: Collection[str]) -> list[Any]:
+        """Return files by their paths, as Delta's own objects of the version that the transaction reads."""
         if not paths:
             return []
         condition = F.col("path").isin(list(paths))._jc
         return list(self._transaction.snapshot().allFiles().filter(condition).collect())
 
     def _seq(self, items: list[Any]) -> Any:
+        """Return a list as Scala's."""
         java = self._jvm.java.util.ArrayList()
         for item in items:
             java.add(item)

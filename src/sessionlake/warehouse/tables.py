@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from sessionlake.errors import FencedError, JobError
+from sessionlake.errors import ContendedError, FencedError
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.transactions import CONCURRENT, Transactions
@@ -34,26 +34,45 @@ def spark_schema(schema: pa.Schema) -> StructType:
     )
 
 
+def _at_least(version: int) -> Callable[[int], int | None]:
+    return lambda latest: version if version > latest else None
+
+
 class Tables(Transactions):
     """The tables under one warehouse path (a path or an object-store URI)."""
 
     def create(
-        self, name: str, schema: pa.Schema, comment: str, partitioned_by: tuple[str, ...] = (), **properties: str
+        self,
+        name: str,
+        schema: pa.Schema,
+        comment: str,
+        partitioned_by: tuple[str, ...] = (),
+        app_versions: Mapping[str, int] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a table unless it is there."""
+        """Create a table unless it is there.
+
+        `app_versions` are recorded with it, as by `set_app_versions`; `properties` are Delta's, without their prefix.
+        """
         if self.exists(name):
             return
-        settings = {f"delta.{key}": value for key, value in properties.items()}
+        settings = {f"delta.{key}": value for key, value in (properties or {}).items()}
         create = self._create_here if _LOCAL.fullmatch(self.path(name)) else self._create_through_spark
         try:
-            create(name, spark_schema(schema), comment, partitioned_by, settings)
+            create(name, spark_schema(schema), comment, partitioned_by, settings, app_versions or {})
         except Exception:
             # Delta refuses the second of two who create a table at one moment, which is as good.
             if not self.exists(name):
                 raise
 
     def _create_here(
-        self, name: str, schema: StructType, comment: str, partitions: tuple[str, ...], settings: dict[str, str]
+        self,
+        name: str,
+        schema: StructType,
+        comment: str,
+        partitions: tuple[str, ...],
+        settings: dict[str, str],
+        app_versions: Mapping[str, int],
     ) -> None:
         """Create a table on a local path: some milliseconds, where Spark takes half a second for each."""
         deltalake.DeltaTable.create(
@@ -62,10 +81,19 @@ class Tables(Transactions):
             partition_by=list(partitions),
             description=comment,
             configuration=settings,
+            commit_properties=deltalake.CommitProperties(
+                app_transactions=[deltalake.Transaction(*application) for application in app_versions.items()]
+            ),
         )
 
     def _create_through_spark(
-        self, name: str, schema: StructType, comment: str, partitions: tuple[str, ...], settings: dict[str, str]
+        self,
+        name: str,
+        schema: StructType,
+        comment: str,
+        partitions: tuple[str, ...],
+        settings: dict[str, str],
+        app_versions: Mapping[str, int],
     ) -> None:
         builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).comment(comment).addColumns(schema)
         if partitions:
@@ -73,6 +101,8 @@ class Tables(Transactions):
         for key, value in settings.items():
             builder = builder.property(key, value)
         builder.execute()
+        if app_versions:
+            self.set_app_versions(name, {app_id: _at_least(version) for app_id, version in app_versions.items()})
 
     def read(self, name: str, version: int | None = None) -> DataFrame:
         """Return a table, pinned to a version where one is given."""
@@ -108,7 +138,7 @@ class Tables(Transactions):
         return "delta.`" + self.path(name).replace("`", "``") + "`"
 
     def retried(self, name: str, attempts: int, action: Callable[[], object]) -> None:
-        """Do what commits to a table, again where another commit came between; JobError after so many attempts."""
+        """Do what commits to a table, again where another commit came between; ContendedError after so many attempts."""
         for attempt in range(1, attempts + 1):
             try:
                 action()
@@ -116,7 +146,7 @@ class Tables(Transactions):
                 if not isinstance(error, FencedError) and not _CONFLICT.search(str(error)):
                     raise
                 if attempt == attempts:
-                    raise JobError(
+                    raise ContendedError(
                         f"table {self.path(name)!r}: {attempts} attempts to change it each met another writer; "
                         "run the job again when fewer run beside it"
                     ) from error

@@ -1,13 +1,12 @@
 """Delta's transactions, where its writers have no way: files committed by name, versions of applications, fences.
 
-By way of OptimisticTransaction, which is no public API: see docs/decisions/0006.
+By way of OptimisticTransaction, which is no public API: docs/decisions/0006 says why, 0012 why not deltalake's.
 """
 
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
+from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.delta_log import FENCED
 from sessionlake.warehouse.filesystem import write_bytes
 from sessionlake.warehouse.history import user_metadata
@@ -25,19 +25,8 @@ from sessionlake.warehouse.log import Log
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 
 
-@dataclass(frozen=True)
-class DataFile:
-    """A Parquet file under a table's folder that no commit names yet."""
-
-    table: str
-    path: str
-    """Relative to the table's folder."""
-    size: int
-    stats: str
-    """Delta's statistics as JSON: the number of rows, and bounds of the time columns."""
-
-
 def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
+    """Return a file as the log names it (the action `add` of Delta's protocol)."""
     return {
         "path": file.path,
         "partitionValues": {},
@@ -49,7 +38,12 @@ def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
 
 
 class Transactions(Log):
-    """The transactions of a warehouse's tables."""
+    """The transactions of a warehouse's tables.
+
+    An *application* is Delta's word for a writer with an id of its own (txnAppId) and versions that only grow (txnVersion):
+    Delta keeps the last one of each in the table's state. The stream's id is its checkpoint's, its version the batch; a
+    job's are its run and step. So appends happen once, and two writers of one id are told from each other.
+    """
 
     def commit_files(
         self,
@@ -85,6 +79,7 @@ class Transactions(Log):
         if guarded:
             self.refuse_foreign_change(name, after_version, transaction.readVersion())
         self._require_plain(name, transaction.metadata())
+        # As if the transaction had asked for the application's version: so Delta finds a conflict where another commits it.
         transaction.readTxn().addOne(app_id)
         now = time.time_ns() // 1_000_000
         actions = self._jvm.java.util.ArrayList()
@@ -108,6 +103,7 @@ class Transactions(Log):
             if CONCURRENT not in str(error):
                 raise
             raise fenced from error
+        # Where others came in between, their commits have not been looked at: the next call must.
         return made if made == read + 1 else read
 
     def _require_plain(self, name: str, table: Any) -> None:
@@ -167,6 +163,7 @@ class Transactions(Log):
         """
         none, delta = self._jvm.scala.Option.empty(), self._jvm.org.apache.spark.sql.delta
         log = self._delta_log(name)
+        # The operation is only the name that the table's history shows.
         operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
         while True:
             log.update(False, none, none)

@@ -7,8 +7,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.config.load import Config
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.oracle.sql import SqlOracle
 from tests.support import make_config

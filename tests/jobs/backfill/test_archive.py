@@ -6,13 +6,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.config.sections import CompactSection
 from sessionlake.errors import ConfigError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.backfill.backfill_support import EVER, FILES, LATE, Row, config_of, correct, expected, sessions, tally

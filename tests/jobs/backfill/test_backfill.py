@@ -2,18 +2,23 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill import backfill
+from sessionlake.jobs.backfill.ledger import backfills_in_flight, taken_corrections
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.run import JobReport
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.stream.input_log import batch_inputs
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.outcomes import NEVER, told_from
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.backfill.backfill_support import (
@@ -94,6 +99,55 @@ def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSes
     assert {name: tables.latest_version(name) for name in before} == before
     with pytest.raises(JobError, match="--from: must be before --to"):
         backfill(spark, config, from_us=5, to_us=5)
+
+
+@pytest.mark.slow
+def test_batches_of_a_release_without_outcomes_are_told_from_logs_and_dead_letters(
+    spark: SparkSession, restored: Path
+) -> None:
+    """The table of outcomes is removed, as if it had never been: what is reconstructed must be what it said."""
+    config = config_of(restored)
+    tables = Tables(spark, config.pipeline.warehouse)
+    there = sessions(spark, config)
+    named = {"session_key": "b", "session_start": 48}
+    put = {"session_start": 57, "session_end": 57, "event_count": 1, "state": there["b", 48]["state"]}
+    replace = {"remove": [{"session_start": 57, "revision": 99}], "put": [put]}
+    correct(
+        spark,
+        config,
+        {"kind": "tombstone", "revision": there["b", 48]["revision"] + 9, **named, "correction_id": "stale"},
+        {"kind": "replace", "session_key": "b", **replace, "job": "backfill", "run_id": "old"},
+        {"kind": "restate", "session_key": "b", "correction_id": "malformed"},
+    )
+    run(spark, config, once=True)
+
+    def taken() -> dict[str, tuple[str, int]]:
+        inputs = batch_inputs(tables, config, last_batch(tables).batch_id)
+        rows = taken_corrections(tables, inputs).collect()
+        found = {row.correction_id: (row.outcome, row.batch_id) for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def in_flight() -> set[str]:
+        inputs = batch_inputs(tables, config, last_batch(tables).batch_id)
+        return backfills_in_flight(tables, taken_corrections(tables, inputs))
+
+    before = taken()
+    assert sorted(outcome for outcome, _ in before.values()) == ["applied"] * 2 + ["malformed"] + ["stale"] * 2
+    asked = partial(backfill, spark, config, from_us=EVER[0], to_us=EVER[1], dry_run=True)
+    counts = asked().counts
+    shutil.rmtree(tables.path(schemas.CORRECTION_OUTCOMES))
+    assert told_from(tables) == NEVER
+    assert taken() == before
+    correct(spark, config, {"kind": "restate", "session_key": "new", "job": "backfill", "run_id": "new"})
+    assert in_flight() == {"new"}
+    assert taken() == before
+    run(spark, config, once=True)
+    last = max(batch for _, batch in before.values())
+    assert told_from(tables) == last + 1
+    assert taken() == {**before, "user0new": ("malformed", last + 1)}
+    assert in_flight() == set()
+    assert asked().counts == {**counts, "batches_read": counts["batches_read"] + 1}
 
 
 @pytest.mark.parametrize("points", [POINTS[-1:], pytest.param(POINTS, marks=pytest.mark.slow)])

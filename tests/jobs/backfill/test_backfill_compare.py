@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import lift
 from sessionlake.jobs.backfill.basis import LATE, RESTATE
 from sessionlake.jobs.backfill.compare import REMOVED, STORED, Scope, compare
 from sessionlake.jobs.backfill.equality import states_equal
 from sessionlake.jobs.backfill.events import ALONE, Window, at_batch
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.sessions.kernel import lift
-from sessionlake.sessions.partials import StateCodec
 from sessionlake.testing import SessionizerHarness
 from tests.oracle.sql import SqlOracle
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.errors import PipelineStateError, SourceError
 from sessionlake.jobs.backfill import backfill
-from sessionlake.jobs.backfill.delta_log import BATCH, added, read_files, streamed_files
-from sessionlake.jobs.backfill.events import _with_content
-from sessionlake.jobs.sessionizer.operator import PATH
+from sessionlake.operators.run import run
+from sessionlake.sources.decoding.files import PATH
+from sessionlake.sources.files import FileSource
 from sessionlake.stream import input_log as inputs_module
 from sessionlake.stream.input_log import BATCH_INPUTS, batch_inputs
-from sessionlake.stream.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.streamed_files import BATCH, added, read_files, streamed_files
 from sessionlake.warehouse.tables import Tables
 from tests.support import make_config
 
@@ -36,7 +36,7 @@ def test_a_file_that_workers_can_not_open_and_that_is_gone_is_named(spark: Spark
     files = spark.createDataFrame([(str(tmp_path / "gone.json"), 0)], f"{PATH} string, {BATCH} long")
     config = make_config(tmp_path, source={"path": "s3a://bucket/events"})
     with pytest.raises(SourceError, match=r"gone\.json.*must still be there") as raised:
-        _with_content(files, config)
+        FileSource(spark, config)._with_content(files)
     assert "\n" not in str(raised.value)
 
 

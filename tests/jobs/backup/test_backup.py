@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.errors import JobError, PipelineStateError
 from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.backup.manifest import INCOMPLETE, MANIFEST
+from sessionlake.warehouse import schemas
 from tests.engine.crash_support import (
     CrashError,
     Lake,

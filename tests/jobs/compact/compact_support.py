@@ -9,14 +9,14 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact.job import _pin
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.run import JobRun
-from sessionlake.stream.run import run
-from sessionlake.views import merged_sessions
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.views import merged_rows
 from tests.support import make_config, write_rows
 
 DAY = 86_400_000_000
@@ -98,7 +98,7 @@ def sessions(frame: DataFrame) -> list[Row]:
 
 
 def live(tables: Tables, **versions: int) -> list[Row]:
-    return sessions(merged_sessions(tables, **versions))
+    return sessions(merged_rows(tables, **versions))
 
 
 def upkeep_of(spark: SparkSession, config: Config, run_id: str = "by hand") -> Upkeep:

@@ -13,16 +13,17 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.cli import main
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact import compact, layout, plan
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import read_status
-from sessionlake.stream.run import run
-from sessionlake.views import read_batches
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import read_batches
 from tests.engine.crash_support import CrashError, Lake, assert_killed, run_once
 from tests.jobs.compact.compact_support import folded, history, live, metadata_of, sessions
 

@@ -7,15 +7,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold, read_tail
 from sessionlake.jobs.compact.trim import trim, trim_point
-from sessionlake.schemas import YEAR_1_US, YEAR_9999_US
-from sessionlake.stream.run import run
-from sessionlake.views import fold_point, sessions_meeting, utc_date
+from sessionlake.operators.run import run
+from sessionlake.operators.sessions.views import sessions_meeting
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import fold_point, utc_date
 from tests.engine.crash_support import crash_at
 from tests.jobs.backup.copies import copy_pipeline
 from tests.jobs.compact.compact_support import (

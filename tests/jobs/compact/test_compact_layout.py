@@ -8,16 +8,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact import compact, layout, plan
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold
 from sessionlake.jobs.compact.ordered import in_order, snapshot_files
-from sessionlake.schemas import SESSION_DATE
-from sessionlake.views import ERASURES, FOLD, changes, fold_point, latest_changes
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.schemas import SESSION_DATE
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import ERASURES, changes, fold_point, latest_changes
 from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.backup.copies import copy_pipeline
 from tests.jobs.compact.compact_support import DAY, append_batch, folded, history, live, sessions, upkeep_of

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact import retention
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.run import _record
 from sessionlake.observe.status import read_status
+from sessionlake.operators.run import run
 from sessionlake.quality.context import remove_older
-from sessionlake.stream.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.compact.compact_support import DAY, one_event, upkeep_of
 from tests.support import write_rows

@@ -8,14 +8,15 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.cli import main
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError, SessionlakeError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.expire import Pace, expire
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.backup.copies import copy_pipeline
 from tests.support import make_config, write_rows

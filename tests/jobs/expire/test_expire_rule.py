@@ -27,6 +27,11 @@ MOMENT = f"timestamp_micros({NOW}L)"
         (r"page = r'\' and t < now() and x = 'y'", rf"page = r'\' and t < {MOMENT} and x = 'y'"),
         ("a -- now()\n and b /* now() */", None),
         ("t.current_date = 1 and my_now() and nowhere and current_dates", None),
+        ("é > now/* at\nonce */( )", f"é > {MOMENT}"),
+        ("a /* /* it's */ now() */ and now() > b", f"a /* /* it's */ now() */ and {MOMENT} > b"),
+        ("t /* of */ . current_date = 1.5BD and `a``b now()` <=> X'1F'", None),
+        ("a in (select date nowhere from days)", None),
+        ("current_timestamp", MOMENT),
     ],
 )
 def test_frozen_replaces_calls_only(sql: str, expected: str | None) -> None:
@@ -65,8 +70,10 @@ def test_either_of_ttl_and_where_is_enough(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "now/* */() > session_end",
+        "identifier('now')() > session_end",
         "session_end < timestamp 'now'",
+        "session_end < timestamp_ntz /* */ r' Now UTC'",
+        "session_end < cast('today UTC' as timestamp)",
         "session_end < cast('yesterday' as timestamp)",
         "to_date(session_end) < DATE 'today'",
         "rand(1) < 0.5",
@@ -78,6 +85,15 @@ def test_what_differs_from_attempt_to_attempt_is_refused(spark: SparkSession, sq
     spark.sql("select current_timestamp() at").createOrReplaceTempView("clock")
     with pytest.raises(JobError, match="would differ from attempt to attempt") as caught:
         matching(spark, Rule(None, sql), tables=["clock"])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sql", ["session_key = \n'now()", "`session_key = now()", "true /* now()", "x = X'z'"])
+def test_what_has_no_end_is_refused(spark: SparkSession, sql: str) -> None:
+    with pytest.raises(
+        JobError, match=r"^where: .* without an end, or an X'...' that is no number; correct the SQL"
+    ) as caught:
+        matching(spark, Rule(None, sql))
     assert "\n" not in str(caught.value)
 
 

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.config.load import Config
 from sessionlake.jobs.expire import expire
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.cli import main
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
@@ -22,8 +21,9 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import Waiting, check, forget
+from sessionlake.operators.run import run
 from sessionlake.stream.lock import locked_store
-from sessionlake.stream.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine import crash_support
 from tests.jobs.backup.copies import copy_pipeline
@@ -33,6 +33,7 @@ from tests.support import write_rows
 TABLES = (
     "sessions",
     "corrections",
+    "correction_outcomes",
     "dead_letters",
     "events",
     "job_runs",

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from sessionlake.engine.erasure import mark, marked, remove_all_marked
-from sessionlake.errors import JobError
+from sessionlake.errors import BusyError
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.proof import Proof
 from sessionlake.jobs.forget.single import one_at_a_time
-from sessionlake.jobs.forget.stores import hosts_of
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.stream.queries import run_to_end
+from sessionlake.warehouse.batch_commit import Places
 from tests.support import make_config
 
 
@@ -59,8 +59,8 @@ def test_a_proof_that_could_not_look_everywhere_is_not_clean() -> None:
 
 def test_hosts_are_those_of_the_batch() -> None:
     here = socket.gethostname()
-    assert hosts_of({"places": {"executors": [f"{here}/1", f"{here}/2", "a/b/7"]}}) == ["a/b", here]
-    assert hosts_of({}) == hosts_of(None) == []
+    assert Places((f"{here}/1", f"{here}/2", "a/b/7")).hosts == ["a/b", here]
+    assert Places().hosts == []
 
 
 def test_keys_are_named_by_line_and_hash() -> None:
@@ -72,7 +72,7 @@ def test_two_erasures_wait_for_each_other(tmp_path: Path) -> None:
     config, left = make_config(tmp_path), [True, False]
     with (
         one_at_a_time(config, lambda: pytest.fail("it is free")),
-        pytest.raises(JobError, match="another run is at work on pipeline 'test'"),
+        pytest.raises(BusyError, match="another run is at work on pipeline 'test'"),
         one_at_a_time(config, lambda: left.pop(0)),
     ):
         pytest.fail("both at once")

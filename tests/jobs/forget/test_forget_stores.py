@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessionlake.columnar.keys import shard_of
 from sessionlake.config.load import Config
-from sessionlake.engine.operator import shard_of
 from sessionlake.engine.pending import Pending
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.stores import await_removal, elsewhere, erase_stores, find_in_stores, store_if_free

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.jobs.forget.documents import documents_dir, erase_documents, find_documents
 from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.jobs.forget.lake import Holder
 from sessionlake.jobs.forget.texts import in_document, word, written
+from sessionlake.warehouse import schemas
 from tests.support import make_config
 
 KEYS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)

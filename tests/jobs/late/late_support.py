@@ -10,15 +10,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sessionlake import read_sessions, schemas
-from sessionlake.batches import last_batch
+from sessionlake import read_sessions
 from sessionlake.config.load import Config
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import open_tables, read_status
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.oracle.sql import SqlOracle
 from tests.support import make_config, write_rows
@@ -73,7 +74,7 @@ class Late:
         """Return the late events' status, checked, without all else that `status` reads."""
         lake, database = open_tables(self.config)
         with closing(database):
-            last_id = last_batch(lake).metadata["batch_id"]
+            last_id = last_batch(lake).batch_id
             late = read_late_status(lake, database, last_id, with_ids=self.config.event.id is not None)
         assert late.reconciles
         assert late.events == late.reprocessed + late.expired + late.waiting

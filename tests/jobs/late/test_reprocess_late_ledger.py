@@ -17,13 +17,13 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.cli import main
 from sessionlake.jobs import run as runs
 from sessionlake.jobs.late.ledger import claim
 from sessionlake.jobs.late.spans import BACKFILL
 from sessionlake.jobs.run import JobRun, start_run
-from sessionlake.stream.run import run
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import FENCED
 from sessionlake.warehouse.tables import spark_schema
 from tests.engine.crash_support import FIRST, SECOND, Lake, run_once

@@ -9,19 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
+from sessionlake.aggregates.codec import StateCodec
 from sessionlake.jobs.late.restate import PARTIALS_SCHEMA, _merged, _whole_cells
 from sessionlake.jobs.late.spans import Span, widest
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.sessions.partials import StateCodec
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.stream.ingest import EventSpec
 from tests.oracle.sql import SqlOracle
 
 GAP = 5
 TYPES = {"key": pa.string(), "time": pa.int64(), "id": pa.string(), "v": pa.int64()}
 AGGREGATES = build_aggregates({"total": "sum(v)", "latest": "last(v)"}, TYPES, with_id=True)
 SPEC = SessionizerSpec(
-    SessionWindows(GAP, 0, 60), AGGREGATES, EventColumns("key", "time", "us", "id", ("v",), TYPES), shards=1
+    SessionWindows(GAP, 0, 60),
+    AGGREGATES,
+    EventSpec(TableDecoder(EventColumns("key", "time", "us", "id", ("v",), TYPES), None)),
 )
 ROWS = pa.schema(
     [

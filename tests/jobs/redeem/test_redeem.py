@@ -10,21 +10,24 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake import read_sessions, schemas
+from sessionlake import read_sessions
 from sessionlake.aggregates import build_aggregates
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
-from sessionlake.errors import JobError
+from sessionlake.errors import JobError, OvertakenError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.redeem.job import _check_readable, redeem
 from sessionlake.jobs.redeem.rows import judge_letters
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
 from sessionlake.observe.status import read_status
+from sessionlake.operators.run import run
+from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.kafka_records import KEY
 from sessionlake.sources.decoding.raw import MAX_RAW_BYTES, raw_text
-from sessionlake.stream.run import run
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.support import make_config, write_rows
 
@@ -36,7 +39,7 @@ def spec_of(total: str = "sum(v)") -> SessionizerSpec:
     types = {"k": pa.string(), "t": pa.int64(), "v": pa.int64()}
     columns = EventColumns("k", "t", "us", None, ("v",), types)
     aggregates = build_aggregates({"total": total}, types, with_id=False)
-    return SessionizerSpec(SessionWindows(10, 10, 20), aggregates, columns, shards=1)
+    return SessionizerSpec(SessionWindows(10, 10, 20), aggregates, EventSpec(TableDecoder(columns, None)))
 
 
 def test_each_text_is_judged_as_the_row_it_was() -> None:
@@ -116,7 +119,7 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
         "refused": 1,
         "unreadable": 0,
     }
-    with pytest.raises(JobError, match="'killed' of redeem was overtaken"):
+    with pytest.raises(OvertakenError, match="'killed' of redeem was overtaken"):
         redeem(spark, config, reasons=[FUTURE], run_id="killed")
     assert redeem(spark, config, reasons=[FUTURE], run_id="two").counts["dead_letters"] == 0
     assert apply_corrections(spark, config)
@@ -126,7 +129,8 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
 
 def test_what_a_letter_does_not_hold_is_told(tmp_path: Path) -> None:
     config, plain = make_config(tmp_path), spec_of()
-    by_record = replace(plain, columns=EventColumns(KEY, "t", "us", None, (), {KEY: pa.string(), "t": pa.int64()}))
+    columns = EventColumns(KEY, "t", "us", None, (), {KEY: pa.string(), "t": pa.int64()})
+    by_record = replace(plain, events=EventSpec(TableDecoder(columns, None)))
     topic = {"kind": "kafka", "topic": "t", "format": "json"}
     cases: list[tuple[dict[str, Any], SessionizerSpec, str]] = [
         ({"format": "csv"}, plain, "a dead letter of 'csv' lacks the header"),

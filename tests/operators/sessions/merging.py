@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Aggregate, Events, States, build_aggregates
+from sessionlake.aggregates.partials import merge_states
 from sessionlake.columnar.arrays import Groups
-from sessionlake.sessions.kernel import merge_states
 
 
 class Event(NamedTuple):

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
-from sessionlake.operators.sessions.windows import NO_WATERMARK
-from sessionlake.sessions.kernel import group_events, group_intervals, premerge
+from sessionlake.columnar.groups import group_events, group_intervals
+from sessionlake.operators.sessions.kernel import premerge
+from sessionlake.stream.watermark import NO_WATERMARK
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000_000, 253_402_300_799_999_999
 GAP = 10

@@ -1,4 +1,4 @@
-"""Every boundary of the rules in section 3, one test each; the boundary is in the name."""
+"""Every boundary of docs/rules.md, rules 1 and 3 to 8, one test each; the boundary is in the name."""
 
 from __future__ import annotations
 

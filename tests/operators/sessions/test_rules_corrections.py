@@ -1,4 +1,4 @@
-"""The rules of restates, replacements and tombstones, one test each."""
+"""The rules of restates, replacements and tombstones (docs/rules.md, rules 2, 3 and 8), one test each."""
 
 from __future__ import annotations
 

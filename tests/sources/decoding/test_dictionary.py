@@ -12,15 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
-from sessionlake.jobs.sessionizer.mapper import Rows, split_events
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.engine.operator import Counted, Keyed
+from sessionlake.operators.sessions.mapper import split_events
+from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.schemas import TIME
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import check
 from sessionlake.sources.decoding import parquet_rows
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.decoded import Decoded
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.warehouse.schemas import TIME
 from tests.sources.decoding.common import COLUMNS, outcome
 
 TYPES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string())]
@@ -67,14 +71,25 @@ def test_what_the_map_sends_is_that_of_plain_keys(
     assert sent[0] == sent[1]
 
 
-def pieces(parts: list[Decoded], limit: int | None) -> list[tuple[int, str, pa.Schema, list[dict[str, Any]]]]:
+def pieces(parts: list[Decoded], limit: int | None) -> list[Any]:
     aggregates = build_aggregates({"total": "sum(n)"}, SPEC_COLUMNS.types, with_id=False)
     windows = SessionWindows(5_000_000, 5_000_000, 20_000_000)
-    spec = SessionizerSpec(windows, aggregates, SPEC_COLUMNS, 2, archive=True, max_key_bytes=limit)
+    spec = SessionizerSpec(
+        windows, aggregates, EventSpec(TableDecoder(SPEC_COLUMNS, None), archive=True, max_key_bytes=limit)
+    )
     rows = [Rows(part.table, part.error, part.raw, part.position) for part in parts]
     found = [piece for part in rows for piece in split_events(spec, windows.bounds(30_000_000), 0, part)]
     # Within a piece the order of keys is that of the dictionary.
-    return [(shard, kind, t.schema, sorted(t.to_pylist(), key=repr)) for shard, kind, t in found]
+    return [
+        dict(piece.stats)
+        if isinstance(piece, Counted)
+        else (piece.kind, piece.rows.schema, sorted(zip(keys_of(piece), piece.rows.to_pylist(), strict=True), key=repr))
+        for piece in found
+    ]
+
+
+def keys_of(piece: Any) -> list[str | None]:
+    return piece.keys.to_pylist() if isinstance(piece, Keyed) else [None] * piece.rows.num_rows
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)

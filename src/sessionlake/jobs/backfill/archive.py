@@ -7,16 +7,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
+from sessionlake.aggregates.partials import lift
 from sessionlake.config.times import format_time
-from sessionlake.jobs.backfill.delta_log import BATCH
-from sessionlake.jobs.backfill.events import ALONE, MERGED, Piece, Window, bounds_of
-from sessionlake.jobs.sessionizer.mapper import events_of
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.kernel import lift, premerge
+from sessionlake.jobs.backfill.events import Piece, Window, bounds_of
+from sessionlake.operators.sessions.kernel import premerge
+from sessionlake.operators.sessions.mapper import ALONE, MERGED
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.stream.ingest import events_of
 from sessionlake.stream.input_log import BatchInputs
-from sessionlake.views import ARCHIVED_FROM
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import ARCHIVED_FROM
 
 
 def lacking(
@@ -53,7 +55,7 @@ def archived_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], tab
     for batch_id in np.unique(batch).tolist():
         some = table.filter(pa.array(batch == batch_id)).combine_chunks()
         _, bounds = bounds_of(spec, by_batch[batch_id])
-        events = events_of(spec, some)
+        events = events_of(spec.events, some)
         merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
         yield batch_id, MERGED, merged
         yield batch_id, ALONE, lift(spec.aggregates, events).take(np.flatnonzero(alone))

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
+from sessionlake.aggregates.partials import Partials, concat
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.engine.operator import Inputs
-from sessionlake.jobs.backfill.events import ALONE, MERGED
-from sessionlake.sessions.partials import Partials, concat
+from sessionlake.operators.sessions.mapper import ALONE, MERGED
 
 LATE, RESTATE = "late", "restate"
 """Kinds of rows beside merged and alone: late events (Partials and `included`), and restated partials."""

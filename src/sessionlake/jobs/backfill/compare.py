@@ -8,18 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake import schemas
 from sessionlake.aggregates import Aggregate
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import Partials, merge_states
 from sessionlake.columnar.arrays import Bools, Groups, Ints, combined
+from sessionlake.columnar.groups import group_intervals
+from sessionlake.columnar.records import Records
 from sessionlake.engine.operator import Inputs
 from sessionlake.jobs.backfill.basis import bring_together
 from sessionlake.jobs.backfill.equality import states_equal
 from sessionlake.jobs.backfill.events import Window
 from sessionlake.jobs.backfill.removed import Removed, excluded
-from sessionlake.operators.sessions.rules import Stored
-from sessionlake.schemas import TIME
-from sessionlake.sessions.kernel import group_intervals, merge_states
-from sessionlake.sessions.partials import Partials, StateCodec
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.schemas import TIME
 
 REMOVED, STORED = "removed", "stored"
 """Kinds of rows beside those of the basis: sessions removed on purpose, and the stored sessions."""
@@ -65,7 +66,7 @@ def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Di
     keys = pa.concat_arrays([basis.keys, stored_keys, removed_keys]).dictionary_encode()
     codes = keys.indices.to_numpy().astype(np.int64)
     n, m = len(basis), len(stored_keys)
-    old = Stored.from_table(codes[n : n + m], inputs[STORED]) if STORED in inputs else Stored.empty()
+    old = Records.from_table(codes[n : n + m], inputs[STORED]) if STORED in inputs else Records.empty()
     removed = _with_forgotten(_removed(inputs, codes[n + m :]), scope.forgotten, keys.dictionary)
     stats = dict(zip(("open_low", "open_high"), _open(scope, codes[: n + m], _both(basis, old)), strict=True))
     out = excluded(codes[:n], basis, waiting, removed, scope.gap_us)
@@ -104,7 +105,7 @@ def _with_forgotten(removed: Removed, forgotten: Mapping[str, int], keys: pa.Arr
     )
 
 
-def _both(basis: Partials, old: Stored) -> tuple[Ints, Ints]:
+def _both(basis: Partials, old: Records) -> tuple[Ints, Ints]:
     return np.concatenate([basis.start, old.start]), np.concatenate([basis.end, old.end])
 
 
@@ -121,15 +122,15 @@ def _open(scope: Scope, codes: Ints, times: tuple[Ints, Ints]) -> tuple[int, int
     return int(before.sum()), int(after.sum())
 
 
-def _merged(aggregates: Sequence[Aggregate], gap_us: int, codes: Ints, partials: Partials, keys: pa.Array) -> Stored:
+def _merged(aggregates: Sequence[Aggregate], gap_us: int, codes: Ints, partials: Partials, keys: pa.Array) -> Records:
     order, at = group_intervals(codes, partials.start, partials.end, gap_us)
     if not len(at):
-        return Stored.empty()
+        return Records.empty()
     codes = codes[order]
     groups = Groups(at, len(order), lambda: keys.take(pa.array(codes[at])))
     rows = pa.array(order)
     states = merge_states(aggregates, [column.take(rows) for column in partials.states], groups)
-    return Stored(
+    return Records(
         codes[at],
         np.minimum.reduceat(partials.start[order], at),
         np.maximum.reduceat(partials.end[order], at),
@@ -143,8 +144,8 @@ def _difference(
     aggregates: Sequence[Aggregate],
     scope: Scope,
     keys: pa.Array,
-    old: Stored,
-    new: Stored,
+    old: Records,
+    new: Records,
     stats: dict[str, int],
 ) -> Difference:
     codes = np.concatenate([old.codes, new.codes])
@@ -191,7 +192,7 @@ def _difference(
     return Difference(pa.Table.from_arrays(rows, schema=CORRECTION_SCHEMA), stats)
 
 
-def _same(aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: Stored, new: Stored) -> Bools:
+def _same(aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: Records, new: Records) -> Bools:
     """Say of each session in order, old or new, whether there is one of the other side that equals it."""
     out = np.zeros(len(order), bool)
     side = order >= len(old.codes)

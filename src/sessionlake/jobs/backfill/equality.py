@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates import Aggregate, States
+from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import LONG
 from sessionlake.columnar.arrays import Bools
-from sessionlake.sessions.partials import StateCodec
 
 RELATIVE, ABSOLUTE = 1e-9, 1e-9
 """Sums of floats depend on the order of their terms, which a backfill does not repeat."""

@@ -1,7 +1,6 @@
 """The backfill as a job: pin, compare, append `replace` corrections for the differences."""
 
 import json
-import re
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -9,19 +8,20 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.config.load import Config
-from sessionlake.engine import failpoints
-from sessionlake.errors import JobError, SourceError
-from sessionlake.jobs.backfill.events import NEEDED, Window
+from sessionlake.engine.raised import raised
+from sessionlake.errors import SourceError
+from sessionlake.jobs.backfill.events import Window
 from sessionlake.jobs.backfill.ledger import forgotten_keys
 from sessionlake.jobs.backfill.plan import STATS, Basis, compared, first_window
 from sessionlake.jobs.late.ledger import append_claimed, claim, next_number, runs_before
-from sessionlake.jobs.late.spans import BACKFILL, NUMBER, Span
+from sessionlake.jobs.late.spans import BACKFILL, NUMBER, Span, check_range
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
+from sessionlake.operators.sessions.setup import build_spec, check_settings
+from sessionlake.sources.files import NEEDED
 from sessionlake.stream.input_log import batch_inputs
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 
 
@@ -37,27 +37,25 @@ def backfill(
 ) -> JobReport:
     """Compute the sessions that have a time in [from_us, to_us) from the events again; append corrections where they differ.
 
-    The sessions change with the sessionizer's next batch. Raises JobError where another run overtook this one,
+    The sessions change with the sessionizer's next batch. Raises OvertakenError where another run overtook this one,
     SourceError where events that the stream read are gone.
     """
-    if from_us >= to_us:
-        raise JobError("--from: must be before --to; nothing lies between them")
+    check_range(from_us, to_us)
     arguments = {"from": from_us, "to": to_us}
     pin = partial(_pin, config, from_us, to_us)
-    run = start_run(spark, config, BACKFILL, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run)
+    run = start_run(
+        spark, config, BACKFILL, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run, on_step=on_step
+    )
     if run.finished is not None:
         return run.finished
-    failpoints.hit("backfill_started")
     if run.steps_done(schemas.CORRECTIONS):
         counts = _written(run)
         return run.finish(counts, _notes(counts))
-    on_step("reading events again")
-    rows, counts = _differences(_basis(spark, config, run), on_step)
+    with run.step("reading events again"):
+        rows, counts = _differences(_basis(spark, config, run), run)
     try:
-        on_step("appending corrections")
-        failpoints.hit("backfill_before_corrections")
-        append_claimed(run, schemas.CORRECTIONS, _corrections(run, rows.where(F.col(STATS).isNull())))
-        failpoints.hit("backfill_after_corrections")
+        with run.step("appending corrections", schemas.CORRECTIONS):
+            append_claimed(run, schemas.CORRECTIONS, _corrections(run, rows.where(F.col(STATS).isNull())))
     finally:
         rows.unpersist()
     return run.finish(counts, _notes(counts))
@@ -67,9 +65,9 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
     # The snapshot before the changelog: so what it lacks is in the changelog.
     snapshot = tables.latest_version(schemas.SESSIONS)
     last = last_batch(tables)
-    check_settings(config, last.metadata)
+    check_settings(config, last)
     return {
-        "batch_id": last.metadata["batch_id"],
+        "batch_id": last.batch_id,
         "from_us": from_us,
         "to_us": to_us,
         # Late events of any age are taken in: replacements reach below the horizon.
@@ -82,13 +80,13 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
 
 def _basis(spark: SparkSession, config: Config, run: JobRun) -> Basis:
     tables, pinned = run.tables, run.pinned
-    metadata = last_batch(tables).metadata
-    check_settings(config, metadata)
+    last = last_batch(tables)
+    check_settings(config, last)
     inputs = batch_inputs(tables, config, pinned["batch_id"])
     return Basis(
         tables=tables,
         config=config,
-        spec=build_spec(spark, config, metadata["settings"]["types"]),
+        spec=build_spec(spark, config, last.settings.types),
         inputs=inputs,
         runs=runs_before(run) if run.dry_run else claim(run),
         asked=Span(pinned["batch_id"], pinned["from_us"], pinned["to_us"]),
@@ -98,7 +96,7 @@ def _basis(spark: SparkSession, config: Config, run: JobRun) -> Basis:
     )
 
 
-def _differences(basis: Basis, on_step: OnStep) -> tuple[DataFrame, dict[str, int]]:
+def _differences(basis: Basis, run: JobRun) -> tuple[DataFrame, dict[str, int]]:
     """Return the comparison's rows, persisted, and counts; reads a wider window until no chain of events crosses its edges."""
     window, stored = first_window(basis)
     for step in range(64):
@@ -110,7 +108,7 @@ def _differences(basis: Basis, on_step: OnStep) -> tuple[DataFrame, dict[str, in
             counts["batches_read"] = len(batches)
             return rows, counts
         rows.unpersist()
-        on_step("reading more: sessions cross the edges of what was read")
+        run.on_step("reading more: sessions cross the edges of what was read")
         more = (window.high - window.low + basis.config.gap_us) << step
         window = Window(window.low - more if low else window.low, window.high + more if high else window.high)
     raise AssertionError("a window of all times has no open edge")
@@ -124,10 +122,10 @@ def _counts(rows: DataFrame) -> dict[str, int]:
             total.update(json.loads(row[0]))
     except Exception as error:
         rows.unpersist()
-        raised = re.search(r"sessionlake\.errors\.SourceError: (.+)", str(error))
-        if raised is None:
+        ours = raised(str(error))
+        if ours is None:
             raise
-        raise SourceError(f"{raised[1]}; {NEEDED}") from error
+        raise (SourceError(f"{ours}; {NEEDED}") if isinstance(ours, SourceError) else ours) from error
     names = ("sessions", "unchanged", "corrections", "removed", "put", "late_included", "withheld")
     return {name: total[name] for name in names} | {k: total[k] for k in ("open_low", "open_high")}
 

@@ -7,9 +7,9 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.jobs.late.ledger import stale_puts, with_stale_marks
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
 INCLUDED = "included"

@@ -5,42 +5,38 @@ import json
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.jobs.backfill.delta_log import BATCH, StreamedFile, streamed_files, with_batches
+from sessionlake.jobs.backfill.before_outcomes import taken_before
 from sessionlake.stream.input_log import BatchInputs
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.outcomes import NEVER, told_from
+from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables
 
-_NEVER = (1 << 62) - 1
-"""Batch of a file that no batch has consumed."""
+
+def taken_corrections(tables: Tables, inputs: list[BatchInputs]) -> DataFrame:
+    """Return what became of each correction that the batches took, a topic's too: correction_id, outcome, batch_id."""
+    first = told_from(tables)
+    before = [i for i in inputs if i.batch_id < first]
+    earlier = taken_before(tables, before, topic_tombstones(tables, before[-1].batch_id)) if before else None
+    if first == NEVER and earlier is not None:
+        return earlier
+    told = tables.read(schemas.CORRECTION_OUTCOMES).select("correction_id", "outcome", BATCH)
+    taken = told.where(F.col(BATCH) <= inputs[-1].batch_id)
+    return taken if earlier is None else taken.unionByName(earlier.join(told, "correction_id", "left_anti"))
 
 
-def applied_corrections(tables: Tables, inputs: list[BatchInputs], files: list[StreamedFile]) -> DataFrame:
-    """Return the corrections that the batches consumed and did not refuse, with the batch that did; a topic's too.
+def applied_corrections(tables: Tables, taken: DataFrame, up_to: int) -> DataFrame:
+    """Return the corrections that took effect, a topic's up to a batch too, with the batch that took them.
 
-    `files` are those of `placed_corrections`.
-    A file of the table that the log does not place (its rows were copied when others were erased) is placed by the
-    time at which its corrections were written.
+    `taken` is that of `taken_corrections`.
     """
-    placed = with_batches(tables.read(schemas.CORRECTIONS), files)
-    clocks = tables.spark.createDataFrame([(i.batch_id, i.clock_us) for i in inputs], "_batch long, _clock long")
-    created = F.unix_micros("created_at")
-    lost = placed.where(F.col(BATCH).isNull()).drop(BATCH)
-    first = (
-        lost.join(F.broadcast(clocks), clocks["_clock"] >= created)
-        .groupBy("correction_id")
-        .agg(F.min("_batch").alias(BATCH))
-    )
-    consumed = placed.where(F.col(BATCH) < _NEVER).unionByName(lost.join(first, "correction_id"))
-    topical = topic_tombstones(tables, inputs[-1].batch_id)
+    corrections = tables.read(schemas.CORRECTIONS)
+    topical = topic_tombstones(tables, up_to)
     if topical is not None:
-        consumed = consumed.unionByName(topical, allowMissingColumns=True)
-    refused = (
-        tables.read(schemas.DEAD_LETTERS)
-        .where("kind != 'event'")
-        .where(F.col(BATCH) <= inputs[-1].batch_id)
-        .select(F.col("source").alias("correction_id"))
-    )
-    return consumed.join(refused, "correction_id", "left_anti")
+        corrections = corrections.unionByName(topical.drop(BATCH), allowMissingColumns=True)
+    # One row an id, also where somebody has used one twice: else each would come with the batches of all.
+    applied = taken.where(F.col("outcome") == schemas.APPLIED).groupBy("correction_id").agg(F.min(BATCH).alias(BATCH))
+    return corrections.join(applied, "correction_id")
 
 
 def topic_tombstones(tables: Tables, up_to: int) -> DataFrame | None:
@@ -51,21 +47,11 @@ def topic_tombstones(tables: Tables, up_to: int) -> DataFrame | None:
     return rows.drop("commit_id").withColumn("kind", F.lit("tombstone"))
 
 
-def backfills_in_flight(tables: Tables, files: list[StreamedFile]) -> set[str]:
-    """Return the run_ids of backfills with corrections that no batch has consumed; `files` as `placed_corrections` has them."""
-    placed = with_batches(tables.read(schemas.CORRECTIONS).where("job = 'backfill'"), files)
-    return {row[0] for row in placed.where(F.col(BATCH) == _NEVER).select("run_id").distinct().collect()}
-
-
-def placed_corrections(tables: Tables, inputs: list[BatchInputs]) -> list[StreamedFile]:
-    """Return the files of corrections that streams read, with the batch that did; those that none did yet with _NEVER.
-
-    Reads every commit of the table; those that the log no longer has are left out.
-    """
-    beyond = {"reservoirVersion": tables.latest_version(schemas.CORRECTIONS) + 1, "index": -1}
-    offsets = [*((i.batch_id, i.corrections) for i in inputs), (_NEVER, beyond)]
-    path = tables.path(schemas.CORRECTIONS)
-    return streamed_files(tables, path, offsets, {batch for batch, _ in offsets}, skip_gone=True)
+def backfills_in_flight(tables: Tables, taken: DataFrame) -> set[str]:
+    """Return the run_ids of backfills with corrections that no batch has taken; `taken` is that of `taken_corrections`."""
+    written = tables.read(schemas.CORRECTIONS).where("job = 'backfill'")
+    waiting = written.join(taken, "correction_id", "left_anti")
+    return {row[0] for row in waiting.select("run_id").distinct().collect()}
 
 
 def restates(corrections: DataFrame) -> DataFrame:

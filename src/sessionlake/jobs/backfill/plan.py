@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import Partials, lift
 from sessionlake.columnar.arrays import combined
 from sessionlake.config.load import Config
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
@@ -18,12 +19,10 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.backfill.archive import archived_events, archived_pieces, lacking
 from sessionlake.jobs.backfill.basis import LATE, RESTATE
 from sessionlake.jobs.backfill.compare import CORRECTION_SCHEMA, REMOVED, STORED, Scope, compare
-from sessionlake.jobs.backfill.delta_log import BATCH, StreamedFile
 from sessionlake.jobs.backfill.events import (
     Window,
     at_batch,
     needed_batches,
-    read_events,
     rows_by_shard,
     source_pieces,
     split_basis,
@@ -32,20 +31,22 @@ from sessionlake.jobs.backfill.late import INCLUDED, late_events
 from sessionlake.jobs.backfill.ledger import (
     applied_corrections,
     backfills_in_flight,
-    placed_corrections,
     removals,
     restates,
+    taken_corrections,
     topic_tombstones,
 )
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
-from sessionlake.jobs.sessionizer.mapper import events_of
-from sessionlake.jobs.sessionizer.pipeline import engine_rows
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.sessions.kernel import lift
-from sessionlake.sessions.partials import Partials, StateCodec
+from sessionlake.operators.sessions.kind import engine_rows
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.views import sessions_meeting
+from sessionlake.sources.registry import source_of
+from sessionlake.stream.ingest import events_of
 from sessionlake.stream.input_log import BatchInputs
-from sessionlake.views import read_batches, sessions_meeting
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.views import read_batches
 
 STATS = "stats"
 _RESULT = CORRECTION_SCHEMA.append(pa.field(STATS, pa.string()))
@@ -74,9 +75,9 @@ class Basis:
         return engine_rows(sessions_meeting(self.tables, low_us, high_us, **versions))
 
     @cached_property
-    def placed(self) -> list[StreamedFile]:
-        """The files of corrections, with the batches that read them."""
-        return placed_corrections(self.tables, self.inputs)
+    def taken(self) -> DataFrame:
+        """What became of the corrections that the batches took, see `taken_corrections`."""
+        return taken_corrections(self.tables, self.inputs)
 
 
 def first_window(basis: Basis) -> tuple[Window, int]:
@@ -93,8 +94,8 @@ def compared(basis: Basis, window: Window, stored: int) -> tuple[DataFrame, set[
     """Return corrections (CORRECTION_SCHEMA) and rows of `stats`, and the batches whose events were read."""
     needed = needed_batches(basis.inputs, window)
     buckets = _buckets(basis, needed, stored)
-    spec = replace(basis.spec, shards=buckets)
-    wire = reduce(DataFrame.unionAll, [*_events(basis, spec, needed, window), *_others(basis, spec, window)])
+    spec = basis.spec
+    wire = reduce(DataFrame.unionAll, [*_events(basis, buckets, needed, window), *_others(basis, buckets, window)])
     scope = Scope(basis.config.gap_us, basis.asked.from_us, basis.asked.to_us, window, basis.forgotten)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,7 +109,7 @@ def compared(basis: Basis, window: Window, stored: int) -> tuple[DataFrame, set[
     return wire.repartitionById(buckets, "shard").mapInArrow(run, spark_schema(_RESULT)), needed
 
 
-def _events(basis: Basis, spec: SessionizerSpec, needed: set[int], window: Window) -> list[DataFrame]:
+def _events(basis: Basis, buckets: int, needed: set[int], window: Window) -> list[DataFrame]:
     """Return wire rows of the events that the needed batches read and did not refuse: of the archive, if that has them all."""
     if not needed:
         return []
@@ -118,18 +119,21 @@ def _events(basis: Basis, spec: SessionizerSpec, needed: set[int], window: Windo
     missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
         archived = archived_events(basis.tables, basis.inputs, window, version)
-        return [split_basis(archived, spec, inputs, window, archived_pieces)]
-    if basis.config.source.kind == "kafka":
-        raise JobError(f"source.kind: 'kafka' can't be read again, and {missing}")
-    rows = read_events(basis.tables, basis.config, spec, basis.inputs, needed)
-    return [] if rows is None else [split_basis(rows, spec, inputs, window, source_pieces)]
+        return [split_basis(archived, basis.spec, buckets, inputs, window, archived_pieces)]
+    source = source_of(basis.tables.spark, basis.config)
+    offsets = [(i.batch_id, i.events) for i in basis.inputs]
+    try:
+        rows = source.replay(basis.tables, basis.spec.columns, offsets, needed)
+    except JobError as error:
+        raise JobError(f"{error}, and {missing}") from error
+    return [] if rows is None else [split_basis(rows, basis.spec, buckets, inputs, window, source_pieces)]
 
 
 def _buckets(basis: Basis, needed: set[int], stored: int) -> int:
     """Return into how many parts the keys are cut, so that each fits a task."""
     batches = read_batches(basis.tables).where(F.col("batch_id").between(min(needed), max(needed))) if needed else None
     events = 0 if batches is None else batches.agg(F.coalesce(F.sum("input"), F.lit(0))).collect()[0][0]
-    return max(basis.spec.shards, -(-(events + stored) // _ROWS_A_BUCKET))
+    return max(basis.config.pipeline.shards, -(-(events + stored) // _ROWS_A_BUCKET))
 
 
 def _meeting(rows: DataFrame, low: int, high: int) -> DataFrame:
@@ -137,13 +141,13 @@ def _meeting(rows: DataFrame, low: int, high: int) -> DataFrame:
     return rows.where(ends & (F.col("start_us") <= high))
 
 
-def _others(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFrame]:
+def _others(basis: Basis, buckets: int, window: Window) -> list[DataFrame]:
     """Return wire rows of stored sessions, late events, restated partials and removed sessions that meet the window."""
     tables, gap = basis.tables, basis.config.gap_us
     stored = basis.stored(window.low - gap, window.high + gap)
     has_backfills = any(run.job == BACKFILL for run in basis.runs)
-    in_flight = backfills_in_flight(tables, basis.placed) if has_backfills else set()
-    with_ids = spec.columns.id is not None
+    in_flight = backfills_in_flight(tables, basis.taken) if has_backfills else set()
+    with_ids = basis.spec.columns.id is not None
     late = late_events(tables, basis.runs, basis.asked, in_flight=in_flight, with_ids=with_ids)
     late = late.where(F.unix_micros("event_time").between(window.low, window.high)).select(
         F.col("session_key").alias("key"),
@@ -153,10 +157,10 @@ def _others(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFra
         BATCH,
         INCLUDED,
     )
-    return [_wired(stored, STORED, spec.shards), _lifted(late, spec), *_corrected(basis, spec, window)]
+    return [_wired(stored, STORED, buckets), _lifted(late, basis.spec, buckets), *_corrected(basis, buckets, window)]
 
 
-def _corrected(basis: Basis, spec: SessionizerSpec, window: Window) -> list[DataFrame]:
+def _corrected(basis: Basis, buckets: int, window: Window) -> list[DataFrame]:
     """Return wire rows of restated partials and removed sessions, none where no correction is of that kind."""
     tables = basis.tables
     foreign = "kind = 'tombstone' or kind = 'replace' and not (job <=> 'backfill')"
@@ -166,13 +170,13 @@ def _corrected(basis: Basis, spec: SessionizerSpec, window: Window) -> list[Data
     removed = other > 0 or (topical is not None and not topical.isEmpty())
     if not restated and not removed:
         return []
-    corrections = applied_corrections(tables, basis.inputs, basis.placed)
+    corrections = applied_corrections(tables, basis.taken, basis.inputs[-1].batch_id)
     found = []
     if restated:
-        found.append(_unpacked(_meeting(restates(corrections), window.low, window.high), spec))
+        found.append(_unpacked(_meeting(restates(corrections), window.low, window.high), basis.spec, buckets))
     if removed:
         gone = removals(corrections, tables.read(schemas.CHANGELOG, basis.changelog_version))
-        found.append(_wired(_meeting(gone, window.low, window.high), REMOVED, spec.shards))
+        found.append(_wired(_meeting(gone, window.low, window.high), REMOVED, buckets))
     return found
 
 
@@ -184,18 +188,18 @@ def _wired(rows: DataFrame, kind: str, shards: int) -> DataFrame:
     return rows.mapInArrow(split, WIRE_DDL)
 
 
-def _lifted(late: DataFrame, spec: SessionizerSpec) -> DataFrame:
+def _lifted(late: DataFrame, spec: SessionizerSpec, buckets: int) -> DataFrame:
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            partials = lift(spec.aggregates, events_of(spec, table))
+            partials = lift(spec.aggregates, events_of(spec.events, table))
             rows = at_batch(partials, table[BATCH].to_numpy()).to_table()
-            yield from rows_by_shard(LATE, rows.append_column(INCLUDED, table[INCLUDED]), spec.shards)
+            yield from rows_by_shard(LATE, rows.append_column(INCLUDED, table[INCLUDED]), buckets)
 
     return late.mapInArrow(split, WIRE_DDL)
 
 
-def _unpacked(restated: DataFrame, spec: SessionizerSpec) -> DataFrame:
+def _unpacked(restated: DataFrame, spec: SessionizerSpec, buckets: int) -> DataFrame:
     codec = StateCodec(spec.aggregates)
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -206,6 +210,6 @@ def _unpacked(restated: DataFrame, spec: SessionizerSpec) -> DataFrame:
             )
             states = codec.decode(combined(table["state"]))
             partials = Partials(combined(table["key"]), start, end, count, np.asarray(consumed), states)
-            yield from rows_by_shard(RESTATE, partials.to_table(), spec.shards)
+            yield from rows_by_shard(RESTATE, partials.to_table(), buckets)
 
     return restated.mapInArrow(split, WIRE_DDL)

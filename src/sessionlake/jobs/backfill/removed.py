@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, within_group
-from sessionlake.sessions.kernel import group_intervals
-from sessionlake.sessions.partials import Partials
+from sessionlake.columnar.groups import group_intervals
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
-from sessionlake.errors import JobError
+from sessionlake.errors import ContendedError, JobError
 from sessionlake.jobs.backup.copies import OnFile, in_parallel
 from sessionlake.jobs.backup.manifest import CHECKPOINT, INCOMPLETE, MANIFEST, WAREHOUSE, Manifest, SavedFile
 from sessionlake.jobs.backup.pins import Pins, pin
@@ -43,12 +43,11 @@ def backup(spark: SparkSession, config: Config, directory: str, on_file: OnFile 
     except Py4JJavaError as error:
         if _GONE not in str(error):
             raise
-        raise JobError(
+        raise ContendedError(
             "backup: a file went while it was being copied (compaction, or a clean-up of logs); run it again"
         ) from error
-    metadata = pins.batch.metadata
     now_us = time.time_ns() // 1000
-    manifest = Manifest(config.pipeline.name, pins.batch_id, metadata["commit_id"], now_us, pins.versions, files)
+    manifest = Manifest(config.pipeline.name, pins.batch_id, pins.batch.commit_id, now_us, pins.versions, files)
     failpoints.hit("backup_before_manifest")
     tables.write_text_once(f"{directory}/{MANIFEST}", manifest.text())
     tables.remove(f"{directory}/{INCOMPLETE}")

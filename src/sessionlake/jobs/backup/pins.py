@@ -3,17 +3,15 @@
 import json
 from dataclasses import dataclass
 
-from sessionlake import schemas
-from sessionlake.batches import check_history, last_batch
 from sessionlake.config.load import Config
-from sessionlake.errors import JobError
+from sessionlake.errors import ContendedError, JobError
 from sessionlake.stream.planned import fingerprint
-from sessionlake.views import fold_point
-from sessionlake.warehouse.delta_log import Commit
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import check_history, last_batch
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import fold_point
 
-SIDES = (schemas.EVENTS, schemas.TOPIC_TOMBSTONES, schemas.LATE_EVENTS, schemas.DEAD_LETTERS)
-"""What a batch commits before the changelog."""
 _ATTEMPTS = 20
 
 
@@ -21,13 +19,13 @@ _ATTEMPTS = 20
 class Pins:
     """A committed batch, its offsets' text, and the tables' versions as of it."""
 
-    batch: Commit
+    batch: BatchCommit
     versions: dict[str, int]
 
     @property
     def batch_id(self) -> int:
         """The batch."""
-        return int(self.batch.metadata["batch_id"])
+        return self.batch.batch_id
 
 
 def pin(tables: Tables, config: Config) -> Pins:
@@ -41,22 +39,22 @@ def pin(tables: Tables, config: Config) -> Pins:
         names = [n for n in tables.names(tables.warehouse) if not n.startswith(("_", ".")) and tables.exists(n)]
         versions = {name: tables.latest_version(name) for name in names}
         last = last_batch(tables)
-        batch_id = last.metadata["batch_id"]
+        batch_id = last.batch_id
         offsets = tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")
-        if last.metadata["input"] not in (None, fingerprint(offsets)):
+        if last.input not in (None, fingerprint(offsets)):
             raise JobError(
                 f"checkpoint: {config.checkpoint!r} has no offsets of batch {batch_id}, or others than the changelog says; "
                 "a backup of the two could not be run on"
             )
         versions[schemas.CHANGELOG] = last.version
-        for side in SIDES:
+        for side in schemas.SIDES:
             if side in versions:
                 versions[side] = _as_of_batch(tables, side, batch_id)
         versions[schemas.SESSIONS] = _folded_up_to(tables, batch_id)
         if _corrections_read(tables, offsets or "") <= versions[schemas.CORRECTIONS] + 1:
             check_history(tables)
             return Pins(last, versions)
-    raise JobError("backup: corrections came faster than versions could be chosen; run it again")
+    raise ContendedError("backup: corrections came faster than versions could be chosen; run it again")
 
 
 def _as_of_batch(tables: Tables, name: str, batch_id: int) -> int:
@@ -78,7 +76,7 @@ def _folded_up_to(tables: Tables, batch_id: int) -> int:
         reached = fold_point(tables, version)
         if reached is None or reached <= batch_id:
             return version
-    raise JobError("backup: compaction is ahead of the batch that was chosen; run it again")
+    raise ContendedError("backup: compaction is ahead of the batch that was chosen; run it again")
 
 
 def _corrections_read(tables: Tables, offsets: str) -> int:

@@ -2,12 +2,12 @@
 
 from pyspark.sql import SparkSession
 
-from sessionlake.batches import RESTORING, check_history, last_batch
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.backup.copies import OnFile, in_parallel
 from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, read_manifest
+from sessionlake.warehouse.batches import RESTORING, check_history, last_batch
 from sessionlake.warehouse.tables import Tables
 
 
@@ -49,7 +49,7 @@ def restore(
     failpoints.hit("restore_before_end")
     tables.remove(marker)
     check_history(tables)
-    if last_batch(tables).metadata["commit_id"] != manifest.commit_id:
+    if last_batch(tables).commit_id != manifest.commit_id:
         raise JobError(
             f"restore: the changelog of {directory!r} does not end with its batch {manifest.batch_id}; use another backup"
         )

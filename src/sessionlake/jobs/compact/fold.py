@@ -7,16 +7,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from sessionlake import schemas
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError
 from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
 from sessionlake.jobs.compact.plan import MB, File, touched
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
-from sessionlake.schemas import IDENTITY, SESSION_DATE
-from sessionlake.views import CHANGE_COUNT, ERASURES, FOLD, changes, fold_point, latest_changes
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.schemas import IDENTITY, SESSION_DATE
+from sessionlake.warehouse.views import CHANGE_COUNT, ERASURES, changes, fold_point, latest_changes
 
 STEP = "fold"
 AUTO, MERGE, REWRITE, NOTHING = "auto", "merge", "rewrite", "nothing"

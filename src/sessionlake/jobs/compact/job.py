@@ -7,29 +7,21 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.config.load import Config
 from sessionlake.config.times import format_time
-from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.compact import fold, layout, retention, trim
 from sessionlake.jobs.compact.plan import MB
 from sessionlake.jobs.compact.upkeep import OF_BATCHES, OF_RUNS, Upkeep, total
 from sessionlake.jobs.run import JobReport, OnStep, start_run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)
 _TABLES = (schemas.SESSIONS, schemas.CHANGELOG)
-_SIDE_TABLES = (
-    schemas.EVENTS,
-    schemas.TOPIC_TOMBSTONES,
-    schemas.LATE_EVENTS,
-    schemas.DEAD_LETTERS,
-    *OF_BATCHES,
-    *OF_RUNS,
-)
+_SIDE_TABLES = (*schemas.SIDES, *OF_BATCHES, *OF_RUNS)
 """What the stream and jobs append to besides the changelog. Not corrections: it is an input, whose files say who has read them."""
 
 
@@ -48,23 +40,22 @@ def compact(
     """
     if method not in METHODS:
         raise JobError(f"--method: {method!r} is unknown; write {', '.join(METHODS)}")
-    run = start_run(spark, config, JOB, run_id=run_id, arguments={"method": method}, pin=_pin, dry_run=dry_run)
+    arguments = {"method": method}
+    run = start_run(spark, config, JOB, run_id=run_id, arguments=arguments, pin=_pin, dry_run=dry_run, on_step=on_step)
     if run.finished is not None:
         return run.finished
     upkeep = Upkeep(spark, config, run)
     if dry_run:
         return _plan(upkeep, config, method)
     for name, step in _steps(upkeep, config, method).items():
-        on_step(name.replace("_", " "))
-        failpoints.hit(f"compact_before_{name}")
-        step()
-        failpoints.hit(f"compact_after_{name}")
+        with run.step(name.replace("_", " "), name):
+            step()
     return _report(upkeep)
 
 
 def _pin(tables: Tables) -> dict[str, Any]:
     """Return the last batch, and the tables' versions, files and bytes as the run finds them."""
-    pinned: dict[str, Any] = {"batch_id": last_batch(tables).metadata["batch_id"]}
+    pinned: dict[str, Any] = {"batch_id": last_batch(tables).batch_id}
     for table in (*_TABLES, *_side_tables(tables)):
         pinned[f"{table}_version"] = tables.latest_version(table)
     for table in _TABLES:

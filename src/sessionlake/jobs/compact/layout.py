@@ -8,15 +8,15 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
 from sessionlake.jobs.compact.plan import MB, File, ragged
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
-from sessionlake.schemas import SESSION_DATE
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.history import user_metadata
+from sessionlake.warehouse.schemas import SESSION_DATE
 from sessionlake.warehouse.tables import Tables
 
 STEP_LAYOUT, STEP_OPTIMIZE, STEP_VACUUM = "layout", "optimize", "vacuum"

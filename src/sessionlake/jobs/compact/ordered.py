@@ -7,9 +7,9 @@ from datetime import date
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.jobs.compact.plan import File, Share, shares
-from sessionlake.schemas import IDENTITY, SESSION_DATE
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.schemas import IDENTITY, SESSION_DATE
 from sessionlake.warehouse.tables import Tables
 
 ROW_BYTES = 64.0

@@ -5,14 +5,13 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.jobs.registry import JOBS
+from sessionlake.warehouse import schemas
 
 STEP = "age"
-FREQUENT_JOBS = ("compact", "quality")
-"""Jobs whose runs nobody asks for once they are old. What the others have done decides about late events for ever."""
 
 
 def steps(upkeep: Upkeep, config: Config) -> dict[str, Callable[[], None]]:
@@ -21,7 +20,8 @@ def steps(upkeep: Upkeep, config: Config) -> dict[str, Callable[[], None]]:
     runs_before = now_us - parse_duration(config.compact.runs)
     dead_before = now_us - parse_duration(config.compact.dead_letters)
     found: dict[str, Callable[[], None]] = {"age_dead_letters": partial(_empty_dead_letters, upkeep, dead_before)}
-    jobs = ", ".join(f"'{job}'" for job in FREQUENT_JOBS)
+    # What the other jobs have done decides about late events for ever.
+    jobs = ", ".join(f"'{job.name}'" for job in JOBS if job.record_ages)
     for table, which in ((schemas.JOB_RUNS, f"job in ({jobs})"), (schemas.QUALITY_RESULTS, "true")):
         if tables.exists(table):
             condition = f"{which} and at < timestamp_micros({runs_before})"

@@ -3,14 +3,14 @@
 And old events the archive.
 """
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
-from sessionlake.views import ARCHIVED_FROM, fold_point
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import ARCHIVED_FROM, fold_point
 
 STEP = "trim"
 
@@ -36,7 +36,7 @@ def trim(upkeep: Upkeep, until: int) -> None:
 
 def archive_point(tables: Tables, config: Config) -> int | None:
     """Return the event time in microseconds before which events leave the archive; None where none does."""
-    watermark = last_batch(tables).metadata["state"].get("watermark_us")
+    watermark = last_batch(tables).watermark_us
     if config.compact.archive is None or watermark is None or not tables.exists(schemas.EVENTS):
         return None
     point = int(watermark) - parse_duration(config.compact.archive)

@@ -4,15 +4,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact.plan import MB
 from sessionlake.jobs.run import JobRun
 from sessionlake.stream.input_log import BATCH_INPUTS
-from sessionlake.views import fold_point
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import fold_point
 
 ATTEMPTS = 8
 OF_BATCHES = (schemas.BATCHES, BATCH_INPUTS)

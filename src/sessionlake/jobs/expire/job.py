@@ -10,16 +10,15 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sessionlake import schemas
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
-from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, FencedError, JobError, first_line
 from sessionlake.jobs.expire.plan import Plan, make_plan
 from sessionlake.jobs.expire.rule import Rule
 from sessionlake.jobs.expire.topic import require_topic, send_tombstones
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import tombstones
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
 JOB = "expire"
@@ -86,6 +85,7 @@ def expire(
         },
         pin=lambda lake: _pin(lake, spark, named),
         dry_run=dry_run,
+        on_step=on_step,
     )
     if run.finished is not None:
         return run.finished
@@ -95,7 +95,7 @@ def expire(
         try:
             # No part of the run's arguments: what was refused may be taken up again with another limit.
             notes = _within(plan, config.expire.max_share if max_share is None else max_share, dry_run=dry_run)
-            done, alone = _send(config, run, plan, pace, on_step) if to_topic else _emit(run, plan, pace, on_step)
+            done, alone = _send(config, run, plan, pace) if to_topic else _emit(run, plan, pace)
         finally:
             plan.ranked.unpersist()
     counts = {
@@ -166,34 +166,32 @@ def _views(spark: SparkSession, named: Mapping[str, str], versions: Mapping[str,
             spark.catalog.dropTempView(name)
 
 
-def _emit(run: JobRun, plan: Plan, pace: Pace, on_step: OnStep) -> tuple[int, bool]:
+def _emit(run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
     """Append what earlier attempts have not; return tombstones of the run, and False where another run came between."""
     if run.dry_run:
         return plan.total, True
     alone, steps = _appended(run)
     while alone and steps < plan.steps:
         pace.wait()
-        failpoints.hit("expire_before_append")
-        rows = tombstones(run, plan.rows(steps)).coalesce(1)
-        metadata = {"job": JOB, "run_id": run.run_id, "step": steps}
-        try:
-            run.tables.append(schemas.CORRECTIONS, rows, JOB, run.pinned["sequence"] + 1 + steps, metadata)
-        except FencedError:
-            alone = False
-        failpoints.hit("expire_after_append")
+        with run.step(plan.progress(steps + 1), "append"):
+            rows = tombstones(run, plan.rows(steps)).coalesce(1)
+            metadata = {"job": JOB, "run_id": run.run_id, "step": steps}
+            try:
+                run.tables.append(schemas.CORRECTIONS, rows, JOB, run.pinned["sequence"] + 1 + steps, metadata)
+            except FencedError:
+                alone = False
         # An append under a number that another run has used is skipped without an error.
         _, steps = appended = _appended(run)
         alone = alone and appended[0]
-        on_step(plan.progress(steps))
     return plan.sent(steps), alone
 
 
-def _send(config: Config, run: JobRun, plan: Plan, pace: Pace, on_step: OnStep) -> tuple[int, bool]:
+def _send(config: Config, run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
     """Send all tombstones of the run to the topic, in a retry again."""
     for step in range(0 if run.dry_run else plan.steps):
         pace.wait()
-        send_tombstones(config, tombstones(run, plan.rows(step)))
-        on_step(plan.progress(step + 1))
+        with run.step(plan.progress(step + 1)):
+            send_tombstones(config, tombstones(run, plan.rows(step)))
     return plan.total, True
 
 

@@ -6,12 +6,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.errors import JobError
 from sessionlake.jobs.expire.rule import Rule, wrong_sql
 from sessionlake.jobs.run import JobRun
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones
-from sessionlake.views import merged_sessions
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.views import merged_rows
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,7 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     `max_per_run` tombstones at the most (None: all), `chunk` of them an append. JobError for SQL that Spark refuses.
     """
     pinned, lake = run.pinned, run.tables
-    sessions = merged_sessions(
-        lake, snapshot_version=pinned[schemas.SESSIONS], changelog_version=pinned[schemas.CHANGELOG]
-    )
+    sessions = merged_rows(lake, snapshot_version=pinned[schemas.SESSIONS], changelog_version=pinned[schemas.CHANGELOG])
     before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), run.job)
     matched = rule.matching(sessions, run.started_us, run.pinned["tables"]).select(*IDENTITY, "session_end")
     # Kept, because a sort reads its input twice: the sessions would be read twice.

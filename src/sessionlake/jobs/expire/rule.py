@@ -1,36 +1,20 @@
 """Which sessions expire: a time to live, SQL over the session's row, or both; `now()` is the start of the run."""
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from sqlglot.dialects import Spark
+from sqlglot.errors import TokenError
 
 from sessionlake.errors import JobError, NotNeededError, first_line
 from sessionlake.jobs.expire.reach import check_reach, without_files
 from sessionlake.jobs.expire.trees import Tree, items
 
-_SKIPPED = r"""
-    --[^\n]*                                  # comments
-  | /\*.*?\*/
-  | \b[rR](?:'[^']*'|"[^"]*")                 # texts; in raw ones a backslash is one
-  | '(?:\\.|''|[^'\\])*' | "(?:\\.|""|[^"\\])*"
-  | `(?:``|[^`])*`                            # quoted names
-"""
-_NOW = r"""
-    (?<![\w.`])(?:
-        (?P<function>now|curdate|unix_timestamp)\s*\(\s*\)
-      | (?P<word>current_timestamp|current_date|localtimestamp)\b(?:\s*\(\s*\))?
-    )
-"""
-_MOVING = r"""
-    (?<![\w.`])(?P<moving>(?:date|timestamp(?:_ltz|_ntz)?)\s*['"]\s*(?:now|today|tomorrow|yesterday)\b)
-"""
-_TOKEN = re.compile(rf"{_MOVING}|(?P<skipped>{_SKIPPED})|{_NOW}", re.VERBOSE | re.IGNORECASE | re.DOTALL)
 _CLOCKS = ("CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp", "CurrentBatchTimestamp")
-_MOVING_TEXT = ("now", "today", "tomorrow", "yesterday")
+_TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 
 
 @dataclass(frozen=True)
@@ -69,24 +53,33 @@ class Rule:
 
 
 def frozen(sql: str, now_us: int) -> str:
-    """Return SQL in which the functions of the present time are replaced by a moment, outside of texts and comments."""
+    """Return SQL in which the functions of the present time are replaced by a moment; all else stays as it is written.
+
+    JobError in one line where the SQL can't be cut into words, and where a literal of a time means the present.
+    """
     moment = f"timestamp_micros({now_us}L)"
-    values = {
-        "now": moment,
-        "current_timestamp": moment,
-        "current_date": f"to_date({moment})",
-        "curdate": f"to_date({moment})",
-        "localtimestamp": f"cast({moment} as timestamp_ntz)",
-        "unix_timestamp": f"unix_seconds({moment})",
-    }
-
-    def replaced(match: re.Match[str]) -> str:
-        if match["moving"]:
-            raise _differs(match["moving"] + "'")
-        name = match["function"] or match["word"]
-        return match[0] if name is None else values[name.lower()]
-
-    return _TOKEN.sub(replaced, sql)
+    date = f"to_date({moment})"
+    calls = {"now": moment, "curdate": date, "unix_timestamp": f"unix_seconds({moment})"}
+    words = {"current_timestamp": moment, "current_date": date, "localtimestamp": f"cast({moment} as timestamp_ntz)"}
+    try:
+        tokens = Spark().tokenize(sql)
+    except TokenError as error:
+        raise JobError(
+            f"where: {sql!r} has a text, a quoted name or a comment without an end, or an X'...' that is no number; correct the SQL"
+        ) from error
+    # Texts and quoted names keep their quotes here, and so are never taken for a word.
+    texts = ["", *(sql[token.start : token.end + 1].lower() for token in tokens), "", ""]
+    pieces: list[str] = []
+    done = 0
+    for number, token in enumerate(tokens):
+        before, text, *after = texts[number : number + 4]
+        called = after == ["(", ")"]
+        if before in _TIMES and text.endswith(("'", '"')) and _moves(token.text):
+            raise _differs(f"{before} {text}")
+        if before != "." and (text in words or (called and text in calls)):
+            pieces += sql[done : token.start], words.get(text) or calls[text]
+            done = tokens[number + 2 * called].end + 1
+    return "".join(pieces) + sql[done:]
 
 
 def wrong_sql(error: PySparkException) -> JobError:
@@ -116,4 +109,9 @@ def _varies(expression: Any) -> bool:
     if name != "Cast" or expression.dataType().typeName() not in ("timestamp", "timestamp_ntz", "date"):
         return False
     child = expression.child()
-    return bool(child.foldable()) and str(child.toString()).strip().lower() in _MOVING_TEXT
+    return bool(child.foldable()) and _moves(str(child.toString()))
+
+
+def _moves(text: str) -> bool:
+    """Say whether Spark makes a text a time that depends on the present; a time zone may follow the word."""
+    return text.strip().lower().startswith(("now", "today", "tomorrow", "yesterday"))

@@ -7,11 +7,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from sessionlake import schemas
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.progress import unread_from
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.filesystem import Entry
 
 _LOG = "_delta_log"

@@ -8,8 +8,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
@@ -23,12 +21,15 @@ from sessionlake.jobs.forget.logs import erase_in_logs
 from sessionlake.jobs.forget.progress import in_flight
 from sessionlake.jobs.forget.proof import Proof, prove
 from sessionlake.jobs.forget.single import one_at_a_time
-from sessionlake.jobs.forget.stores import await_removal, erase_stores, hosts_of, store_if_free
+from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
 from sessionlake.jobs.late.ledger import fence_runs
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
-from sessionlake.views import ERASURES, FOLD, merged_sessions
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import find_last_batch, last_batch
+from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import ERASURES, merged_rows
 
 JOB = "forget"
 _PASSES = 5
@@ -84,8 +85,9 @@ def forget(
         JOB,
         run_id=run_id,
         arguments={"keys": chosen.hashes},
-        pin=lambda tables: {"hosts": hosts_of(last_batch(tables).metadata)},
+        pin=lambda tables: {"hosts": last_batch(tables).places.hosts},
         dry_run=dry_run,
+        on_step=on_step,
     )
     if run.finished is not None:
         return run.finished
@@ -97,38 +99,38 @@ def forget(
         numbers = {"sessions": _live(lake).count(), "found": proof.found, "unsearched": len(proof.unsearched)}
         return run.finish(numbers, proof.lines())
     with one_at_a_time(config, waiting.until_late()):
-        return _erase(lake, run, waiting, documents, on_step, apply=apply)
+        return _erase(lake, run, waiting, documents, apply=apply)
 
 
-def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, on_step: OnStep, *, apply: bool) -> JobReport:
-    seen = _seen(lake, on_step)
-    counts = {"tombstones": _settle(lake, run, waiting, on_step, apply=apply)}
+def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, *, apply: bool) -> JobReport:
+    seen = _seen(lake, run.on_step)
+    counts = {"tombstones": _settle(lake, run, waiting, apply=apply)}
     for name, rows in lake.counts().items():
         counts[f"rows_of_{name}"] = rows
         if rows:
-            on_step(f"removing {rows:,} rows of {name}")
-            lake.delete(name)
-    on_step("keeping out what other jobs have read before")
-    _keep_out(lake)
+            with run.step(f"removing {rows:,} rows of {name}", name):
+                lake.delete(name)
+    with run.step("keeping out what other jobs have read before"):
+        _keep_out(lake)
     with store_if_free(lake.config) as alone:
-        _erase_traces(lake, counts, on_step, alone=alone)
+        _erase_traces(lake, run, counts, alone=alone)
     counts["documents"] = erase_documents(documents, lake.keys)
-    on_step("waiting for the stream to remove its stores")
-    await_removal(lake.config, waiting.until_late())
+    with run.step("waiting for the stream to remove its stores"):
+        await_removal(lake.config, waiting.until_late())
     # A run that was started by a release which pinned nothing has no hosts.
-    proof = proof_of(lake, on_step, run.pinned.get("hosts", ()), documents, seen)
+    proof = proof_of(lake, run.on_step, run.pinned.get("hosts", ()), documents, seen)
     counts |= {"source_rows": proof.source_rows, "found": proof.found, "unsearched": len(proof.unsearched)}
     if proof.clean:
         return run.finish(counts, proof.lines())
-    return JobReport(JOB, run.run_id, counts, [*proof.lines(), *_remedies(proof, alone=alone)])
+    return JobReport(JOB, run.run_id, counts, [*proof.lines(), *_remedies(proof, alone=alone)], failed=True)
 
 
 def proof_of(lake: Lake, on_step: OnStep, hosts: Iterable[str], documents: Path, seen: list[str]) -> Proof:
     """Look for the keys wherever they can be; nothing is changed. `hosts` had shards before; the last batch's count too."""
     on_step("looking for the keys in tables, files, logs and stores")
-    now = lake.tables.last_commit(schemas.CHANGELOG)
+    now = find_last_batch(lake.tables)
     with store_if_free(lake.config) as alone:
-        proof = prove(lake, {*hosts, *hosts_of(now.metadata if now else None)}, documents, alone=alone)
+        proof = prove(lake, {*hosts, *(now.places.hosts if now else ())}, documents, alone=alone)
     return replace(proof, keys=seen)
 
 
@@ -143,7 +145,7 @@ def _seen(lake: Lake, on_step: OnStep) -> list[str]:
     return lines[:_KEYS_SHOWN] + more
 
 
-def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply: bool) -> int:
+def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
     """Have the stream drop the keys' sessions and read every correction that names one; return the tombstones sent.
 
     The first pass comes before the first look: a batch that a crash interrupted may hold the keys too. A session that
@@ -152,7 +154,7 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, on_step: OnStep, *, apply
     sent = passes = 0
     wait = waiting.until_late()
     while True:
-        on_step("waiting for the stream")
+        run.on_step("waiting for the stream")
         applied = apply and passes < _PASSES and apply_corrections(lake.tables.spark, lake.config)
         passes += applied
         new, unread = _send(lake, run), in_flight(lake).count()
@@ -173,9 +175,8 @@ def _send(lake: Lake, run: JobRun) -> int:
     try:
         count = new.count()
         if count:
-            failpoints.hit("forget_before_tombstones")
-            run.append(schemas.CORRECTIONS, tombstones(run, new).coalesce(1), run.steps_done(schemas.CORRECTIONS))
-            failpoints.hit("forget_after_tombstones")
+            with run.step(f"sending {count:,} tombstones", "tombstones"):
+                run.append(schemas.CORRECTIONS, tombstones(run, new).coalesce(1), run.steps_done(schemas.CORRECTIONS))
     finally:
         new.unpersist()
     return count
@@ -185,7 +186,7 @@ def _live(lake: Lake) -> DataFrame:
     def of_keys(rows: DataFrame) -> DataFrame:
         return matching(rows.alias("t"), lake.frame, F.expr("t.session_key = k.key"))
 
-    return merged_sessions(lake.tables, narrowed=of_keys)
+    return merged_rows(lake.tables, narrowed=of_keys)
 
 
 def _keep_out(lake: Lake) -> None:
@@ -199,16 +200,16 @@ def _keep_out(lake: Lake) -> None:
     lake.delete(schemas.SESSIONS)
 
 
-def _erase_traces(lake: Lake, counts: dict[str, int], on_step: OnStep, *, alone: bool) -> None:
-    on_step("removing files")
-    erased = erase_files(lake, alone=alone)
-    counts["files"] = sum(erased.values())
-    for name in (name for name, files in erased.items() if files):
-        lake.change(name, f"vacuum {lake.tables.sql_name(name)}")
-    on_step("removing traces in logs")
-    counts["log_files"] = erase_in_logs(lake, alone=alone)
-    on_step("removing local stores")
-    counts["stores"], counts["stores_marked"] = erase_stores(lake.config, lake.keys, alone=alone)
+def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], *, alone: bool) -> None:
+    with run.step("removing files"):
+        erased = erase_files(lake, alone=alone)
+        counts["files"] = sum(erased.values())
+        for name in (name for name, files in erased.items() if files):
+            lake.change(name, f"vacuum {lake.tables.sql_name(name)}")
+    with run.step("removing traces in logs"):
+        counts["log_files"] = erase_in_logs(lake, alone=alone)
+    with run.step("removing local stores"):
+        counts["stores"], counts["stores_marked"] = erase_stores(lake.config, lake.keys, alone=alone)
 
 
 def _remedies(proof: Proof, *, alone: bool) -> Iterable[str]:

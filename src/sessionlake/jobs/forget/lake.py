@@ -7,10 +7,9 @@ from typing import Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.config.load import Config
-from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.keys import Keys, matching
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
@@ -71,10 +70,12 @@ class Lake:
     def holders(self) -> dict[str, list[Holder]]:
         """Where keys can stand, by table, in the order in which rows are removed.
 
-        The snapshot is first: without the changelog's deletes its rows would be sessions again, until they go too.
+        The snapshot is first: without the changelog's deletes its rows would be sessions again, until they go too. Then the
+        corrections: without their outcomes they would be corrections that no batch has taken yet.
         """
         found = {}
-        for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (n != schemas.SESSIONS, n)):
+        first = {schemas.SESSIONS: 0, schemas.CORRECTIONS: 1}
+        for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (first.get(n, 2), n)):
             if not name.startswith(("_", ".")) and self.tables.exists(name):
                 found[name] = self._of(name, self.tables.read(name).columns)
         return {name: holders for name, holders in found.items() if holders}
@@ -121,10 +122,8 @@ class Lake:
 
     def delete(self, name: str) -> None:
         """Remove a table's rows of the keys. The stream's metadata goes on in the changelog's log."""
-        failpoints.hit(f"forget_before_{name}")
         for holder in self.holders[name]:
             self._merge(holder)
-        failpoints.hit(f"forget_after_{name}")
 
     def _merge(self, holder: Holder) -> None:
         # DELETE would write its condition, keys and all, into the table's log; of MERGE the log names columns only.

@@ -5,9 +5,11 @@ import json
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
 from sessionlake.jobs.forget.lake import Lake
-from sessionlake.jobs.publish import from_version, newest_checkpoint
+from sessionlake.jobs.publish.changes import from_version
+from sessionlake.jobs.publish.final import read_reached
+from sessionlake.jobs.publish.job import newest_checkpoint
+from sessionlake.warehouse import schemas
 
 
 def unread_from(lake: Lake, name: str) -> int | None:
@@ -25,6 +27,8 @@ def _published(lake: Lake) -> int | None:
     checkpoint = newest_checkpoint(lake.tables, lake.config)
     if checkpoint is None:
         return None
+    if lake.config.sessions.emit == "final":
+        return read_reached(lake.tables, checkpoint).version + 1
     return max(from_version(lake.tables, checkpoint), _consumed(lake, schemas.CHANGELOG, f"{checkpoint}/stream"))
 
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 from sessionlake.config.load import Config
 from sessionlake.config.paths import make_private
-from sessionlake.errors import JobError
+from sessionlake.errors import BusyError
 
 _NAME = "FORGET"
 
 
 @contextmanager
 def one_at_a_time(config: Config, waits: Callable[[], bool]) -> Iterator[None]:
-    """Hold the pipeline's lock for erasures; wait for it as long as `waits` does and says True, then raise JobError."""
+    """Hold the pipeline's lock for erasures; wait for it as long as `waits` does and says True, then raise BusyError."""
     make_private(Path(config.lock_dir))
     with Path(config.lock_dir, _NAME).open("a") as file:
         while not _taken(file.fileno()):
             if not waits():
-                raise JobError(
+                raise BusyError(
                     f"forget: another run is at work on pipeline {config.pipeline.name!r}; repeat this one when that has ended"
                 )
         yield

@@ -2,18 +2,17 @@
 
 import mmap
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.keys import shard_of
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.engine.erasure import FORGET, erase_store, mark, marked, remove_all_marked
-from sessionlake.engine.operator import shard_of
 from sessionlake.engine.pending import PENDING
 from sessionlake.errors import LockedError
 from sessionlake.jobs.forget.keys import Keys
@@ -79,12 +78,6 @@ def elsewhere(config: Config, hosts: Iterable[str]) -> list[str]:
             f"stores: on {', '.join(others)}; stop the stream, remove {config.store_dir!r} there, start it again"
         )
     return found
-
-
-def hosts_of(metadata: Mapping[str, Any] | None) -> list[str]:
-    """Return the hosts that had shards in the batch of a commit."""
-    executors = ((metadata or {}).get("places") or {}).get("executors", ())
-    return sorted({executor.rpartition("/")[0] for executor in executors})
 
 
 def _shards(config: Config, keys: Keys) -> set[int]:

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.errors import FencedError, JobError
+from sessionlake.errors import OvertakenError
 from sessionlake.jobs.late.spans import BACKFILL, NUMBER, REPROCESS_LATE, WRITES, LateRun, covered, late_run
 from sessionlake.jobs.redeem.ledger import fence_redeems
 from sessionlake.jobs.run import JobRun
-from sessionlake.warehouse.delta_log import FENCED, app_id
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.delta_log import app_id
+from sessionlake.warehouse.outcomes import refused_sql, told_from
 from sessionlake.warehouse.tables import Tables
 
 COVERED = "covered"
@@ -51,7 +52,7 @@ def claim(run: JobRun) -> list[LateRun]:
     """Fence the unfinished runs before this one, and return all before it: what they cover won't change any more.
 
     Every run is recorded before it claims, so that of two runs at once one sees the other at least: the later fences
-    the earlier, and an earlier one that sees a later gives way. Raises JobError where this run has to.
+    the earlier, and an earlier one that sees a later gives way. Raises OvertakenError where this run has to.
     """
     runs = read_runs(run.tables)
     ours = next(other for other in runs if (other.job, other.run_id) == (run.job, run.run_id))
@@ -75,21 +76,15 @@ def _fence(tables: Tables, runs: Iterable[LateRun]) -> None:
 
 
 def append_claimed(run: JobRun, table: str, rows: DataFrame) -> None:
-    """Append a claimed run's rows once; JobError where another run has fenced this one."""
-    try:
-        run.append(table, rows)
-    except FencedError:
-        # Either a fence, or another attempt of this run that does the same: the table says which.
-        if run.tables.app_version(table, run.app_id) is None:
-            raise
-    if not run.dry_run and run.tables.app_version(table, run.app_id) == FENCED:
+    """Append a claimed run's rows once; OvertakenError where another run has fenced this one."""
+    if not run.append_unless_fenced(table, rows):
         last = read_runs(run.tables)[-1]
         raise _overtaken(run, None if (last.job, last.run_id) == (run.job, run.run_id) else last)
 
 
-def _overtaken(run: JobRun, by: LateRun | None) -> JobError:
+def _overtaken(run: JobRun, by: LateRun | None) -> OvertakenError:
     whom = "an erasure (`forget`)" if by is None else f"run {by.run_id!r} of {by.job}"
-    return JobError(
+    return OvertakenError(
         f"--run-id: {run.run_id!r} of {run.job} was overtaken by {whom}, started after it; "
         "what it had left waits for the next run, start that under a new id"
     )
@@ -125,10 +120,8 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
     backfills = [run for run in runs if run.job == BACKFILL and run.covers()]
     if not backfills:
         return {}
-    dead = tables.read(schemas.DEAD_LETTERS).where("reason = 'stale' and kind = 'replace'")
-    refused = dead.where(F.col("batch_id") <= as_of).select(
-        F.col("source").alias("correction_id"), F.col("batch_id").alias("_stale_at")
-    )
+    refused = refused_corrections(tables).where((F.col("outcome") == schemas.STALE) & (F.col("batch_id") <= as_of))
+    refused = refused.select("correction_id", F.col("batch_id").alias("_stale_at"))
     written = tables.read(schemas.CORRECTIONS).where((F.col("job") == BACKFILL) & (F.col("kind") == "replace"))
     stale = written.join(refused, "correction_id")
     ids = {row.run_id for row in stale.select("run_id").distinct().collect()}
@@ -140,6 +133,12 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
         for run in backfills
         if run.run_id in ids
     }
+
+
+def refused_corrections(tables: Tables) -> DataFrame:
+    """Return the corrections that batches refused: correction_id, kind, outcome, batch_id."""
+    told, dead_letters = tables.sql_name(schemas.CORRECTION_OUTCOMES), tables.sql_name(schemas.DEAD_LETTERS)
+    return tables.spark.sql(refused_sql(told, dead_letters, told_from(tables)))
 
 
 def expired_by_runs(dead_letters: DataFrame, run_id: str | None = None) -> DataFrame:

@@ -7,11 +7,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.config.load import Config
-from sessionlake.engine import failpoints
-from sessionlake.errors import JobError
 from sessionlake.jobs.late.ledger import (
     COVERED,
     append_claimed,
@@ -22,12 +18,12 @@ from sessionlake.jobs.late.ledger import (
     restated_by_runs,
     runs_before,
 )
-from sessionlake.jobs.late.restate import restated_partials
-from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, asked_times
+from sessionlake.jobs.late.restate import last_batch_pins, restatements
+from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, asked_times, check_range
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
-from sessionlake.jobs.sessionizer.operator import watermark_of
-from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
-from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.operators.sessions.setup import build_spec, check_settings
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 
 
@@ -57,50 +53,36 @@ def reprocess_late(
 ) -> JobReport:
     """Reprocess the late events that no run has covered yet; times from inclusive, to exclusive, all where not given.
 
-    The sessions change with the sessionizer's next batch. Raises JobError where another run overtook this one.
+    The sessions change with the sessionizer's next batch. Raises OvertakenError where another run overtook this one.
     """
-    if from_us is not None and to_us is not None and from_us >= to_us:
-        raise JobError("--from: must be before --to; nothing lies between them")
+    check_range(from_us, to_us)
     arguments = {"from": from_us, "to": to_us}
     pin = partial(_pin, config, from_us, to_us)
-    run = start_run(spark, config, REPROCESS_LATE, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run)
+    run = start_run(
+        spark, config, REPROCESS_LATE, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run, on_step=on_step
+    )
     if run.finished is not None:
         return run.finished
-    failpoints.hit("reprocess_late_started")
-    on_step("looking for late events that wait")
-    frames = _frames(spark, config, run)
-    for table, rows, what in (
-        (schemas.CORRECTIONS, frames.corrections, "restating"),
-        (schemas.DEAD_LETTERS, frames.dead_letters, "burying expired ones"),
-    ):
-        on_step(what)
-        failpoints.hit(f"reprocess_late_before_{table}")
-        append_claimed(run, table, rows)
-        failpoints.hit(f"reprocess_late_after_{table}")
-    on_step("counting")
-    return run.finish(*_counted(run, frames))
+    with run.step("looking for late events that wait"):
+        frames = _frames(spark, config, run)
+    with run.step("restating", schemas.CORRECTIONS):
+        append_claimed(run, schemas.CORRECTIONS, frames.corrections)
+    with run.step("burying expired ones", schemas.DEAD_LETTERS):
+        append_claimed(run, schemas.DEAD_LETTERS, frames.dead_letters)
+    with run.step("counting"):
+        return run.finish(*_counted(run, frames))
 
 
 def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables) -> dict[str, Any]:
-    last = last_batch(tables)
-    check_settings(config, last.metadata)
-    watermark = watermark_of(last.metadata["state"])
-    windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
-    return {
-        "batch_id": last.metadata["batch_id"],
-        "watermark_us": watermark,
-        "expired_us": windows.bounds(watermark).expired_us,
-        "from_us": from_us,
-        "to_us": to_us,
-        NUMBER: next_number(tables),
-    }
+    last = last_batch_pins(config, tables)
+    return {**last, "from_us": from_us, "to_us": to_us, NUMBER: next_number(tables)}
 
 
 def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     tables, pinned = run.tables, run.pinned
-    metadata = last_batch(tables).metadata
-    check_settings(config, metadata)
-    spec = build_spec(spark, config, metadata["settings"]["types"])
+    last = last_batch(tables)
+    check_settings(config, last)
+    spec = build_spec(spark, config, last.settings.types)
     before = runs_before(run) if run.dry_run else claim(run)
     # Not at the pinned version: late_events only grows, so that the batches pinned are the same rows; but what was
     # erased since (the right to be forgotten) must not come back.
@@ -112,9 +94,8 @@ def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     unique = marked.where(kept)
     if config.event.id is not None:
         unique = _without_twins(unique, marked.where(COVERED))
-    young_us = pinned["watermark_us"] - config.retention_us // 2
-    partials = restated_partials(unique, spec, young_us)
-    return _Frames(marked, kept, expired, asked, _corrections(run, partials), _dead_letters(run, marked.where(expired)))
+    corrections = restatements(run, config, unique, spec)
+    return _Frames(marked, kept, expired, asked, corrections, _dead_letters(run, marked.where(expired)))
 
 
 def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
@@ -125,13 +106,6 @@ def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
     with_id = rows.where("event_id is not null").join(ids, "event_id", "left_anti")
     first = with_id.withColumn("_rank", F.row_number().over(earliest)).where("_rank = 1").select(*names)
     return first.unionByName(rows.where("event_id is null"))
-
-
-def _corrections(run: JobRun, partials: DataFrame) -> DataFrame:
-    # Of one run no two partials share key and start.
-    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key")))
-    correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
-    return run.corrections(partials, correction_id=correction_id, kind=F.lit("restate"))
 
 
 def _dead_letters(run: JobRun, expired: DataFrame) -> DataFrame:

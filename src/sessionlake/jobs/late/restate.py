@@ -1,6 +1,7 @@
-"""Late events merged into partials as rows of corrections."""
+"""Events that the stream refused before, merged into partials as rows of corrections: what reprocess_late and redeem share."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,13 +9,20 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import lift, merge_states
 from sessionlake.columnar.arrays import Groups
-from sessionlake.jobs.sessionizer.mapper import events_of
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.schemas import TIME
-from sessionlake.sessions.kernel import group_events, lift, merge_states
-from sessionlake.sessions.partials import StateCodec
-from sessionlake.warehouse.tables import spark_schema
+from sessionlake.columnar.groups import group_events
+from sessionlake.config.load import Config
+from sessionlake.jobs.run import JobRun
+from sessionlake.operators.sessions.setup import check_settings
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.stream.ingest import events_of
+from sessionlake.stream.watermark import watermark_of
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.schemas import TIME
+from sessionlake.warehouse.tables import Tables, spark_schema
 
 PARTIALS_SCHEMA = pa.schema(
     [
@@ -25,6 +33,28 @@ PARTIALS_SCHEMA = pa.schema(
         ("state", pa.binary()),
     ]
 )
+
+
+def last_batch_pins(config: Config, tables: Tables) -> dict[str, Any]:
+    """Return what a run pins of the last batch: its id, its watermark, and the time before which events are beyond retention."""
+    last = last_batch(tables)
+    check_settings(config, last)
+    watermark = watermark_of(last.state)
+    windows = SessionWindows.of(config)
+    return {
+        "batch_id": last.batch_id,
+        "watermark_us": watermark,
+        "expired_us": windows.bounds(watermark).expired_us,
+    }
+
+
+def restatements(run: JobRun, config: Config, events: DataFrame, spec: SessionizerSpec) -> DataFrame:
+    """Return the corrections with which a run that pinned `last_batch_pins` restates events (rows as late_events has them)."""
+    partials = restated_partials(events, spec, run.pinned["watermark_us"] - config.retention_us // 2)
+    # Of one run no two partials share key and start.
+    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key")))
+    correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
+    return run.corrections(partials, correction_id=correction_id, kind=F.lit("restate"))
 
 
 def restated_partials(late: DataFrame, spec: SessionizerSpec, alone_before_us: int) -> DataFrame:
@@ -70,7 +100,7 @@ def _merged(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> pa.T
     """Merge sorted late events as far as they may travel together."""
     if not late.num_rows:
         return PARTIALS_SCHEMA.empty_table()
-    events = events_of(spec, late)
+    events = events_of(spec.events, late)
     codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     order, starts = group_events(codes, events.time_us, spec.windows.gap_us)
     time = events.time_us[order]

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sessionlake import schemas
+from sessionlake.errors import JobError
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import FENCED
 
 REPROCESS_LATE, BACKFILL = "reprocess_late", "backfill"
@@ -85,6 +86,12 @@ def late_run(job: str, run_id: str, started_us: int, pinned: str, versions: Mapp
 def asked_times(from_us: int | None, to_us: int | None) -> tuple[int, int]:
     """Return a range of times, unbounded where None."""
     return (-_EVER if from_us is None else from_us), (_EVER if to_us is None else to_us)
+
+
+def check_range(from_us: int | None, to_us: int | None) -> None:
+    """Raise JobError where a range of times, unbounded where None, is empty."""
+    if from_us is not None and to_us is not None and from_us >= to_us:
+        raise JobError("--from: must be before --to; nothing lies between them")
 
 
 def covered(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) -> str:

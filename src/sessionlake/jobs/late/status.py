@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
-from sessionlake import schemas
 from sessionlake.jobs.late.spans import BACKFILL, REPROCESS_LATE, WRITES, LateRun, covered, late_run
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import app_id
 from sessionlake.warehouse.lake import Lake
+from sessionlake.warehouse.outcomes import refused_sql, told_from
 
 
 @dataclass(frozen=True)
@@ -18,15 +19,17 @@ class LateStatus:
     reprocessed: int
     """Restated, twins of restated ones, or part of a backfill."""
     expired: int
-    """In dead_letters: older than retention when a run found them, or when the sessionizer took their correction."""
+    """Older than retention when a run found them, which then stand in dead_letters, or when the sessionizer took their correction."""
     waiting: int
     reconciles: bool
-    """The ledger, the corrections and the dead letters tell the same numbers."""
+    """The ledger, the corrections, and the dead letters of runs tell the same numbers."""
 
 
 def read_late_status(lake: Lake, database: DuckDBPyConnection, batch_id: int, *, with_ids: bool) -> LateStatus:
     """Return the late events' status as of a batch, from views of the lake's tables; `with_ids` says that twins are recognised."""
     runs = _runs(lake, database)
+    refused = refused_sql(schemas.CORRECTION_OUTCOMES, schemas.DEAD_LETTERS, told_from(lake))
+    database.execute(f"create or replace temp view refused as {refused}")
     events, taken = _counted(database, runs, batch_id)
     buried = _number(
         database,
@@ -35,7 +38,7 @@ def read_late_status(lake: Lake, database: DuckDBPyConnection, batch_id: int, *,
     restated, lost = database.execute(
         """
         select coalesce(sum(event_count), 0)::bigint, coalesce(sum(event_count) filter (correction_id in (
-            select source from dead_letters where kind = 'restate')), 0)::bigint
+            select correction_id from refused where kind = 'restate')), 0)::bigint
         from corrections where job = $1
         """,
         [REPROCESS_LATE],
@@ -71,14 +74,13 @@ def _counted(database: DuckDBPyConnection, runs: list[LateRun], batch_id: int) -
     database.execute(
         """
         create or replace temp table stale_puts as
-        select written.run_id, written.session_key as put_key, dead.batch_id as stale_at,
+        select written.run_id, written.session_key as put_key, refused.batch_id as stale_at,
                epoch_us(put.session_start) as from_us, epoch_us(put.session_end) as to_us
         from (select run_id, session_key, correction_id, unnest(put) as put from corrections
               where job = $1 and kind = 'replace') as written
-        join dead_letters as dead on dead.source = written.correction_id
-        where dead.reason = 'stale' and dead.kind = 'replace' and dead.batch_id <= $2
+        join refused using (correction_id) where refused.outcome = $2 and refused.batch_id <= $3
         """,
-        [BACKFILL, batch_id],
+        [BACKFILL, schemas.STALE, batch_id],
     )
     ids = {row[0] for row in database.execute("select distinct run_id from stale_puts").fetchall()}
     stale = [run for run in runs if run.job == BACKFILL and run.run_id in ids and run.covers()]

@@ -8,12 +8,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.batches import last_batch
 from sessionlake.config.load import Config
-from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
-from sessionlake.jobs.late.restate import restated_partials
+from sessionlake.jobs.late.restate import last_batch_pins, restatements
+from sessionlake.jobs.late.spans import check_range
 from sessionlake.jobs.redeem.ledger import (
     LETTER,
     NUMBER,
@@ -26,13 +24,13 @@ from sessionlake.jobs.redeem.ledger import (
 )
 from sessionlake.jobs.redeem.rows import EXPIRED, REFUSED, TAKEN, TWIN, UNREADABLE, judge_letters, judged_schema
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.sessionizer.operator import watermark_of
-from sessionlake.jobs.sessionizer.setup import build_spec, check_settings
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.operators.sessions.setup import build_spec, check_settings
+from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.sources.decoding.kafka_records import META
-from sessionlake.views import read_batches
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.views import read_batches
 
 
 def redeem(
@@ -49,33 +47,32 @@ def redeem(
     """Redeem the dead letters of these reasons (what stands before a colon, or the whole), each once.
 
     `from_us` (inclusive) and `to_us` (exclusive) say when the batch that refused them was committed. The sessions change
-    with the sessionizer's next batch. Raises JobError where another run overtook this one, or where a letter's text is
+    with the sessionizer's next batch. Raises OvertakenError where another run overtook this one, JobError where a letter's text is
     not all that its event was made of.
     """
     if not reasons:
         raise JobError("--reason: is missing; write a reason as dead_letters has it, such as 'too far in the future'")
-    if from_us is not None and to_us is not None and from_us >= to_us:
-        raise JobError("--from: must be before --to; nothing lies between them")
-    metadata = last_batch(Tables(spark, config.pipeline.warehouse)).metadata
-    check_settings(config, metadata)
-    spec = build_spec(spark, config, metadata["settings"]["types"])
+    check_range(from_us, to_us)
+    last = last_batch(Tables(spark, config.pipeline.warehouse))
+    check_settings(config, last)
+    spec = build_spec(spark, config, last.settings.types)
     _check_readable(config, spec)
     named = sorted(set(reasons))
     arguments = {"reasons": named, "from": from_us, "to": to_us}
+    pin = partial(_pin, config)
     run = start_run(
-        spark, config, REDEEM, run_id=run_id, arguments=arguments, pin=partial(_pin, config), dry_run=dry_run
+        spark, config, REDEEM, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run, on_step=on_step
     )
     if run.finished is not None:
         return run.finished
-    failpoints.hit("redeem_started")
     if not run.dry_run:
         claim(run)
-    on_step("reading dead letters again")
-    letters = _letters(run, named, from_us, to_us)
-    judged = _judged(run, spec, letters).persist()
+    with run.step("reading dead letters again"):
+        letters = _letters(run, named, from_us, to_us)
+        judged = _judged(run, spec, letters).persist()
     try:
         counts = _counts(judged)
-        _write(run, config, spec, judged, on_step)
+        _write(run, config, spec, judged)
     finally:
         judged.unpersist()
     return run.finish(counts, _notes(counts))
@@ -94,17 +91,8 @@ def _check_readable(config: Config, spec: SessionizerSpec) -> None:
 
 
 def _pin(config: Config, tables: Tables) -> dict[str, Any]:
-    last = last_batch(tables)
-    check_settings(config, last.metadata)
-    watermark = watermark_of(last.metadata["state"])
-    windows = SessionWindows(config.gap_us, config.grace_us, config.retention_us)
-    return {
-        "batch_id": last.metadata["batch_id"],
-        "watermark_us": watermark,
-        "expired_us": windows.bounds(watermark).expired_us,
-        "max_future_skew_us": config.max_future_skew_us,
-        NUMBER: next_number(tables),
-    }
+    last = last_batch_pins(config, tables)
+    return {**last, "max_future_skew_us": config.max_future_skew_us, NUMBER: next_number(tables)}
 
 
 def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | None) -> DataFrame:
@@ -153,23 +141,16 @@ def _counts(judged: DataFrame) -> dict[str, int]:
     return {"dead_letters": sum(outcomes.values()), **outcomes}
 
 
-def _write(run: JobRun, config: Config, spec: SessionizerSpec, judged: DataFrame, on_step: OnStep) -> None:
+def _write(run: JobRun, config: Config, spec: SessionizerSpec, judged: DataFrame) -> None:
     """Mark what is redeemed, then append its corrections, which makes the marks count."""
     if run.dry_run:
         return
-    on_step("restating")
-    run.tables.create(schemas.REDEEMED, schemas.REDEEMED_SCHEMA, "Dead letters that runs of redeem took")
-    marks = judged.where(F.col("outcome").isin(TAKEN, TWIN)).select(
-        LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")
-    )
-    run.append(schemas.REDEEMED, marks)
-    failpoints.hit("redeem_before_corrections")
-    young_us = run.pinned["watermark_us"] - config.retention_us // 2
-    partials = restated_partials(judged.where(F.col("outcome") == TAKEN), spec, young_us)
-    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key")))
-    correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
-    append_corrections(run, run.corrections(partials, correction_id=correction_id, kind=F.lit("restate")))
-    failpoints.hit("redeem_after_corrections")
+    with run.step("marking what is redeemed"):
+        run.tables.create(schemas.REDEEMED, schemas.REDEEMED_SCHEMA, "Dead letters that runs of redeem took")
+        taken = judged.where(F.col("outcome").isin(TAKEN, TWIN))
+        run.append(schemas.REDEEMED, taken.select(LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")))
+    with run.step("restating", schemas.CORRECTIONS):
+        append_corrections(run, restatements(run, config, judged.where(F.col("outcome") == TAKEN), spec))
 
 
 def _notes(counts: dict[str, int]) -> list[str]:

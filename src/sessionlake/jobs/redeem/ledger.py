@@ -9,9 +9,9 @@ import json
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from sessionlake import schemas
-from sessionlake.errors import FencedError, JobError
+from sessionlake.errors import OvertakenError
 from sessionlake.jobs.run import JobRun
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import FENCED, app_id
 from sessionlake.warehouse.tables import Tables
 
@@ -27,7 +27,7 @@ def next_number(tables: Tables) -> int:
 
 
 def claim(run: JobRun) -> None:
-    """Fence the unfinished runs before this one; JobError where a later one has started before this one appended."""
+    """Fence the unfinished runs before this one; OvertakenError where a later one has started before this one appended."""
     runs = _runs(run.tables)
     versions = _versions(run.tables, [run_id for _, run_id in runs])
     ours = (run.pinned[NUMBER], run.run_id)
@@ -50,14 +50,8 @@ def fence_redeems(tables: Tables) -> None:
 
 
 def append_corrections(run: JobRun, rows: DataFrame) -> None:
-    """Append a claimed run's corrections once, which makes its marks count; JobError where another run has fenced it."""
-    try:
-        run.append(schemas.CORRECTIONS, rows)
-    except FencedError:
-        # Either a fence, or another attempt of this run that does the same: the table says which.
-        if run.tables.app_version(schemas.CORRECTIONS, run.app_id) is None:
-            raise
-    if not run.dry_run and run.tables.app_version(schemas.CORRECTIONS, run.app_id) == FENCED:
+    """Append a claimed run's corrections once, which makes its marks count; OvertakenError where another run has fenced it."""
+    if not run.append_unless_fenced(schemas.CORRECTIONS, rows):
         raise _overtaken(run, None)
 
 
@@ -93,8 +87,8 @@ def _versions(tables: Tables, run_ids: list[str]) -> dict[str, int]:
     return {ids[key]: version for key, version in tables.app_versions(schemas.CORRECTIONS, ids).items()}
 
 
-def _overtaken(run: JobRun, by: str | None) -> JobError:
+def _overtaken(run: JobRun, by: str | None) -> OvertakenError:
     whom = "another run or an erasure (`forget`)" if by is None else f"run {by!r}"
-    return JobError(
+    return OvertakenError(
         f"--run-id: {run.run_id!r} of redeem was overtaken by {whom}; it has redeemed nothing, start a run under a new id"
     )

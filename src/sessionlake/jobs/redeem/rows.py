@@ -3,16 +3,16 @@
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates.partials import lift
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.errors import JobError
 from sessionlake.jobs.redeem.ledger import LETTER
-from sessionlake.jobs.sessionizer.mapper import checked_events, event_struct, without_raising
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
-from sessionlake.schemas import TIME
-from sessionlake.sessions.kernel import lift
+from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.raw import is_cut
+from sessionlake.stream.ingest import checked_events, event_struct, without_raising
+from sessionlake.warehouse.schemas import TIME
 
 TAKEN, TWIN, UNREADABLE, REFUSED, EXPIRED = "redeemed", "duplicates", "unreadable", "refused", "beyond_retention"
 """What becomes of a letter. The first two are marked, and so not looked at again."""
@@ -20,7 +20,7 @@ TAKEN, TWIN, UNREADABLE, REFUSED, EXPIRED = "redeemed", "duplicates", "unreadabl
 
 def judged_schema(spec: SessionizerSpec) -> pa.Schema:
     """Return the schema of what `judge` says."""
-    event = event_struct([pa.nulls(0, spec.columns.types[name]) for name in spec.columns.inputs], spec, 0).type
+    event = event_struct(spec.events, [pa.nulls(0, spec.columns.types[name]) for name in spec.columns.inputs], 0).type
     return pa.schema(
         [
             (LETTER, pa.string()),
@@ -46,7 +46,7 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
     for decoded in decode(content, "dead_letters", "json", spec.columns):
         of = pa.array(readable[at : at + decoded.table.num_rows])
         at += len(of)
-        checked = check(decoded.table, decoded.error, spec.columns, spec.max_key_bytes)
+        checked = check(decoded.table, decoded.error, spec.columns, spec.events.max_key_bytes)
         outcome = np.full(len(of), TAKEN, object)
         outcome[checked.time_us < expired_us] = EXPIRED
         outcome[checked.time_us > latest_us] = REFUSED
@@ -58,7 +58,7 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
         parts.append(
             _rows(
                 spec, table.take(of), pa.array(outcome, pa.string()), checked.key, time, checked.event_id,
-                event_struct(columns, spec, len(of)),
+                event_struct(spec.events, columns, len(of)),
             )
         )  # fmt: skip
     if at != len(readable):
@@ -68,7 +68,7 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
 
 def _raising(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Ints:
     """Return those of some rows at which a user's aggregate raises."""
-    _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec, table, checked, at)), at, [])
+    _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec.events, table, checked, at)), at, [])
     return np.setdiff1d(at, kept)
 
 

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates.partials import Partials, concat, lift
 from sessionlake.columnar.arrays import Ints, sorted_codes
 from sessionlake.engine.operator import Inputs
-from sessionlake.jobs.sessionizer.mapper import events_of
-from sessionlake.jobs.sessionizer.spec import SessionizerSpec
+from sessionlake.operators.sessions.control import PUT as PUT_ROWS
+from sessionlake.operators.sessions.control import REMOVE, RESTATE
 from sessionlake.operators.sessions.corrections import REMOVE_SCHEMA, Removals
+from sessionlake.operators.sessions.mapper import ALONE, MERGED
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Arrivals
-from sessionlake.sessions.kernel import lift
-from sessionlake.sessions.partials import Partials, concat
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.stream.ingest import events_of
 
 
 @dataclass(frozen=True)
@@ -30,18 +32,18 @@ class Parts:
 def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
     """Bring all arrivals together; None where the shard has neither arrivals nor removals."""
     pieces: list[tuple[Partials, int, list[str | None]]] = []
-    if "merged" in inputs:
-        pieces.append((Partials.from_table(inputs["merged"]), EVENT, []))
-    for kind, name in ((RESTATED, "restate"), (PUT, "put")):
+    if MERGED in inputs:
+        pieces.append((Partials.from_table(inputs[MERGED]), EVENT, []))
+    for kind, name in ((RESTATED, RESTATE), (PUT, PUT_ROWS)):
         if name in inputs:
             table = inputs[name]
             ids = table["correction_id"].to_pylist() if kind == PUT else []
             pieces.append((Partials.from_table(table.drop_columns(["correction_id"])), kind, ids))
-    alone = inputs.get("alone")
+    alone = inputs.get(ALONE)
     alone_from = sum(len(p) for p, _, _ in pieces)
     if alone is not None:
-        pieces.append((lift(spec.aggregates, events_of(spec, alone)), EVENT, []))
-    remove = inputs.get("remove", REMOVE_SCHEMA.empty_table())
+        pieces.append((lift(spec.aggregates, events_of(spec.events, alone)), EVENT, []))
+    remove = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
     if not pieces and not remove.num_rows:
         return None
     partials = concat([p for p, _, _ in pieces]) if pieces else Partials.empty(spec.aggregates)

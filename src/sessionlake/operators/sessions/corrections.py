@@ -1,4 +1,4 @@
-"""Replacements (rule 2): all or nothing, on the state before the batch; a tombstone is one that puts nothing."""
+"""Replacements (docs/rules.md, rule 2): all or nothing, on the state before the batch; a tombstone is one that puts nothing."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,16 @@ REMOVE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Removals:
-    """Sessions that replacements name, with codes of the batch's keys."""
+    """Sessions that replacements name, a row each, in columns of equal length."""
 
     correction: list[str]
+    """The correction_id of the replacement; all rows of one form a whole."""
     codes: Ints
+    """The session's key, as a number among the batch's keys."""
     start: Ints
+    """The session's start, microseconds."""
     revision: Ints
+    """The revision that whoever wrote the correction had seen."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,15 @@ class Decision:
     stale: frozenset[str]
     """Corrections that name a session which is gone or at another revision; ignored whole."""
     applied: frozenset[str]
+    """All the others, also those that remove nothing and only put."""
 
 
 def decide(removals: Removals, put_only: set[str], codes: Ints, start: Ints, revision: Ints) -> Decision:
     """Decide each replacement in order of its correction_id; where two name one session, the earlier has it.
 
     `codes`, `start` and `revision` describe the stored sessions; `put_only` are corrections that remove nothing.
-    Corrections are control rows, so a loop over them is no loop over events.
+    Ids decide, not rows' order: rows come in any order, and a rerun must decide alike. Corrections are control rows, so a
+    loop over them is no loop over events.
     """
     wanted = {(int(c), int(s)) for c, s in zip(removals.codes, removals.start, strict=True)}
     among = np.flatnonzero(np.isin(codes, removals.codes))
@@ -56,6 +62,7 @@ def decide(removals: Removals, put_only: set[str], codes: Ints, start: Ints, rev
             row is not None and not removed[row] and revision[row] == seen
             for row, (_, _, seen) in zip(rows, named[correction], strict=True)
         )
+        # What a stale one names is not claimed by it: the next may still have it.
         if fits:
             removed[[row for row in rows if row is not None]] = True
         else:

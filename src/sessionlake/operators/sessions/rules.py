@@ -1,6 +1,7 @@
-"""The rules of the sessionizer for one shard and one micro-batch (design section 3, rules 2 to 6), vectorised.
+"""What a micro-batch does to one shard: docs/rules.md, rules 2 and 4 to 6, vectorised.
 
-The caller has applied rules 1 and 3 (contract, beyond retention) and hands in the stored sessions of the keys at hand.
+The caller has applied the other two that refuse rows, 1 (contract) and 3 (beyond retention), and hands in the stored
+sessions of the batch's keys, the cold ones only where rule 2 asks for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,76 +11,41 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, States
-from sessionlake.aggregates.scalars import BYTES
-from sessionlake.columnar.arrays import Bools, Groups, Ints, combined
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import merge_states
+from sessionlake.columnar.arrays import Bools, Groups, Ints
+from sessionlake.columnar.groups import group_intervals
+from sessionlake.columnar.records import Records
 from sessionlake.operators.sessions.corrections import Removals, decide
 from sessionlake.operators.sessions.windows import Bounds
-from sessionlake.sessions.kernel import group_intervals, merge_states
-from sessionlake.sessions.partials import StateCodec
 
 EVENT, RESTATED, PUT = 0, 1, 2
+"""Where a new partial comes from: events of the stream, a `restate`, or what a `replace` puts."""
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """New partials of the batch: codes of their keys, and whether each is of events, restated or put."""
+    """New partials of the batch, in columns of equal length; times inclusive, microseconds."""
 
     codes: Ints
+    """The key of each partial, as a number among the batch's keys."""
     start: Ints
     end: Ints
     count: Ints
     states: States
     kind: Ints
+    """EVENT, RESTATED or PUT."""
     correction: list[str | None]
     """The replacement that puts the partial; one entry a partial, or empty where nothing is put."""
     keys: Callable[[], pa.Array]
-    """The key of each code."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Stored sessions with packed states; codes say which of the batch's keys each belongs to."""
-
-    codes: Ints
-    start: Ints
-    end: Ints
-    count: Ints
-    revision: Ints
-    state: pa.Array
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @classmethod
-    def empty(cls) -> "Stored":
-        """Return no sessions."""
-        none = np.zeros(0, np.int64)
-        return cls(none, none, none, none, none, pa.array([], BYTES))
-
-    @classmethod
-    def from_table(cls, codes: Ints, table: pa.Table) -> "Stored":
-        """Return the sessions of a table's columns start_us, end_us, event_count, revision and state."""
-        names = ("start_us", "end_us", "event_count", "revision")
-        start, end, count, revision = (table[name].to_numpy() for name in names)
-        return cls(codes, start, end, count, revision, combined(table["state"]))
-
-    def take(self, rows: Ints) -> "Stored":
-        """Return the given rows, in that order."""
-        return Stored(
-            self.codes[rows],
-            self.start[rows],
-            self.end[rows],
-            self.count[rows],
-            self.revision[rows],
-            self.state.take(pa.array(rows)),
-        )
+    """Returns the key of each code. A call, since only users' aggregates ask for keys."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the batch does to the shard."""
+    """What the batch does to the shard: the changes to forward, the late events, and what became of replacements."""
 
-    changed: Stored
+    changed: Records
     """Sessions that are new or changed, at their new revision."""
     states: States
     """Their states, unpacked."""
@@ -88,9 +54,11 @@ class Verdict:
     gone: Bools
     """Per stored session: it was removed or became part of a changed one."""
     late: Bools
-    """Per arrival: it belongs to a late session."""
+    """Per arrival: it belongs to a late session. True of events only."""
     stale: frozenset[str]
+    """Replacements of which nothing was done."""
     applied: frozenset[str]
+    """Replacements that were done, also where no row changed by it."""
 
 
 def apply_batch(
@@ -99,14 +67,15 @@ def apply_batch(
     bounds: Bounds,
     batch_id: int,
     arrivals: Arrivals,
-    stored: Stored,
+    stored: Records,
     removals: Removals,
 ) -> Verdict:
     """Apply a batch's arrivals and removals to the stored sessions of its keys.
 
     `stored` must hold every session of those keys that lies within gap of an arrival or is named by a removal; more do
-    no harm.
+    no harm. Neither the arrivals' nor the sessions' order matters. The store itself is not touched.
     """
+    # Rule 2: replacements are decided on the state before the batch; what a stale one puts is ignored with it.
     puts = {c for c in arrivals.correction if c is not None}
     decision = decide(removals, puts, stored.codes, stored.start, stored.revision)
     ignored = np.zeros(len(arrivals.codes), bool)
@@ -114,11 +83,13 @@ def apply_batch(
         ignored = np.array([c in decision.stale for c in arrivals.correction])
     new, old = np.flatnonzero(~ignored), np.flatnonzero(~decision.removed)
 
+    # Rule 4: what is left of both, side by side: a row below len(new) is an arrival, the others are stored sessions.
     start = np.concatenate([arrivals.start[new], stored.start[old]])
     end = np.concatenate([arrivals.end[new], stored.end[old]])
     order, starts = group_intervals(np.concatenate([arrivals.codes[new], stored.codes[old]]), start, end, gap)
     groups = Groups(starts, len(order))
     is_new = order < len(new)
+    # Rule 5: the merged end decides, and no group is late that a correction is part of.
     corrected = np.zeros(len(order), bool)
     corrected[is_new] = arrivals.kind[new[order[is_new]]] != EVENT
     if len(starts):
@@ -129,6 +100,7 @@ def apply_batch(
     late_rows = np.zeros(len(arrivals.codes), bool)
     late_rows[new[order[is_new & late[groups.ids]]]] = True
 
+    # Rule 6, of the groups that have an arrival and are not late: the others' stored sessions stay as they are.
     merged = (touched & ~late)[groups.ids]
     sizes = groups.sizes[touched & ~late]
     members = Groups(np.cumsum(sizes) - sizes, int(sizes.sum()))
@@ -137,7 +109,7 @@ def apply_batch(
     gone = decision.removed.copy()
     gone[members_of_old[1]] = True
     unchanged = _put_back_unchanged(
-        _by_puts_alone(arrivals.kind, members, members_of_new), changed, stored, decision.removed, gone
+        _formed_by_puts_only(arrivals.kind, members, members_of_new), changed, stored, decision.removed, gone
     )
     deleted = _deleted(members, members_of_old, changed, stored, decision.removed & gone)
     if unchanged.any():
@@ -151,6 +123,7 @@ Members = tuple[Ints, Ints]
 
 
 def _split(order: Ints, new: Ints, old: Ints) -> tuple[Members, Members]:
+    """Return the members that are arrivals, and those that are stored sessions."""
     is_new = order < len(new)
     at_new, at_old = np.flatnonzero(is_new), np.flatnonzero(~is_new)
     return (at_new, new[order[at_new]]), (at_old, old[order[at_old] - len(new)])
@@ -160,15 +133,16 @@ def _merge(
     aggregates: Sequence[Aggregate],
     batch_id: int,
     arrivals: Arrivals,
-    stored: Stored,
+    stored: Records,
     groups: Groups,
     from_new: Members,
     from_old: Members,
-) -> tuple[Stored, States]:
-    """Merge each group's arrivals and stored sessions; only stored sessions that take part are unpacked."""
+) -> tuple[Records, States]:
+    """Return one session a group, at this batch's revision, and its unpacked states; only stored sessions that take part are unpacked."""
     codec = StateCodec(aggregates)
 
     def gather(a: Ints, b: Ints) -> Ints:
+        """Return a column of the members, of the arrivals' column and the stored sessions'."""
         out = np.empty(groups.rows, np.int64)
         out[from_new[0]], out[from_old[0]] = a[from_new[1]], b[from_old[1]]
         return out
@@ -181,10 +155,10 @@ def _merge(
     states = [pa.concat_arrays([a.take(rows), s]).take(places) for a, s in zip(arrivals.states, unpacked, strict=True)]
     codes, at = gather(arrivals.codes, stored.codes), groups.starts
     if not len(at):
-        return Stored.empty(), states
+        return Records.empty(), states
     keyed = Groups(at, groups.rows, lambda: arrivals.keys().take(pa.array(codes[at])))
     merged = merge_states(aggregates, states, keyed)
-    return Stored(
+    return Records(
         codes=codes[at],
         start=np.minimum.reduceat(gather(arrivals.start, stored.start), at),
         end=np.maximum.reduceat(gather(arrivals.end, stored.end), at),
@@ -194,8 +168,8 @@ def _merge(
     ), merged
 
 
-def _by_puts_alone(kind: Ints, groups: Groups, from_new: Members) -> Bools:
-    """Say of each group whether all arrivals in it were put.
+def _formed_by_puts_only(kind: Ints, groups: Groups, from_new: Members) -> Bools:
+    """Say of each group whether all arrivals in it were put by replacements.
 
     A session that an event forms again is a change even where it looks the same: at its old revision a correction
     written before that event could still remove it.
@@ -207,11 +181,12 @@ def _by_puts_alone(kind: Ints, groups: Groups, from_new: Members) -> Bools:
     return np.logical_and.reduceat(put, groups.starts)
 
 
-def _put_back_unchanged(by_puts: Bools, changed: Stored, stored: Stored, removed: Bools, gone: Bools) -> Bools:
+def _put_back_unchanged(by_puts: Bools, changed: Records, stored: Records, removed: Bools, gone: Bools) -> Bools:
     """Say which changed sessions equal the removed one they replace, and mark those as not gone after all."""
     unchanged = np.zeros(len(changed), bool)
     if not by_puts.any():
         return unchanged
+    # Loops over what replacements name and put: control rows, of which a batch has few.
     before = {(int(stored.codes[i]), int(stored.start[i])): int(i) for i in np.flatnonzero(removed)}
     for i in np.flatnonzero(by_puts & np.isin(changed.codes, stored.codes[removed])):
         o = before.get((int(changed.codes[i]), int(changed.start[i])))
@@ -227,9 +202,13 @@ def _put_back_unchanged(by_puts: Bools, changed: Stored, stored: Stored, removed
     return unchanged
 
 
-def _deleted(groups: Groups, from_old: Members, changed: Stored, stored: Stored, removed: Bools) -> Ints:
-    """Return the stored sessions that are gone and whose (key, start) no changed session has."""
+def _deleted(groups: Groups, from_old: Members, changed: Records, stored: Records, removed: Bools) -> Ints:
+    """Return the stored sessions that are gone and whose (key, start) no changed session has.
+
+    A session whose start stays is replaced by the upsert of the same identity, and needs no delete.
+    """
     at, rows = from_old
+    # A merged group's start is one of its members': only the stored sessions that begin later lose their identity.
     absorbed = rows[stored.start[rows] != changed.start[groups.ids[at]]]
     out = np.flatnonzero(removed)
     if not len(out):

@@ -8,13 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake import schemas
+from sessionlake.errors import SourceError
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.decoded import Indices, in_halves, one_line, typed
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
+from sessionlake.warehouse import schemas
 
 KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", "_partition", "_offset"
 META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64()}
@@ -33,6 +35,29 @@ class Topic:
 
     name: str
     avro: bool
+
+
+@dataclass(frozen=True)
+class RecordDecoder:
+    """Decode a topic's records; see `Decoder` for the methods."""
+
+    columns: EventColumns
+    topic: Topic
+
+    def part(self, table: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """Part events from tombstones."""
+        records, tombstones = split_tombstones(table, self.topic)
+        return records, tombstones if tombstones.num_rows else None
+
+    def decode(self, table: pa.Table) -> Iterator[Rows]:
+        """Yield the records' rows."""
+        for found in decode_records(table, self.topic, self.columns):
+            yield Rows(found.table, found.error, found.raw, found.position)
+
+    def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
+        """Raise SourceError: records may be gone from a topic, so that it is never read again."""
+        del table
+        raise SourceError(f"source.topic: {self.topic.name!r} can't be read again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.schemas import TIME, YEAR_1_US, YEAR_9999_US
 from sessionlake.sources.decoding.safe_cast import Mask, cast_each, nulls_of, without_dictionary
+from sessionlake.warehouse.schemas import TIME, YEAR_1_US, YEAR_9999_US
 
 Micros = npt.NDArray[np.int64]
 

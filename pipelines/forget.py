@@ -1,8 +1,0 @@
-"""spark-submit entry point of `sessionlake forget`."""
-
-import sys
-
-from sessionlake.cli import main
-
-if __name__ == "__main__":
-    main(["forget", *sys.argv[1:]])

@@ -1,0 +1,75 @@
+"""Packed states: all aggregates' states of a record as one byte string, in stores and changelogs alike."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates.base import Aggregate, States
+from sessionlake.aggregates.scalars import BYTES
+from sessionlake.columnar.arrays import binary_array, byte_slices, nullable, numbers, offsets_of
+
+STATE_LAYOUT = 2
+"""Version of the byte layout of states; with another one, stored states can't be read and ask for a rebuild."""
+
+
+class StateCodec:
+    """Pack a session's state columns into one byte string and back.
+
+    Store, changelog and corrections hold this string, so that a restore copies it unread (docs/decisions/0002). Layout,
+    little endian: a validity bitmap, then 8 bytes for each number and a 4-byte length for each byte string, then the byte
+    strings. Another layout asks for another STATE_LAYOUT.
+    """
+
+    def __init__(self, aggregates: Iterable[Aggregate]) -> None:
+        self.types = [type_ for aggregate in aggregates for type_ in aggregate.state]
+        self._bitmap = -(-len(self.types) // 8)  # bytes of the bitmap, rounded up
+        formats = {"int64": "<i8", "double": "<f8", "binary": "<u4"}
+        fields = [("valid", np.uint8, (self._bitmap,)), *((f"f{i}", formats[str(t)]) for i, t in enumerate(self.types))]
+        self._fixed = np.dtype(fields)
+
+    def encode(self, states: States, rows: int) -> pa.Array:
+        """Return one byte string for each of the rows; nulls inside of a state are kept.
+
+        What has a fixed width is laid out by numpy in one structured array; byte strings are then joined to each row's head.
+        """
+        fixed = np.zeros(rows, self._fixed)
+        tails = []
+        valid = np.ones((rows, self._bitmap * 8), bool)
+        for i, (type_, column) in enumerate(zip(self.types, states, strict=True)):
+            if type_ == BYTES:
+                offsets, data = offsets_of(column)
+                fixed[f"f{i}"] = np.diff(offsets)
+                tails.append(binary_array(data, offsets))
+                mask = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
+            else:
+                fixed[f"f{i}"], mask = numbers(column)
+            if mask is not None:
+                valid[:, i] = mask
+        fixed["valid"] = np.packbits(valid, axis=1, bitorder="little")
+        head = binary_array(fixed, np.arange(rows + 1) * self._fixed.itemsize)
+        return pa.compute.binary_join_element_wise(head, *tails, b"") if tails else head
+
+    def decode(self, packed: pa.Array) -> States:
+        """Return the state columns of byte strings that `encode` made for the same aggregates. No string is null."""
+        rows = len(packed)
+        offsets, data = offsets_of(packed)
+        if not rows or not self.types:
+            return [pa.array([], type_) for type_ in self.types]
+        fixed = offsets_of(byte_slices(data, offsets[:-1], np.full(rows, self._fixed.itemsize)))[1].view(self._fixed)
+        valid = np.unpackbits(fixed["valid"], axis=1, bitorder="little").astype(bool)
+        # Where each row's next byte string begins: after its head, then after the strings read so far.
+        tail = offsets[:-1] + self._fixed.itemsize
+        states: States = []
+        for i, type_ in enumerate(self.types):
+            mask = None if valid[:, i].all() else valid[:, i]
+            if type_ == BYTES:
+                lengths = fixed[f"f{i}"].astype(np.int64)
+                column = byte_slices(data, tail, lengths)
+                tail = tail + lengths
+                states.append(
+                    column if mask is None else pa.compute.if_else(pa.array(mask), column, pa.scalar(None, BYTES))
+                )
+            else:
+                states.append(nullable(np.ascontiguousarray(fixed[f"f{i}"]), mask, type_))
+        return states

@@ -1,0 +1,118 @@
+"""Partials: parts of sessions as columns, the one form in which events, restates, puts and stored sessions are merged.
+
+One event is a partial whose start and end are its time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sessionlake.aggregates.base import Aggregate, Events, States
+from sessionlake.columnar.arrays import Groups, Ints, plain_text
+
+
+@dataclass(frozen=True)
+class Partials:
+    """(key, start, end, count, revision, aggregate states) in columns of equal length; times inclusive, microseconds.
+
+    `states` holds the state columns of all aggregates, one after the other. `revision` is the batch_id of a stored
+    session's last change and meaningless for what is not stored. Keys that come of `premerge` are a dictionary.
+    """
+
+    keys: pa.Array
+    start: Ints
+    end: Ints
+    count: Ints
+    revision: Ints
+    states: States
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> "Partials":
+        """Return the given rows, in that order."""
+        index = pa.array(rows)
+        columns = [column.take(index) for column in self.states]
+        return Partials(
+            self.keys.take(index), self.start[rows], self.end[rows], self.count[rows], self.revision[rows], columns
+        )
+
+    def to_table(self) -> pa.Table:
+        """Return the columns key, start_us, end_us, event_count, revision, s0, s1, ... ."""
+        columns = {
+            "key": plain_text(self.keys),
+            "start_us": self.start,
+            "end_us": self.end,
+            "event_count": self.count,
+            "revision": self.revision,
+        }
+        return pa.table({**columns, **{f"s{i}": column for i, column in enumerate(self.states)}})
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Partials":
+        """Invert `to_table`."""
+        table = table.combine_chunks()
+        columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in table.columns]
+        start, end, count, revision = (column.to_numpy() for column in columns[1:5])
+        return cls(columns[0], start, end, count, revision, columns[5:])
+
+    @classmethod
+    def empty(cls, aggregates: Sequence[Aggregate]) -> "Partials":
+        """Return no rows, with the state columns of the given aggregates."""
+        none = np.zeros(0, np.int64)
+        return cls(
+            pa.array([], pa.string()),
+            none,
+            none,
+            none,
+            none,
+            [pa.array([], type_) for a in aggregates for type_ in a.state],
+        )
+
+
+def concat(parts: Sequence[Partials]) -> Partials:
+    """Return the rows of all parts, in order; at least one part."""
+    if len(parts) == 1:
+        return parts[0]
+    return Partials(
+        keys=pa.concat_arrays([plain_text(p.keys) for p in parts]),
+        start=np.concatenate([p.start for p in parts]),
+        end=np.concatenate([p.end for p in parts]),
+        count=np.concatenate([p.count for p in parts]),
+        revision=np.concatenate([p.revision for p in parts]),
+        states=[pa.concat_arrays(columns) for columns in zip(*(p.states for p in parts), strict=True)],
+    )
+
+
+def lift(aggregates: Sequence[Aggregate], events: Events) -> Partials:
+    """Return each event as a partial."""
+    ones = np.ones(len(events.time_us), np.int64)
+    states = [column for aggregate in aggregates for column in aggregate.lift(events)]
+    return Partials(plain_text(events.keys), events.time_us, events.time_us, ones, ones * 0, states)
+
+
+def merge_states(aggregates: Sequence[Aggregate], states: States, groups: Groups) -> States:
+    """Merge the state columns of all aggregates; rows are in group order.
+
+    `states` holds the columns of all aggregates one after the other, each as many as its `state` says; so does the result.
+    """
+    merged: States = []
+    at = 0
+    for aggregate in aggregates:
+        width = len(aggregate.state)
+        merged += aggregate.merge(states[at : at + width], groups) if len(groups.starts) else states[at : at + width]
+        at += width
+    return merged
+
+
+def values_of(aggregates: Sequence[Aggregate], states: States) -> list[pa.Array]:
+    """Return the values that users see of states: one column an aggregate, of its type."""
+    values, at = [], 0
+    for aggregate in aggregates:
+        width = len(aggregate.state)
+        values.append(aggregate.value(states[at : at + width]).cast(aggregate.value_type))
+        at += width
+    return values

@@ -1,0 +1,23 @@
+"""The command `rebuild`."""
+
+from sessionlake.cli.jobs import command_of
+from sessionlake.cli.sessionizer import print_batch, print_summary
+from sessionlake.cli.shared import console, open_session
+from sessionlake.config.load import load_config
+
+
+@command_of("rebuild")
+def rebuild_command(config_path: str, warehouse: str, switch: bool, from_topic: bool) -> None:  # noqa: FBT001
+    """Rebuild, and say which line of the config changes; with `switch` change it."""
+    load_config(config_path)  # a fault in it is told at once, before the modules of Spark are loaded
+    from sessionlake.jobs.rebuild import apply_switch, plan_switch, rebuild, switched
+
+    config = switched(config_path, plan_switch(config_path, warehouse))
+    spark = open_session(config)
+    summary, edit = rebuild(spark, config_path, warehouse, from_topic=from_topic, on_commit=print_batch)
+    print_summary(summary)
+    if switch:
+        apply_switch(config_path, edit)
+    console.print(f"line {edit.line} of {config_path} {'is now' if switch else 'has to become'}:")
+    console.print(f"  - {edit.before}\n  + {edit.after}")
+    console.print("stop the stream on the old warehouse first, then start `sessionlake run` again")

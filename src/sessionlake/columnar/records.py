@@ -1,0 +1,67 @@
+"""The columnar record: what an operator keeps of keys over stretches of time, as columns of equal length.
+
+A session is one, and a window, and whatever else an operator stores: a key, a start and an end, how many events, the batch
+that changed it last, and packed aggregate states. Stores pack and unpack it, rules compute on it, changelogs are made of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, combined
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records in columns; `codes` say which of some keys each belongs to. Times are inclusive, microseconds.
+
+    States stay packed (`aggregates.codec.StateCodec`): most stored records of a batch's keys take no part in it, and need
+    no unpacking.
+    """
+
+    codes: Ints
+    start: Ints
+    end: Ints
+    count: Ints
+    revision: Ints
+    state: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @classmethod
+    def empty(cls) -> "Records":
+        """Return no records."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, none, none, pa.array([], pa.binary()))
+
+    @classmethod
+    def from_table(cls, codes: Ints, table: pa.Table) -> "Records":
+        """Return the records of a table's columns start_us, end_us, event_count, revision and state."""
+        names = ("start_us", "end_us", "event_count", "revision")
+        start, end, count, revision = (table[name].to_numpy() for name in names)
+        return cls(codes, start, end, count, revision, combined(table["state"]))
+
+    def take(self, rows: Ints) -> "Records":
+        """Return the given rows, in that order."""
+        return Records(
+            self.codes[rows],
+            self.start[rows],
+            self.end[rows],
+            self.count[rows],
+            self.revision[rows],
+            self.state.take(pa.array(rows)),
+        )
+
+
+def concat(parts: Sequence[Records]) -> Records:
+    """Return the records of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Records.empty()
+    names = ("codes", "start", "end", "count", "revision")
+    codes, start, end, count, revision = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    return Records(codes, start, end, count, revision, pa.concat_arrays([part.state for part in parts]))

@@ -1,0 +1,94 @@
+"""Every change of a session to a topic: at the first start all sessions there are, from then on what the changelog has more."""
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.config.source import KafkaSink
+from sessionlake.engine import failpoints
+from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError
+from sessionlake.jobs.publish.records import OnBatch, send
+from sessionlake.sources import kafka_cluster as kafka
+from sessionlake.stream.queries import is_second_driver, run_to_end
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import changes, latest_changes, merged_rows
+
+_GONE = (
+    "FILE_NOT_EXIST",
+    "DELTA_FILE_NOT_FOUND",
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DELTA_VERSION_NOT_FOUND",
+)
+_FROM_VERSION = "from_version"
+
+
+def publish_changes(
+    tables: Tables, config: Config, sink: KafkaSink, checkpoint: str, *, once: bool, on_batch: OnBatch
+) -> tuple[int, bool]:
+    """Publish until stopped or, with `once`, up to now; return how often records were sent, and whether from the beginning on."""
+    batches = 0
+    first = not tables.names(f"{checkpoint}/stream/offsets")
+    version = from_version(tables, checkpoint)
+    if first:
+        send(merged_rows(tables).withColumn("op", F.lit("upsert")), sink)
+        failpoints.hit("published_all")
+        batches += 1
+        on_batch(batches, True)
+
+    def changed(rows: DataFrame, _batch_id: int) -> None:
+        nonlocal batches
+        send(latest_changes(changes(rows, after=-1)), sink)
+        failpoints.hit("published")
+        batches += 1
+        on_batch(batches, False)
+
+    changelog = (
+        tables.spark.readStream.format("delta")
+        .option("startingVersion", version)
+        # What maintenance rewrites or trims has been published before.
+        .option("skipChangeCommits", "true")
+        .load(tables.path(schemas.CHANGELOG))
+    )
+    writer = (
+        changelog.writeStream.foreachBatch(changed)
+        .option("checkpointLocation", f"{checkpoint}/stream")
+        .queryName(f"{config.pipeline.name}-publish")
+    )
+    try:
+        run_to_end(config, writer, once=once)
+    except StreamingQueryException as error:
+        raise _explained(str(error), checkpoint) or error from error
+    return batches, first
+
+
+def pin_version(tables: Tables, checkpoint: str) -> None:
+    """Write down, once and before sessions are read, with which version of the changelog the stream begins.
+
+    What is deleted between two attempts of the first publication must come in the stream, since no later one names it.
+    """
+    tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables.latest_version(schemas.CHANGELOG)))
+
+
+def from_version(tables: Tables, checkpoint: str) -> int:
+    """Return the version of the changelog with which a checkpoint's stream begins."""
+    text = tables.read_text(f"{checkpoint}/{_FROM_VERSION}")
+    if text is None:
+        raise PipelineStateError(
+            f"publish: {checkpoint!r} lacks its file {_FROM_VERSION}; delete the folder to start with all sessions"
+        )
+    return int(text)
+
+
+def _explained(text: str, checkpoint: str) -> SessionlakeError | None:
+    if is_second_driver(text):
+        return FencedError("publish: another process publishes to this topic; stop it first")
+    if any(sign in text for sign in _GONE):
+        return PipelineStateError(
+            f"publish: changes that were not read yet are gone from {schemas.CHANGELOG!r}; delete {checkpoint!r} to start with all "
+            "sessions, and make a new topic, in which those deleted meanwhile are not"
+        )
+    return kafka.explained(text, "sink.kafka")

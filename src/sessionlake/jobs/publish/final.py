@@ -1,0 +1,112 @@
+"""Final sessions to a topic: each when the watermark passes its close; then what becomes of it.
+
+No change tells that a session closes: only the watermark moves, which every batch's commit has. So this goes from one
+committed batch to a later one and asks the tables which sessions closed between, by their end. Nothing is kept in the
+stream's stores for it, and a stream that is not published pays nothing (docs/decisions/0013). A final session may open again, by a
+correction or by an event that joins it to an open one (docs/rules.md, rule 5): it stays in the topic as it was until it is final again or deleted.
+"""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.load import Config
+from sessionlake.config.source import KafkaSink
+from sessionlake.engine import failpoints
+from sessionlake.errors import PipelineStateError
+from sessionlake.jobs.publish.records import OnBatch, send
+from sessionlake.operators.sessions.views import sessions_meeting
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.stream.watermark import NO_WATERMARK
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import changes, latest_changes, read_batches
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the topic is: all sessions that were final as of a batch are in it, as they were then."""
+
+    batch_id: int = -1
+    close_us: int = NO_WATERMARK
+    """Sessions that ended strictly before it are final."""
+    version: int = -1
+    """The changelog's version of that batch."""
+
+
+def publish_final(
+    tables: Tables, config: Config, sink: KafkaSink, checkpoint: str, *, once: bool, on_batch: OnBatch
+) -> tuple[int, bool]:
+    """Publish until stopped or, with `once`, up to now; return how often records were sent, and whether from the beginning on."""
+    every_s = max(1.0, parse_duration(config.pipeline.trigger) / 1e6)
+    reached, sent = read_reached(tables, checkpoint), 0
+    first = reached.batch_id < 0
+    while True:
+        last = last_batch(tables)
+        if last.batch_id > reached.batch_id:
+            now = Reached(last.batch_id, max(reached.close_us, closed_us(config, last)), last.version)
+            send(finals(tables, reached, now), sink)
+            # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
+            failpoints.hit("published_final")
+            _write(tables, checkpoint, now)
+            reached, sent = now, sent + 1
+            on_batch(sent, first and sent == 1)
+        if once:
+            return sent, first
+        time.sleep(every_s)
+
+
+def read_reached(tables: Tables, checkpoint: str) -> Reached:
+    """Return how far a topic is."""
+    steps = _steps(tables, checkpoint)
+    text = tables.read_text(f"{checkpoint}/final/{steps[-1]}") if steps else None
+    return Reached(**json.loads(text)) if text else Reached()
+
+
+def _write(tables: Tables, checkpoint: str, reached: Reached) -> None:
+    """Write how far the topic is, as a file of its own: no file system need replace one in a step."""
+    done = _steps(tables, checkpoint)
+    tables.write_text_once(f"{checkpoint}/final/{reached.batch_id}", json.dumps(asdict(reached)))
+    for step in done:
+        tables.delete(f"{checkpoint}/final/{step}")
+
+
+def _steps(tables: Tables, checkpoint: str) -> list[int]:
+    return sorted(int(name) for name in tables.names(f"{checkpoint}/final") if name.isdigit())
+
+
+def closed_us(config: Config, last: BatchCommit) -> int:
+    """Return the time before which a session must have ended to be final as of a batch."""
+    closed = SessionWindows.of(config).closed_us(last.watermark_us)
+    return NO_WATERMARK if closed is None else closed
+
+
+def finals(tables: Tables, before: Reached, now: Reached) -> DataFrame:
+    """Return what became final between two batches, and what became of sessions that were final before: rows with op."""
+    sessions = sessions_meeting(tables, before.close_us, changelog_version=now.version)
+    end = F.unix_micros("session_end")
+    closed = sessions.where((end >= before.close_us) & (end < now.close_us)).withColumn("op", F.lit("upsert"))
+    if before.batch_id < 0:
+        return closed
+    tail = changes(tables.read(tables.changelog.changes, now.version), before.batch_id, now.batch_id)
+    _require_whole(tables, tail, before, now)
+    was_final = end < before.close_us
+    # One that opened again since may be deleted while its end is beyond the close: its start tells that it may be in the topic.
+    may_be_there = (F.col("op") == "delete") & (F.unix_micros("session_start") < before.close_us)
+    return closed.unionByName(latest_changes(tail).where(was_final | may_be_there).select(*closed.columns))
+
+
+def _require_whole(tables: Tables, tail: DataFrame, before: Reached, now: Reached) -> None:
+    """Raise PipelineStateError where changes since the batch before are trimmed from the changelog."""
+    of_span = (F.col("batch_id") > before.batch_id) & (F.col("batch_id") <= now.batch_id)
+    summed = read_batches(tables).where(of_span).agg(F.coalesce(F.sum(F.col("upserts") + F.col("deletes")), F.lit(0)))
+    if tail.count() < summed.collect()[0][0]:
+        raise PipelineStateError(
+            f"publish: changes that were not read yet are gone from {tables.changelog.changes!r}; make a new topic, which then gets every "
+            "final session"
+        )

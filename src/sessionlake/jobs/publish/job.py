@@ -1,0 +1,71 @@
+"""Sessions to a compacted Kafka topic: one record a session, replaced with each change, removed with the session."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from sessionlake.config.load import Config
+from sessionlake.config.source import KafkaSink
+from sessionlake.errors import ConfigError, NoBatchesError
+from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
+from sessionlake.jobs.publish.final import publish_final
+from sessionlake.jobs.publish.records import OnBatch, topic_of
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import check_history
+from sessionlake.warehouse.tables import Tables
+
+_ID_LENGTH = 22
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run published."""
+
+    batches: int
+    from_the_beginning: bool
+    """Whether the run began by publishing every session."""
+
+
+def publish(
+    spark: SparkSession, config: Config, *, once: bool = False, on_batch: OnBatch = lambda *_: None
+) -> Published:
+    """Publish all sessions at the first start, from then on what changes; until stopped or, with `once`, up to now.
+
+    At least once: after a crash records are sent again, and a reader may for a moment see an older state of a session,
+    which the newer one, sent again too, replaces. A topic that is made anew gets every session again. With emit = "final"
+    a session is sent when it closes, and again only where it changes after that.
+    """
+    sink = _sink(config)
+    tables = Tables(spark, config.pipeline.warehouse)
+    if tables.latest_version(schemas.CHANGELOG) < 0:
+        raise NoBatchesError(
+            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no sessions yet; run `sessionlake run` first"
+        )
+    check_history(tables)
+    topic = topic_of(spark, sink)
+    checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
+    pin_version(tables, checkpoint)
+    follow = publish_final if config.sessions.emit == "final" else publish_changes
+    return Published(*follow(tables, config, sink, checkpoint, once=once, on_batch=on_batch))
+
+
+def newest_checkpoint(tables: Tables, config: Config) -> str | None:
+    """Return the checkpoint with which the config's topic, as it was made last, is published; None where it never was."""
+    sink, root = config.sink.kafka, _checkpoints(config)
+    if sink is None:
+        return None
+    of_topic = [n for n in tables.names(root) if n[:-_ID_LENGTH] == f"{sink.topic}-"]
+    return max((f"{root}/{n}" for n in of_topic), key=partial(from_version, tables), default=None)
+
+
+def _checkpoints(config: Config) -> str:
+    return f"{config.checkpoint}-publish"
+
+
+def _sink(config: Config) -> KafkaSink:
+    if config.sink.kafka is None:
+        raise ConfigError("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers and topic")
+    if config.sink.kafka.topic == config.source.topic:
+        raise ConfigError(f"sink.kafka.topic: {config.source.topic!r} is the source's topic; write another one")
+    return config.sink.kafka

@@ -1,0 +1,331 @@
+"""The jobs, one entry each: what is called, which options it takes, which tables it reads and writes.
+
+The command line, the lineage of runs and docs/commands.md derive from it, and tests hold the DAGs' forms to it. A new job is
+a module with a function, and an entry here. Nothing heavy is imported: entries name functions by path, and tables by name,
+since the module of their schemas costs the import of pyarrow. A table that lineage may name so is one of `sessionlake.warehouse.schemas`,
+or one of the four names below.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+SESSIONIZE = "sessionize"
+"""What runs of the stream are called in metrics and lineage; it is no job."""
+
+SOURCE = "source"
+"""The events as the config's source has them."""
+EVENTS_AGAIN = "events again"
+"""The archive, and a source that can be read again."""
+RULE_TABLES = "tables of the rule"
+"""The tables of [expire]."""
+SINK = "sink"
+"""The topic of [sink.kafka]; of `publish`, which sends no lineage."""
+
+Counted = Mapping[str, tuple[str, ...]]
+"""By table, the counts of the report that add up to the rows read or written of it; none where they are not counted."""
+
+
+class Kind(Enum):
+    """What the value of an option is."""
+
+    TEXT = "text"
+    FLAG = "flag"
+    WHOLE = "whole number, 1 or more"
+    SHARE = "number from 0 to 1"
+    TIME = "ISO date or time, UTC"
+    """The function gets microseconds since 1970."""
+    CHOICE = "one of the choices"
+    DIRECTORY = "directory"
+    """The function gets a Path."""
+    TABLE = "NAME=PATH"
+    """The function gets a mapping of the names to the paths."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a job: `--max-share` of the command line, `max_share` of a DAG's form."""
+
+    name: str
+    help: str
+    kind: Kind = Kind.TEXT
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    several: bool = False
+    """May be given several times; the function gets a tuple."""
+    argument: str = ""
+    """The function's argument, where it is not the name."""
+    metavar: str | None = None
+    default_told: str = ""
+    """What the help says of the default where the value itself does not tell."""
+    in_dag: bool = True
+    """Whether the job's DAG has it in its form."""
+
+    @property
+    def flag(self) -> str:
+        """The option as it is written on a command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def target(self) -> str:
+        """The argument of the function that takes the value."""
+        return self.argument or (f"{self.name}_us" if self.kind is Kind.TIME else self.name)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job.
+
+    `function` is "module:attribute". That of a job with a record is called as `function(spark, config, *, run_id, dry_run,
+    on_step, **options)` and returns a JobReport; the others have commands of their own (sessionlake.cli.registry).
+    """
+
+    name: str
+    """Its name in job_runs, metrics and lineage."""
+    summary: str
+    function: str
+    options: tuple[Option, ...] = ()
+    reads: Counted = field(default_factory=dict)
+    writes: Counted = field(default_factory=dict)
+    more: str = ""
+    """What the help of the command says after the summary."""
+    operands: tuple[str, ...] = ("CONFIG",)
+    """What the command line takes without the name of an option."""
+    recorded: bool = True
+    """Whether runs are recorded in job_runs: they have an id, are done once, and have a dry run."""
+    record_ages: bool = False
+    """Whether records of runs may go with age: nothing is derived from them, and there are many."""
+    corrections: str | None = None
+    """The report's count of corrections appended, after which a pass of the sessionizer follows; the command has --apply/--no-apply."""
+    applies_itself: bool = False
+    """The function takes `apply` and runs the passes itself, in between."""
+    extra: tuple[str, str] | None = None
+    """A module that must be installed, and the extra that brings it."""
+    dag: str | None = None
+    """The DAG that runs it."""
+
+    @property
+    def command(self) -> str:
+        """The job as the command line names it."""
+        return self.name.replace("_", "-")
+
+    @property
+    def has_apply(self) -> bool:
+        """Say whether the command has --apply/--no-apply."""
+        return self.applies_itself or self.corrections is not None
+
+
+def _times(what: str, *, required: bool = False, unbounded: bool = False) -> tuple[Option, Option]:
+    """Return the two options of a range of times, the start inclusive, the end exclusive."""
+    from_first, to_last = (
+        ("; from the first where not given", "; to the last where not given") if unbounded else ("", "")
+    )
+    return (
+        Option("from", f"ISO date or time (UTC), inclusive{what}{from_first}.", Kind.TIME, required=required, metavar="TIME"),
+        Option("to", f"ISO date or time (UTC), exclusive{what}{to_last}.", Kind.TIME, required=required, metavar="TIME"),
+    )  # fmt: skip
+
+
+def _rows(*names: str) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(names, ())
+
+
+_SESSIONS = ("session_changelog", "sessions")
+_EVERYTHING = _rows(*_SESSIONS, "late_events", "dead_letters", "corrections", "correction_outcomes", "events")
+
+JOBS: tuple[Job, ...] = (
+    Job(
+        "compact",
+        "Fold the changelog into the snapshot, trim it, and put all tables' files in order.",
+        "sessionlake.jobs.compact:compact",
+        (
+            Option(
+                "method",
+                "How the changelog gets into the snapshot; auto takes what is cheaper for its size.",
+                Kind.CHOICE,
+                "auto",
+                ("auto", "merge", "rewrite"),
+            ),
+        ),
+        reads={"session_changelog": ("rows_folded",)},
+        writes={"sessions": ("rows_rewritten",)},
+        record_ages=True,
+        dag="compact_tables",
+    ),
+    Job(
+        "reprocess_late",
+        "Restate the late events that are still within retention.",
+        "sessionlake.jobs.late.reprocess:reprocess_late",
+        _times("", unbounded=True),
+        more="The others go to dead_letters.",
+        reads=_rows("late_events", "correction_outcomes"),
+        writes={"corrections": ("corrections",), "dead_letters": ("expired",)},
+        corrections="corrections",
+        dag="reprocess_late",
+    ),
+    Job(
+        "redeem",
+        "Read dead letters again and restate the events that now keep the contract.",
+        "sessionlake.jobs.redeem.job:redeem",
+        (
+            Option(
+                "reason",
+                "A reason of dead_letters, up to its colon, such as 'too far in the future'; may be given several times.",
+                required=True,
+                several=True,
+                argument="reasons",
+                metavar="TEXT",
+            ),
+            *_times(", of the batch that refused them"),
+        ),
+        more="Each is redeemed once.",
+        reads=_rows("dead_letters"),
+        writes={"corrections": ("redeemed",)},
+        corrections="redeemed",
+        dag="redeem_dead_letters",
+    ),
+    Job(
+        "expire",
+        "Remove expired sessions: by age, or by any SQL over the session and other tables.",
+        "sessionlake.jobs.expire:expire",
+        (
+            Option("where", "SQL over a session's row, in place of the config's rule."),
+            Option("ttl", "Time to live after session_end, as in '90 days', in place of the config's rule."),
+            Option(
+                "table",
+                "A Delta table that --where may name.",
+                Kind.TABLE,
+                several=True,
+                argument="tables",
+                metavar="NAME=PATH",
+                in_dag=False,
+            ),
+            Option("max_per_run", "Tombstones of this run at the most.", Kind.WHOLE),
+            Option("max_per_second", "Tombstones a second at the most.", Kind.WHOLE, in_dag=False),
+            Option("max_share", "Refuse to remove more than this share of all sessions.", Kind.SHARE),
+            Option(
+                "to_topic",
+                "Send the tombstones to the Kafka topic that the events come from.",
+                Kind.FLAG,
+                in_dag=False,
+            ),
+        ),
+        reads=_rows(*_SESSIONS, RULE_TABLES),
+        writes={"corrections": ("expired",)},
+        corrections="expired",
+        dag="expire_sessions",
+    ),
+    Job(
+        "forget",
+        "Remove all that is kept of some keys, and prove it.",
+        "sessionlake.jobs.forget:forget",
+        (
+            Option(
+                "keys_file",
+                "The keys, one a line: a file that only you can read (mode 0600), or - for standard input.",
+            ),
+            Option(
+                "proof",
+                "Only look where the keys are; remove nothing. Exit code 1 where one is found, or may be.",
+                Kind.FLAG,
+                in_dag=False,
+            ),
+            Option("wait", "How long to wait for a stream that runs.", default="10 minutes"),
+            Option(
+                "data_docs",
+                "Where `quality` keeps validation results and HTML.",
+                Kind.DIRECTORY,
+                default_told="quality, beside the config",
+                in_dag=False,
+            ),
+        ),
+        more="Sessions, late events, dead letters, files, logs, stores.",
+        reads=_EVERYTHING,
+        writes=_EVERYTHING,
+        applies_itself=True,
+        dag="forget_key",
+    ),
+    Job(
+        "backfill",
+        "Compute a date range's sessions from the events again and correct those that differ.",
+        "sessionlake.jobs.backfill:backfill",
+        _times(", of the sessions that reach into the range", required=True),
+        reads=_rows(EVENTS_AGAIN, *_SESSIONS, "late_events", "correction_outcomes"),
+        writes={"corrections": ("corrections",)},
+        corrections="corrections",
+        dag="backfill_sessions",
+    ),
+    Job(
+        "rebuild",
+        "Sessionize all events into a new warehouse, after a change of gap, key or aggregates.",
+        "sessionlake.jobs.rebuild:rebuild",
+        (
+            Option("warehouse", "Path of the new warehouse, as the config is to name it.", required=True),
+            Option("switch", "Then write the new path into the config.", Kind.FLAG),
+            Option("from_topic", "Kafka: build from what the topic still holds, be that all or not.", Kind.FLAG),
+        ),
+        reads=_rows(SOURCE),
+        recorded=False,
+    ),
+    Job(
+        "quality",
+        "Check the tables against the suites in expectations/; exit code 1 where checks fail.",
+        "sessionlake.quality.run:run_quality",
+        (
+            Option(
+                "fail_on",
+                "Least severity of a failed check that ends the command with exit code 1.",
+                Kind.CHOICE,
+                "critical",
+                ("critical", "warn"),
+            ),
+            Option(
+                "table", "Check this table only; may be repeated.", several=True, argument="only", in_dag=False
+            ),
+            Option(
+                "data_docs",
+                "Where validation results and HTML go.",
+                Kind.DIRECTORY,
+                default_told="quality, beside the config",
+                in_dag=False,
+            ),
+        ),
+        reads=_rows(*_SESSIONS, "late_events", "correction_outcomes", "batches"),
+        writes={"quality_results": ("checks",)},
+        record_ages=True,
+        extra=("great_expectations", "quality"),
+        dag="quality_checks",
+    ),
+    Job(
+        "backup",
+        "Save tables and checkpoint as of one batch into DIR, a new path or URI, while the pipeline runs.",
+        "sessionlake.jobs.backup:backup",
+        more="Repeated after a kill it starts anew in the same DIR. A backup holds keys, and `forget` does not reach it.",
+        operands=("CONFIG", "DIR"),
+        reads=_EVERYTHING,
+        recorded=False,
+    ),
+    Job(
+        "restore",
+        "Put the backup in DIR back into CONFIG's warehouse, which must be empty; `run` then goes on.",
+        "sessionlake.jobs.backup:restore",
+        more="Repeated after a kill it starts anew; until it has ended nothing runs on the warehouse.",
+        operands=("CONFIG", "DIR"),
+        writes=_EVERYTHING,
+        recorded=False,
+    ),
+    Job(
+        "publish",
+        "Publish sessions to the compacted Kafka topic of [sink.kafka].",
+        "sessionlake.jobs.publish:publish",
+        (Option("once", "Publish what there is now, then exit.", Kind.FLAG),),
+        more="It goes on until it is stopped (ctrl-C), or once.",
+        reads=_rows(*_SESSIONS),
+        writes=_rows(SINK),
+        recorded=False,
+    ),
+)  # fmt: skip
+"""All jobs, in the order of the help."""
+
+BY_NAME: Mapping[str, Job] = {job.name: job for job in JOBS}

@@ -1,0 +1,36 @@
+"""Run a pipeline: until stopped, or over all available input."""
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from sessionlake.config.load import Config
+from sessionlake.operators.registry import kind_of
+from sessionlake.stream.run import OnCommit, RunSummary, run_kind
+
+
+def run(
+    spark: SparkSession,
+    config: Config,
+    *,
+    once: bool = False,
+    drain: bool = False,
+    bootstrap: bool = False,
+    trust_clock: bool = False,
+    give_up_plan: bool = False,
+    on_commit: OnCommit | None = None,
+    gate: Callable[[], None] = lambda: None,
+) -> RunSummary:
+    """Run the operator that the config asks for; see `stream.run.run_kind` for what the options mean."""
+    return run_kind(
+        spark,
+        config,
+        kind_of(config),
+        once=once,
+        drain=drain,
+        bootstrap=bootstrap,
+        trust_clock=trust_clock,
+        give_up_plan=give_up_plan,
+        on_commit=on_commit,
+        gate=gate,
+    )

@@ -1,0 +1,41 @@
+"""Before the shuffle: events become partials, with as much merging as can't change what is late."""
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates import Events
+from sessionlake.aggregates.partials import Partials, lift
+from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.engine.operator import Keyed, Split
+from sessionlake.operators.sessions.kernel import premerge
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.stream.ingest import event_table, judge
+
+MERGED, ALONE, EMITTED = "merged", "alone", "emit"
+"""Kinds of rows that go to shards: partials that were accepted whatever they meet, events that may be late, events beyond
+retention that are aggregated alone."""
+
+
+def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Rows) -> Split:
+    """Yield what becomes of a source's rows: rows of the kinds above, and what `Judged.asides` yields."""
+    judged = judge(spec.events, rows, clock_us, bounds.expired_us)
+
+    def merge(at: Ints) -> tuple[Events, Partials, Bools]:
+        events = judged.events(at)
+        return events, *premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
+
+    emitted = None
+    if len(judged.expired):
+        emitted, _ = judged.computed(lambda at: lift(spec.aggregates, judged.events(at)), judged.expired)
+    (events, merged, alone), at = judged.computed(merge, judged.good)
+    yield from judged.asides(lambda: events)
+    if emitted is not None:
+        yield Keyed(EMITTED, emitted.keys, emitted.to_table())
+    yield Keyed(MERGED, merged.keys, merged.to_table())
+    if alone.any():
+        old = np.flatnonzero(alone)
+        table = event_table(spec.events, events).take(pa.array(old))
+        table = table.append_column("raw", rows.raw(at[old])).append_column("source", rows.source(at[old]))
+        yield Keyed(ALONE, combined(table["key"]), table)

@@ -1,0 +1,1 @@
+"""Windows by time: tumbling ones, in update mode."""

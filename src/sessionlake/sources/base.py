@@ -1,0 +1,65 @@
+"""What a source of events is to everything above: the driver's half; `decoding.rows.Decoder` is the workers'."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Decoder
+from sessionlake.warehouse.tables import Tables
+
+Offsets = Sequence[tuple[int, Mapping[str, Any] | None]]
+"""Of batches in order: the batch, and the position in the source up to which it read, as Spark logs it; None for the start."""
+
+
+class PlannedInput(Protocol):
+    """What the checkpoint says of the input of batches that are planned."""
+
+    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+        """Return a batch's rows with what Spark leaves out of them; `offsets` is the text of the batch's offset file."""
+
+    def ranks(self, batch_id: int) -> dict[str, int]:
+        """Return the files of a batch, each with its rank in the order in which the source has them."""
+
+    def gone(self, batch_id: int) -> list[str]:
+        """Return what was planned for a batch and is there no more."""
+
+    def reached(self, batch_id: int) -> int:
+        """Return the last entry of the source's log that a batch and those before it read; -1 where none has."""
+
+
+class Source(Protocol):
+    """One pipeline's source of events. A new kind is a module with such a class, its decoder, and an entry in `registry`."""
+
+    name: ClassVar[str]
+    """As `source.kind` has it."""
+    one_row_a_file: ClassVar[bool]
+    """Whether rows of its stream are files, few and decoded by the workers, and not events."""
+
+    def check(self) -> None:
+        """Raise SourceError where the source can't be read at all; warn of what is probably not meant."""
+
+    def columns(self) -> list[str]:
+        """Return all columns of the source."""
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types of the needed columns as the source has them now; SourceError where one is missing."""
+
+    def decoder(self, columns: EventColumns) -> Decoder:
+        """Return the workers' half."""
+
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+        """Return the source as a stream, its batches bounded by the config's limits or by nothing."""
+
+    def planned(self, tables: Tables) -> PlannedInput | None:
+        """Return what the checkpoint says of planned input; None where the source has nothing to add to Spark's own rows."""
+
+    def replay(
+        self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
+    ) -> DataFrame | None:
+        """Return the rows that the needed batches read, with a column BATCH, for `Decoder.decode_again`; None for none.
+
+        Raises JobError where the source can't be read again, SourceError where what is needed is gone.
+        """

@@ -1,0 +1,97 @@
+"""Files of events, decoded where they are ones that may be read."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sessionlake.config.source import Format
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.decode import Decoded, decode
+from sessionlake.sources.decoding.decoded import Nowhere, bad_row
+from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES
+from sessionlake.sources.decoding.pieces import WHOLE, Piece
+from sessionlake.sources.decoding.rows import BATCH, Rows, no_text
+
+PATH, CONTENT, NUMBER, PARTS = "path", "content", "number", "parts"
+"""A row of a source of files: a file's path, where workers can't open it its content, and which of so many parts of it is
+meant. The latter two are there only in batches with files in parts, or with files that are gone since the batch was planned:
+these have 0 parts."""
+GONE = "file is gone: it was there when the batch was planned"
+LINK = "file is a link out of the source's directory, which is not followed"
+NO_FILE = "not a regular file"
+_SCHEME = re.compile(r"^file:(//)?")
+_GLOB = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True)
+class FileDecoder:
+    """Decode files of one format; see `Decoder` for the methods."""
+
+    columns: EventColumns
+    format: Format
+    place: str
+    """The source's path: local files are read only below it."""
+    max_line_bytes: int = MAX_LINE_BYTES
+    """A line of a text file that is longer is refused."""
+
+    def part(self, table: pa.Table) -> tuple[pa.Table, None]:
+        """Return all: files hold no corrections."""
+        return table, None
+
+    def decode(self, table: pa.Table) -> Iterator[Rows]:
+        """Yield each file's rows, piece by piece."""
+        for row in table.to_pylist():
+            for found in self._decoded(**row):
+                yield Rows(found.table, found.error, found.raw, found.position)
+
+    def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
+        """Yield each file's rows with the batch that read it."""
+        for row in table.to_pylist():
+            batch_id = row.pop(BATCH)
+            for found in self._decoded(**row):
+                yield batch_id, Rows(found.table, found.error, no_text, no_text)
+
+    def file_rows(self, path: str, content: bytes | None, piece: Piece = WHOLE) -> Iterator[Decoded]:
+        """Decode a local file or a part of it, or the content of a remote one; a file that may not be read is one error row."""
+        reason = refusal(path, self.place or "/") if content is None else None
+        if reason is None:
+            source = path if content is None else content
+            yield from decode(source, path, self.format, self.columns, self.max_line_bytes, piece)
+        elif piece.number == 0:
+            yield bad_row(reason, path, self.columns, Nowhere())
+
+    def _decoded(self, path: str, content: bytes | None = None, number: int = 0, parts: int = 1) -> Iterator[Decoded]:
+        if parts == 0:
+            yield bad_row(GONE, path, self.columns, Nowhere())
+        else:
+            yield from self.file_rows(path, content, Piece(number, parts))
+
+
+def is_local(path: str) -> bool:
+    """Say whether workers can open the path themselves."""
+    return "://" not in path or path.startswith("file://")
+
+
+def refusal(path: str, source: str) -> str | None:
+    """Say why a local file is not read: who may write to the source must not make the driver read other files; else None."""
+    real = os.path.realpath(path)
+    if not Path(real).is_relative_to(_root(source)):
+        return LINK
+    # To open a pipe would wait for a writer.
+    return NO_FILE if os.path.exists(real) and not os.path.isfile(real) else None  # noqa: PTH110, PTH113 (a path per file read)
+
+
+def local_path(uri: str) -> str:
+    """Return a local path without its scheme."""
+    return _SCHEME.sub("", uri)
+
+
+def _root(source: str) -> str:
+    """Return the real directory of a source path; of a pattern, the directory above the first part that is one."""
+    parts = Path(local_path(source)).parts
+    plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    return os.path.realpath(Path(*parts[:plain]))

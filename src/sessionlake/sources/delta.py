@@ -1,0 +1,79 @@
+"""A Delta table as a source: each version's new rows."""
+
+from collections.abc import Collection, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from sessionlake.config.load import Config
+from sessionlake.errors import SourceError
+from sessionlake.sources.base import Offsets
+from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.sources.limits import limits_of
+from sessionlake.warehouse.streamed_files import BATCH, read_files, streamed_files
+from sessionlake.warehouse.tables import Tables, spark_schema
+
+
+class DeltaSource:
+    """See `Source` for the methods."""
+
+    name: ClassVar[str] = "delta"
+    one_row_a_file: ClassVar[bool] = False
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self._spark, self._config = spark, config
+
+    def check(self) -> None:
+        """Do nothing: a table that can't be read is met when its columns are asked for."""
+
+    def columns(self) -> list[str]:
+        """Return the table's columns."""
+        return self._schema().names
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types of columns as the table declares them."""
+        schema = self._schema()
+        missing = [name for name in needed if name not in schema.names]
+        if missing:
+            raise SourceError(
+                f"source.path: {self._config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}"
+            )
+        return {name: normal_type(schema.field(name).type) for name in needed}
+
+    def decoder(self, columns: EventColumns) -> TableDecoder:
+        """Return what takes the rows as they are."""
+        return TableDecoder(columns, self._config.source.path)
+
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+        """Return the rows that versions add; those that change or remove some are passed over."""
+        limits = limits_of(self._config.source, everything_at_once=everything_at_once)
+        reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true").options(**limits)
+        return self._needed(reader.load(self._config.source.path), columns)
+
+    def planned(self, tables: Tables) -> None:
+        """Return None: the log says all, and Spark reads all of it."""
+
+    def replay(
+        self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
+    ) -> DataFrame | None:
+        """Return the rows of the files that the needed batches read."""
+        path = self._config.source.path
+        files = streamed_files(tables, path, offsets, needed)
+        return self._needed(read_files(tables, path, files), columns, BATCH) if files else None
+
+    def _needed(self, rows: DataFrame, columns: EventColumns, *others: str) -> DataFrame:
+        return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
+
+    def _schema(self) -> pa.Schema:
+        path = self._config.source.path
+        try:
+            return to_arrow_schema(self._spark.read.format("delta").load(path).schema)
+        except AnalysisException as error:
+            raise SourceError(
+                f"source.path: {path!r} is no readable Delta table; create it or correct the path"
+            ) from error

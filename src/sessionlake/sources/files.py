@@ -1,0 +1,163 @@
+"""A directory of files as a source: each file is read once, when it appears."""
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.config.source import Format
+from sessionlake.errors import ConfigError, PipelineStateError, SourceError, first_line
+from sessionlake.sources.base import Offsets
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, is_local, refusal
+from sessionlake.sources.decoding.rows import BATCH
+from sessionlake.sources.infer import all_columns, declared_and_found, infer_types
+from sessionlake.sources.limits import limits_of
+from sessionlake.sources.planned_files import PlannedFiles
+from sessionlake.warehouse.tables import Tables
+
+_FOREVER = "1000000d"
+_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
+NEEDED = "a backfill reads the events again, so they must still be there"
+
+
+class FileSource:
+    """See `Source` for the methods."""
+
+    name: ClassVar[str] = "files"
+    one_row_a_file: ClassVar[bool] = True
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self._spark, self._config, self._path = spark, config, config.source.path
+
+    def check(self) -> None:
+        """Do nothing: the directory may still come."""
+
+    def columns(self) -> list[str]:
+        """Return the columns of the files that are there."""
+        return all_columns(source_files(self._config), self._format)
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types that the config declares or else the files that are there have."""
+        return declared_and_found(
+            self._config.source, needed, lambda names: infer_types(source_files(self._config), self._format, names)
+        )
+
+    def decoder(self, columns: EventColumns) -> FileDecoder:
+        """Return what decodes the files."""
+        return FileDecoder(columns, self._format, self._path, self._config.source.max_line_bytes)
+
+    def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
+        """Return the files' paths, and their content where workers can't open them."""
+        del columns
+        reader = (
+            self._spark.readStream.format("binaryFile")
+            .schema("path string, modificationTime timestamp, length long, content binary")
+            .options(**limits_of(self._config.source, everything_at_once=everything_at_once))
+            # Spark would otherwise pass over files a week older than the newest, without a word.
+            .option("maxFileAge", _FOREVER)
+            .option("recursiveFileLookup", "true")
+        )
+        rows = reader.load(self._path)
+        if is_local(self._path):
+            return rows.select(_without_scheme("path").alias(PATH))
+        return rows.select(F.col("path").alias(PATH), F.col("content").alias(CONTENT))
+
+    def planned(self, tables: Tables) -> PlannedFiles:
+        """Return the files that batches are planned to read."""
+        return PlannedFiles(tables, self._config)
+
+    def replay(
+        self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
+    ) -> DataFrame | None:
+        """Return the files that the needed batches read, spread over tasks, with their content where workers can't open them."""
+        del columns
+        files = self._logged(tables, offsets, needed)
+        return None if files is None else self._with_content(files)
+
+    def _with_content(self, files: DataFrame) -> DataFrame:
+        if is_local(self._path):
+            return files.repartition(max(1, min(files.count(), 4 * self._spark.sparkContext.defaultParallelism)))
+        paths = [row[0] for row in files.select(PATH).toLocalIterator()]
+        try:
+            content = self._spark.read.format("binaryFile").load(paths)
+        except AnalysisException as error:
+            raise SourceError(f"source.path: {first_line(error)}; {NEEDED}") from error
+        return content.select(F.col("path").alias(PATH), CONTENT).join(F.broadcast(files), PATH)
+
+    @property
+    def _format(self) -> Format:
+        if self._config.source.file_format is None:
+            raise ConfigError("source.format: is missing; write 'json', 'csv' or 'parquet'")
+        return self._config.source.file_format
+
+    def _logged(self, tables: Tables, offsets: Offsets, needed: Collection[int]) -> DataFrame | None:
+        """Return (path, batch_id) of the files in the file source's log, read by the needed batches."""
+        pairs: list[tuple[int, int]] = []
+        reached = -1
+        for batch_id, position in offsets:
+            offset = reached if position is None else int(position["logOffset"])
+            if batch_id in needed:
+                pairs += [(log, batch_id) for log in range(reached + 1, offset + 1)]
+            reached = max(reached, offset)
+        if not pairs:
+            return None
+        directory = f"{self._config.checkpoint}/sources/0"
+        lines = self._spark.read.text([f"{directory}/{name}" for name in _log_names(tables, directory, reached)])
+        entry = F.from_json("value", "path string, batchId long")
+        # In the log paths are URL-encoded, where + stands for itself.
+        path = F.url_decode(F.replace("e.path", F.lit("+"), F.lit("%2B")))
+        logged = lines.where("value like '{%'").select(entry.alias("e")).select(path.alias(PATH), F.col("e.batchId"))
+        batches = self._spark.createDataFrame(pairs, f"batchId long, {BATCH} long")
+        found = logged.distinct().join(F.broadcast(batches), "batchId").select(PATH, BATCH)
+        return found.withColumn(PATH, _without_scheme(PATH)) if is_local(self._path) else found
+
+
+def source_files(config: Config) -> list[str]:
+    """Return the files that the source directory holds now, hidden ones left out; SourceError where there are none."""
+    path, format_ = config.source.path, config.source.format
+    root = Path(path.removeprefix("file:"))
+    if "://" in path:
+        raise SourceError(
+            f"source.path: columns of {path!r} can't be inferred from here; declare each in [source.types]"
+        )
+    if not root.is_dir():
+        raise SourceError(f"source.path: {path!r} is no directory; create it or correct the path")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise SourceError(f"source.path: {path!r} can't be read; give this user the right to")
+    files = sorted(
+        str(f)
+        for f in root.rglob("*")
+        if f.is_file()
+        and refusal(str(f), path) is None
+        and not any(p.startswith((".", "_")) for p in f.relative_to(root).parts)
+    )
+    if not files:
+        raise SourceError(
+            f"source.path: {path!r} holds no {format_} files to learn the columns from; add one or declare [source.types]"
+        )
+    return files
+
+
+def _log_names(tables: Tables, directory: str, reached: int) -> list[str]:
+    """Return the log's files up to an offset: the last compacted one and what came after it."""
+    parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]
+    compacted = max((n for n, is_compact, _ in parsed if is_compact), default=-1)
+    names = [name for n, is_compact, name in parsed if n == compacted and is_compact]
+    names += [name for n, is_compact, name in parsed if n > compacted and not is_compact]
+    if not names or max(n for n, _, _ in parsed) < reached:
+        raise PipelineStateError(
+            f"checkpoint: the log of source files in {directory!r} is incomplete; put the checkpoint back, or use `sessionlake rebuild`"
+        )
+    return names
+
+
+def _without_scheme(column: str) -> Column:
+    return F.regexp_replace(column, "^file:(//)?", "")

@@ -1,0 +1,192 @@
+"""The control input, whatever the operator: which corrections are refused, and what becomes of the others.
+
+An operator says which kinds of corrections it knows; `advance` and `tick` are every pipeline's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.engine.operator import Aside, Counted, Keyed, Split
+from sessionlake.sources.decoding.raw import raw_text
+from sessionlake.sources.decoding.safe_cast import nulls_of
+from sessionlake.sources.decoding.times import parse_times
+from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA, FUTURE
+from sessionlake.warehouse.schemas import APPLIED, CORRECTION_OUTCOMES_SCHEMA, EXPIRED, MALFORMED
+
+ADVANCE, TICK = "advance", "tick"
+"""Every pipeline's kinds: one moves the watermark, the other does nothing but make a batch (`stream/ticks.py`)."""
+MAX_ADVANCE = "max_advance"
+"""The number by which an `advance` moves the watermark."""
+OUTCOMES = "outcomes"
+"""Kind of rows that say what became of each correction; `outcome` is null where only its shard can tell."""
+OUTCOME_SCHEMA = pa.schema([f for f in CORRECTION_OUTCOMES_SCHEMA if f.name not in ("batch_id", "commit_id")])
+
+
+@dataclass(frozen=True)
+class CorrectionKind:
+    """One kind of correction, as an operator knows it."""
+
+    malformed: Callable[[pa.Table], Bools]
+    """Which rows lack what the kind needs; asked of rows of any kind."""
+    split: Callable[[pa.Table], Split]
+    """What becomes of good rows of the kind."""
+    expires: bool = False
+    """Whether one that starts beyond retention is refused."""
+    at_once: bool = False
+    """Whether it takes effect whatever is stored; else its shard says what became of it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The times that corrections are held against; microseconds."""
+
+    expired_us: int
+    """What starts strictly before it is beyond retention."""
+    latest_advance_us: int | None
+    """An advance may not lie after it; None for no limit."""
+    clock_us: int = 0
+    """The batch's clock, for the record."""
+
+
+def latest_advance_us(max_future_skew_us: int | None, clock_us: int, close_us: int, to_close_us: int) -> int | None:
+    """Return the furthest watermark that may be asked for: what closes all that events may have opened.
+
+    That is `to_close_us` (from the end of what closes to its close, at least) after the clock and its skew, or after the
+    watermark, whichever is later: an advance beyond it would make all later events dead letters for good.
+    """
+    if max_future_skew_us is None:
+        return None
+    return max(clock_us + max_future_skew_us, close_us + to_close_us - 1) + to_close_us
+
+
+def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table: pa.Table) -> Split:
+    """Yield what the kinds make of corrections (rows of their table), what became of each, dead letters, and numbers.
+
+    What becomes of a correction that is refused, or that takes effect at once, is known here; the others' outcomes go to
+    their shards, to be filled in.
+    """
+    table = table.combine_chunks()
+    kind = pc.fill_null(combined(table["kind"]), "")
+    of_kind = {name: _equal(kind, name) for name in (*kinds, ADVANCE, TICK)}
+    start = micros(table["session_start"])
+    malformed = ~np.logical_or.reduce(list(of_kind.values())) | is_null(table, "correction_id")
+    expired = np.zeros(table.num_rows, bool)
+    for name, known in kinds.items():
+        malformed |= of_kind[name] & known.malformed(table)
+        if known.expires:
+            expired |= of_kind[name] & (start < limits.expired_us)
+    malformed |= of_kind[ADVANCE] & no_time(table["session_start"])
+    ahead = np.zeros(table.num_rows, bool)
+    if limits.latest_advance_us is not None:
+        ahead = of_kind[ADVANCE] & (start > limits.latest_advance_us)
+    ahead &= ~malformed
+    expired &= ~malformed
+    refused = ((malformed, MALFORMED, "malformed correction"), (ahead, MALFORMED, FUTURE), (expired, EXPIRED, EXPIRED))
+    at_once = (
+        of_kind[ADVANCE]
+        | of_kind[TICK]
+        | np.logical_or.reduce(
+            [np.zeros(table.num_rows, bool), *(of_kind[name] for name, known in kinds.items() if known.at_once)]
+        )
+    )
+    yield from _outcomes(table, refused, at_once, limits.clock_us)
+    for mask, _, reason in refused:
+        if mask.any():
+            yield Aside(DEAD, _dead(table.filter(pa.array(mask)), reason))
+    good = ~malformed & ~ahead & ~expired
+    for name, known in kinds.items():
+        rows = table.filter(pa.array(good & of_kind[name]))
+        if rows.num_rows:
+            yield from known.split(rows)
+    counts = {"corrections": table.num_rows, "malformed": int((malformed | ahead).sum()), "expired": int(expired.sum())}
+    advances = good & of_kind[ADVANCE]
+    counts["applied"] = int((advances | (good & of_kind[TICK])).sum())
+    if advances.any():
+        counts |= {MAX_ADVANCE: int(start[advances].max())}
+    yield Counted(counts)
+
+
+def _outcomes(table: pa.Table, refused: Sequence[tuple[Bools, str, str]], at_once: Bools, clock_us: int) -> Split:
+    """Yield a row for each correction; those whose shard must say what became of it go there."""
+    masks, outcomes, reasons = (list(column) for column in zip(*refused, strict=True))
+    told = {
+        "outcome": np.select([*masks, at_once], [*outcomes, APPLIED], ""),
+        "reason": np.select(masks, reasons, ""),
+    }
+    columns = {name: pa.array(texts, pa.string(), mask=texts == "") for name, texts in told.items()}
+    columns["at"] = pa.array(np.full(table.num_rows, clock_us))
+    columns |= {name: combined(table[name]) for name in OUTCOME_SCHEMA.names if name not in columns}
+    rows = pa.Table.from_arrays([columns[f.name].cast(f.type) for f in OUTCOME_SCHEMA], schema=OUTCOME_SCHEMA)
+    known = pa.array(told["outcome"] != "")
+    yield Aside(OUTCOMES, rows.filter(known))
+    asked = rows.filter(pc.invert(known))
+    yield Keyed(OUTCOMES, combined(asked["session_key"]), asked)
+
+
+def is_null(table: pa.Table, *names: str) -> Bools:
+    """Say which rows lack one of the columns."""
+    masks = [pc.is_null(combined(table[name])).to_numpy(zero_copy_only=False) for name in names]
+    return np.logical_or.reduce(masks)
+
+
+def is_keyless(table: pa.Table) -> Bools:
+    """Say which rows have no key, or an empty one."""
+    return _equal(pc.fill_null(combined(table["session_key"]), ""), "")
+
+
+def no_time(times: pa.ChunkedArray | pa.Array) -> Bools:
+    """Say which times are null or out of the years 1 to 9999, which is all that Python has dates for."""
+    return parse_times(times, None)[1]
+
+
+def is_incomplete(lists: pa.Array) -> Bools:
+    """Say which lists have an item that lacks something, or that is out of all times."""
+    items = pc.list_flatten(lists)
+    out = np.zeros(len(lists), bool)
+    for field in items.type:
+        values = pc.struct_field(items, field.name)
+        lacking = no_time(values) if pa.types.is_timestamp(field.type) else nulls_of(values)
+        out[pc.list_parent_indices(lists).to_numpy()[lacking]] = True
+    return out
+
+
+def micros(times: pa.ChunkedArray | pa.Array) -> Ints:
+    """Return times as microseconds; 0 for null."""
+    return pc.fill_null(combined(times).cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+
+
+def _equal(values: pa.Array, value: str) -> Bools:
+    return pc.equal(values, value).to_numpy(zero_copy_only=False)
+
+
+def _dead(table: pa.Table, reason: str) -> pa.Table:
+    # Times as numbers: Python can't hold all of them.
+    plain = table.cast(pa.schema([(field.name, _plain(field.type)) for field in table.schema]))
+    texts = (str({k: v for k, v in row.items() if v is not None}) for row in plain.to_pylist())
+    raw = pa.array([raw_text(text.encode()) for text in texts])
+    start, no_start = parse_times(table["session_start"], None)
+    arrays = [
+        pa.repeat(reason, table.num_rows),
+        table["kind"],
+        table["session_key"],
+        pa.array(start, mask=no_start),
+        raw,
+        table["correction_id"],
+    ]
+    return pa.Table.from_arrays(
+        [combined(a).cast(f.type) for a, f in zip(arrays, DEAD_SCHEMA, strict=True)], schema=DEAD_SCHEMA
+    )
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Return a type with numbers, microseconds since the epoch, in place of times."""
+    if pa.types.is_list(type_):
+        return pa.list_(_plain(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _plain(field.type)) for field in type_])
+    return pa.int64() if pa.types.is_timestamp(type_) else type_

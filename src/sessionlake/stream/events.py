@@ -1,0 +1,66 @@
+"""From a config to an event input: what is aggregated, which columns are read, and as which types."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from sessionlake.aggregates import Aggregate, AggregateSpec, build_aggregates
+from sessionlake.aggregates.custom import Custom
+from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
+from sessionlake.sources.base import Source
+from sessionlake.sources.columns import EventColumns
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.warehouse import schemas
+
+
+def aggregated_events(
+    config: Config, source: Source, pinned: Mapping[str, str] | None
+) -> tuple[tuple[Aggregate, ...], EventSpec]:
+    """Return the config's aggregates and the event input with the columns they read; a user's class that names none reads all."""
+    specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
+    classes = [Custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
+    names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
+    if any(not c.inputs for c in classes):
+        names += [name for name in source.columns() if name not in names]
+    events = event_spec(config, source, names, pinned)
+    types = dict(events.decoder.columns.types)
+    with_id = config.event.id is not None
+    return build_aggregates(config.aggregates, types, with_id=with_id, directory=config.pipeline.code), events
+
+
+def event_spec(config: Config, source: Source, inputs: Sequence[str], pinned: Mapping[str, str] | None) -> EventSpec:
+    """Return what workers need of an event input whose `inputs` are computed from.
+
+    Types are pinned by the first commit, or else read off the source.
+    """
+    event = config.event
+    inputs = tuple(dict.fromkeys(inputs))
+    needed = list(dict.fromkeys([event.key, event.time, *([event.id] if event.id else []), *inputs]))
+    types = {name: _type_of(text) for name, text in pinned.items()} if pinned else source.types(needed)
+    missing = [name for name in needed if name not in types]
+    if missing:
+        raise PipelineStateError(
+            f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse"
+        )
+    columns = EventColumns(event.key, event.time, event.time_unit, event.id, inputs, types)
+    return EventSpec(
+        decoder=source.decoder(columns),
+        beyond_retention=config.beyond_retention,
+        max_future_skew_us=config.max_future_skew_us,
+        archive=config.pipeline.archive,
+        max_key_bytes=event.max_key_bytes,
+    )
+
+
+def type_names(types: Mapping[str, pa.DataType]) -> dict[str, str]:
+    """Return types as text, for a commit's metadata."""
+    return {name: str(type_) for name, type_ in types.items()}
+
+
+def _type_of(text: str) -> pa.DataType:
+    if text.startswith("decimal128"):
+        precision, scale = text[11:-1].split(",")
+        return pa.decimal128(int(precision), int(scale))
+    by_text = {str(t): t for t in (*schemas.COLUMN_TYPES.values(), pa.binary(), pa.timestamp("us"))}
+    return by_text[text]

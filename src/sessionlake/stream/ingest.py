@@ -1,0 +1,230 @@
+"""Before the shuffle: what every pipeline does with events, whatever it computes of them.
+
+The contract, events too far in the future, events beyond retention, dead letters, the archive (docs/rules.md, rules 1 and 3).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.aggregates import Events
+from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
+from sessionlake.engine.operator import Aside, Counted, Split
+from sessionlake.errors import BadEventsError, SessionlakeError, SourceError, first_line
+from sessionlake.sources.contract import Checked, check
+from sessionlake.sources.decoding.rows import Decoder, Rows
+from sessionlake.warehouse.schemas import TIME
+
+INPUT = "input"
+"""The column that names the input that a row comes from; left out in batches that read but one, of events."""
+CORRECTION = "correction"
+"""The column that has a row of the control input, as one struct."""
+EVENTS, CORRECTIONS = "events", "corrections"
+"""The event input of pipelines that have one, and the control input."""
+DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
+"""What becomes of events beyond retention."""
+DEAD, ARCHIVED = "dead", "archived"
+"""Kinds of rows that a map task writes: dead letters, and events that were not refused, as they are."""
+FUTURE = "too far in the future"
+"""Reason of what is further ahead of the batch's clock than `max_future_skew`."""
+DEAD_SCHEMA = pa.schema(
+    [
+        ("reason", pa.string()),
+        ("kind", pa.string()),
+        ("session_key", pa.string()),
+        ("event_time", TIME),
+        ("raw", pa.string()),
+        ("source", pa.string()),
+    ]
+)
+_T = TypeVar("_T")
+_PIECE_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class EventSpec:
+    """What workers must know of an event input: how it is decoded, and which of its events are refused."""
+
+    decoder: Decoder
+    beyond_retention: str = DEAD_LETTER
+    max_future_skew_us: int | None = None
+    archive: bool = False
+    """Events that are not refused go to the archive too."""
+    max_key_bytes: int | None = None
+    """An event whose key is longer is refused."""
+
+
+@dataclass
+class Judged:
+    """Rows of a source, and what the rules that hold for every pipeline say of each."""
+
+    spec: EventSpec
+    rows: Rows
+    checked: Checked
+    good: Ints
+    """The rows that nothing is said against."""
+    expired: Ints
+    """The rows beyond retention, where these are neither refused nor dropped."""
+    dropped: int
+    refused: list[tuple[Ints, pa.Array]] = field(default_factory=list)
+    """Rows that are refused, with the reason of each; an operator may add to them before `asides` is asked."""
+
+    def events(self, at: Ints) -> Events:
+        """Return the rows at some places as events."""
+        return checked_events(self.spec, self.rows.table, self.checked, at)
+
+    def computed(self, compute: Callable[[Ints], _T], at: Ints) -> tuple[_T, Ints]:
+        """Compute over the rows at which no user's aggregate raises, and return them too; the others are refused."""
+        return without_raising(compute, at, self.refused)
+
+    def asides(self, kept: Callable[[], Events]) -> Split:
+        """Yield what needs no shard: the numbers, the refused rows in pieces of bounded size, and to the archive what is `kept`."""
+        dead = sum(len(at) for at, _ in self.refused)
+        counts = {"input": self.rows.table.num_rows, "dead": dead}
+        yield Counted(counts | ({"dropped": self.dropped} if self.spec.beyond_retention == DROP else {}))
+        for at, reasons in self.refused:
+            for first in range(0, len(at), _PIECE_ROWS):
+                yield Aside(
+                    DEAD, self._dead_letters(at[first : first + _PIECE_ROWS], reasons.slice(first, _PIECE_ROWS))
+                )
+        if self.spec.archive:
+            yield Aside(ARCHIVED, event_table(self.spec, kept()))
+
+    def _dead_letters(self, at: Ints, reasons: pa.Array) -> pa.Table:
+        columns = [
+            reasons,
+            pa.repeat("event", len(at)),
+            plain_text(self.checked.key.take(pa.array(at))),
+            pa.array(self.checked.time_us[at], mask=self.checked.no_time[at]).cast(TIME),
+            self.rows.raw(at),
+            self.rows.source(at),
+        ]
+        return pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)
+
+
+def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged:
+    """Judge rows by the contract, the batch's clock, and the retention: an event strictly before `expired_us` is beyond it."""
+    checked = check(rows.table, rows.error, spec.decoder.columns, spec.max_key_bytes)
+    good = np.ones(rows.table.num_rows, bool)
+    refused: list[tuple[Ints, pa.Array]] = []
+    if checked.reason is not None:
+        good = pc.is_null(checked.reason).to_numpy(zero_copy_only=False)
+        refused.append((np.flatnonzero(~good), checked.reason.filter(pa.array(~good))))
+    if spec.max_future_skew_us is not None:
+        future = good & (checked.time_us > clock_us + spec.max_future_skew_us)
+        refused.append(_all(future, FUTURE))
+        good &= ~future
+    expired = good & (checked.time_us < expired_us)
+    good &= ~expired
+    if spec.beyond_retention == DEAD_LETTER:
+        refused.append(_all(expired, "beyond retention"))
+    dropped = int(expired.sum()) if spec.beyond_retention == DROP else 0
+    emitted = expired if spec.beyond_retention == EMIT else np.zeros(len(expired), bool)
+    return Judged(spec, rows, checked, np.flatnonzero(good), np.flatnonzero(emitted), dropped, refused)
+
+
+def without_raising(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple[Ints, pa.Array]]) -> tuple[_T, Ints]:
+    """Compute over the rows at which no user's aggregate raises, and return them too; the others are added to `refused`."""
+    while True:
+        try:
+            return compute(at), at
+        except BadEventsError as error:
+            if not error.reasons:
+                raise
+            bad = np.fromiter(error.reasons, np.int64)
+            refused.append((at[bad], pa.array(error.reasons.values(), pa.string())))
+            at = np.delete(at, bad)
+
+
+def by_input(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Part a batch's rows by the input that they come from; all are of EVENTS where no column says so.
+
+    Those of CORRECTIONS are as their table has them.
+    """
+    if INPUT not in table.column_names:
+        yield EVENTS, table
+        return
+    for name in table[INPUT].unique().to_pylist():
+        if name is None:
+            raise ValueError("a row names no input")
+        rows = table.filter(pc.equal(table[INPUT], name))
+        if name == CORRECTIONS:
+            yield name, pa.Table.from_struct_array(combined(rows[CORRECTION]))
+        else:
+            yield name, rows.drop_columns([INPUT, CORRECTION])
+
+
+def naming_rows(split: Callable[[Rows], Split], rows: Rows) -> Split:
+    """Split rows; where that fails, which only a fault of ours can cause, the error names their place."""
+    try:
+        yield from split(rows)
+    except (SessionlakeError, MemoryError):
+        raise
+    except Exception as error:
+        place = rows.source(np.zeros(1, np.int64))[0].as_py() if rows.table.num_rows else "an empty part"
+        raise SourceError(
+            f"source: the {rows.table.num_rows} rows from {place} on can't be processed ({type(error).__name__}: "
+            f"{first_line(error)}); move a file that holds them away and start once with `sessionlake run --replan`"
+        ) from error
+
+
+def event_table(spec: EventSpec, events: Events) -> pa.Table:
+    """Return events with the columns key, time_us, event_id, and the struct `event` of what aggregates read."""
+    n = len(events.keys)
+    columns = {
+        "key": plain_text(events.keys),
+        "time_us": events.time_us,
+        "event_id": pa.nulls(n, pa.string()) if events.event_id is None else events.event_id,
+        "event": event_struct(spec, [events.columns[name] for name in spec.decoder.columns.inputs], n),
+    }
+    return pa.table(columns)
+
+
+def events_of(spec: EventSpec, table: pa.Table) -> Events:
+    """Return the events of a table with the columns of `event_table`."""
+    names = spec.decoder.columns
+    event = combined(table["event"])
+    columns = {name: pc.struct_field(event, name).cast(names.types[name]) for name in names.inputs}
+    event_id = None if names.id is None else combined(table["event_id"])
+    return Events(combined(table["key"]), combined(table["time_us"]).to_numpy(), columns, event_id)
+
+
+def event_struct(spec: EventSpec, inputs: list[pa.Array], rows: int) -> pa.Array:
+    """Return the columns that aggregates read as one struct column; a struct needs one field at least."""
+    if not inputs:
+        return pa.StructArray.from_arrays([pa.nulls(rows, pa.bool_())], names=["none"])
+    return pa.StructArray.from_arrays(inputs, names=list(spec.decoder.columns.inputs))
+
+
+def checked_events(spec: EventSpec, table: pa.Table, checked: Checked, at: Ints) -> Events:
+    """Return the rows at some places of a table, as it came from the source, as events."""
+    columns = {name: combined(table[name]) for name in spec.decoder.columns.inputs}
+    if len(at) == table.num_rows:
+        return Events(checked.key, checked.time_us, columns, checked.event_id)
+    index = pa.array(at)
+    return Events(
+        checked.key.take(index),
+        checked.time_us[at],
+        {name: column.take(index) for name, column in columns.items()},
+        None if checked.event_id is None else checked.event_id.take(index),
+    )
+
+
+def with_live_settings(spec: EventSpec, live: Mapping[str, Any]) -> EventSpec:
+    """Return the spec under other settings of classification (`Config.live_settings`)."""
+    return replace(
+        spec,
+        beyond_retention=live["beyond_retention"],
+        max_future_skew_us=live["max_future_skew_us"],
+        archive=live.get("archive", False),
+        max_key_bytes=live.get("max_key_bytes"),
+    )
+
+
+def _all(mask: Bools, reason: str) -> tuple[Ints, pa.Array]:
+    at = np.flatnonzero(mask)
+    return at, pa.array([reason] * len(at), pa.string())

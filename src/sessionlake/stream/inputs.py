@@ -1,0 +1,75 @@
+"""A pipeline's inputs, its events and the control input, as one streaming DataFrame."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.sources.base import Source
+from sessionlake.stream.ingest import CORRECTION, CORRECTIONS, INPUT, EventSpec
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.tables import Tables
+
+RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+RECORDS_BESIDE_CORRECTIONS = 2000
+
+
+def read_inputs(
+    tables: Tables, source: Source, inputs: Mapping[str, EventSpec], *, everything_at_once: bool = False
+) -> DataFrame:
+    """Return the rows of the event inputs, and corrections; INPUT says whose a row is."""
+    ((name, spec),) = inputs.items()
+    events = source.stream(spec.decoder.columns, everything_at_once=everything_at_once).withColumn(INPUT, F.lit(name))
+    corrections = (
+        tables.spark.readStream.format("delta")
+        .option("skipChangeCommits", "true")
+        .load(tables.path(schemas.CORRECTIONS))
+        .select(F.struct(*schemas.CORRECTIONS_SCHEMA.names).alias(CORRECTION), F.lit(CORRECTIONS).alias(INPUT))
+    )
+    return events.unionByName(corrections, allowMissingColumns=True)
+
+
+def named(rows: DataFrame, inputs: Mapping[str, EventSpec]) -> DataFrame:
+    """Return a batch's rows, of which those that the source has added lack the name of their input, with it."""
+    ((name, _),) = inputs.items()
+    return rows.fillna(name, [INPUT]) if INPUT in rows.columns else rows
+
+
+class ControlInput:
+    """What a batch reads of the control input, as its offsets tell, and so which columns its rows need."""
+
+    def __init__(self, tables: Tables, config: Config, *, one_row_a_file: bool) -> None:
+        self._tables, self._config, self._one_row_a_file = tables, config, one_row_a_file
+        self._before: tuple[int, str | None] | None = None
+        self._records: str | None = None
+
+    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+        """Return a batch's rows, without the columns of corrections and inputs where it reads events only.
+
+        On the way to Python Spark asks after each row how large the rows so far are. Of a column of lists that are null, as
+        an event's are, it looks at each row before to tell: 100,000 rows took 20 seconds. Beside corrections few rows go
+        together; of files, which are one row each, there are few anyway.
+        """
+        reads = self._reads(batch_id, offsets)
+        if not self._one_row_a_file and reads != (self._records is not None):
+            conf = rows.sparkSession.conf
+            usual = self._records or conf.get(RECORDS)
+            conf.set(RECORDS, RECORDS_BESIDE_CORRECTIONS if reads else str(usual))
+            self._records = usual if reads else None
+        return rows if reads else rows.drop(CORRECTION, INPUT)
+
+    def _reads(self, batch_id: int, offsets: str | None) -> bool:
+        """Compare the position in the control input with that of the batch before, as Spark does before it asks a source for rows."""
+        if self._before is None or self._before[0] != batch_id - 1:
+            path = f"{self._config.checkpoint}/offsets/{batch_id - 1}"
+            self._before = batch_id - 1, self._tables.read_text(path) if batch_id else None
+        before, self._before = self._before[1], (batch_id, offsets)
+        if batch_id == 0 and self._tables.latest_version(schemas.CORRECTIONS) == 0:
+            return False  # the table was made, and nobody has written to it
+        return control_position(offsets) != control_position(before) or offsets is None
+
+
+def control_position(offsets: str | None) -> str:
+    """Return the position in the control input, the second of the streams, of an offset file's text; `-` where there is none."""
+    return next(iter((offsets or "").splitlines()[3:]), "-")

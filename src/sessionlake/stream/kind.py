@@ -1,0 +1,97 @@
+"""What an operator is to everything above the engine: how it is made, what it keeps in tables, how that is read back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from sessionlake.config.load import Config
+from sessionlake.engine.operator import Operator
+from sessionlake.engine.outputs import CHANGES, Output
+from sessionlake.sources.base import Source
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.outputs import identified_rows
+from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.tables import Tables
+
+State = dict[str, Any]
+"""An operator's small state between batches; JSON values."""
+CHECKPOINT_INTERVAL = "100"
+"""Delta writes a checkpoint of the changelog's log after so many batches, in the stream's time; its own default is 10."""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table that a pipeline is given before its first batch."""
+
+    name: str
+    schema: pa.Schema
+    comment: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Delta's table properties, without their prefix."""
+
+
+def changelog_table(of: Changelog, schema: pa.Schema) -> TableSpec:
+    """Return the table of changes; of its columns those have statistics by which readers skip files."""
+    properties = {
+        "checkpointInterval": CHECKPOINT_INTERVAL,
+        "dataSkippingStatsColumns": f"{of.start},{of.end},batch_id",
+    }
+    return TableSpec(of.changes, schema, f"Every change of every {of.name}: the truth", properties)
+
+
+def changelog_output(of: Changelog, tables: Tables, schema: pa.Schema) -> Output:
+    """Return the output of changes, found by their keys."""
+    rows = partial(identified_rows, name=of.name)
+    return Output(CHANGES, of.changes, tables.path(of.changes), schema, rows, key=of.key)
+
+
+class Kind(Protocol):
+    """An operator, made for one pipeline's config and column types. `config.operators` names them."""
+
+    ranks_files: ClassVar[bool]
+    """Whether its workers must know the order of a batch's source files (`BatchContext.files`)."""
+    changelog: ClassVar[Changelog]
+    """How its tables are called."""
+
+    @property
+    def inputs(self) -> Mapping[str, EventSpec]:
+        """Its event inputs by name, each with positions and a watermark of its own; the pipeline's is the least of these."""
+
+    @classmethod
+    def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "Kind":
+        """Make it of a config; `pinned` has the types of the source's columns by the first batch, None before that one."""
+
+    def operator(self, live: Mapping[str, Any] | None = None) -> Operator[Any]:
+        """Return the workers' half; under other settings of classification where these are given."""
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        """Return the tables that it has beside those of every pipeline."""
+
+    def outputs(self, tables: Tables) -> tuple[Output, ...]:
+        """Return the tables that its tasks write, beside those of every pipeline; the last is the changelog."""
+
+    @classmethod
+    def bound_settings(cls) -> dict[str, Any]:
+        """Return what its tables are bound to beside the config's own settings: another value means to build them anew."""
+
+    def next_state(self, state: State, stats: dict[str, int]) -> State:
+        """Return the state after a batch with these numbers."""
+
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+        """Return the rows (key, ...) that restore its shards after the last commit."""
+
+    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+        """Return the rows (key, ...) that answer what shards asked for."""
+
+    def store_layout(self, operator: Operator[Any]) -> str:
+        """Return what stores depend on besides their keys: under another layout every store is restored."""
+
+    def due_us(self, state: State) -> int | None:
+        """Return the time, by the clock, at which a batch is needed though nothing comes in; None where none is."""
+
+    def closing_watermark(self, tables: Tables) -> int | None:
+        """Return the least watermark at which nothing is open; None where there is nothing."""

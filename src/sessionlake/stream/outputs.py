@@ -1,0 +1,32 @@
+"""From what tasks put out to the columns of tables. Workers unpickle these functions, so that nothing of Spark is imported here."""
+
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import combined
+from sessionlake.columnar.identity import record_ids
+
+LATE = "late"
+"""Kind of the events that are past grace and within retention."""
+
+
+def same_rows(rows: pa.Table) -> pa.Table:
+    """Return rows that are as their table has them."""
+    return rows
+
+
+def archived_rows(events: pa.Table) -> pa.Table:
+    """Return events as the archive has them."""
+    names = ["session_key", "event_time", "event_id", "event"]
+    return events.select(["key", "time_us", "event_id", "event"]).rename_columns(names)
+
+
+def late_rows(late: pa.Table) -> pa.Table:
+    """Return late events as their table has them."""
+    names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
+    return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
+
+
+def identified_rows(changes: pa.Table, name: str) -> pa.Table:
+    """Return changes of what a changelog calls `name`, with the id that is a hash of their key and start."""
+    start = changes[f"{name}_start"].cast(pa.int64()).to_numpy()
+    return changes.append_column(f"{name}_id", pa.array(record_ids(combined(changes[f"{name}_key"]), start)))

@@ -1,0 +1,104 @@
+"""The tables that every pipeline has, whatever it computes, and what its tasks write to them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from sessionlake.config.load import Config
+from sessionlake.config.paths import make_private
+from sessionlake.engine.outputs import Output
+from sessionlake.errors import ConfigError
+from sessionlake.stream.control import OUTCOMES
+from sessionlake.stream.ingest import ARCHIVED, DEAD
+from sessionlake.stream.kind import Kind, TableSpec
+from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.outcomes import TOLD_FROM
+from sessionlake.warehouse.tables import Tables
+
+_NOT_WRITABLE = (
+    "DELTA_CANNOT_CREATE_LOG_PATH",
+    "Permission denied",
+    "Not a directory",
+    "File exists",
+    "Mkdirs failed",
+    "Could not create local directory",
+)
+
+
+def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
+    """Create the pipeline's tables where they are not there; the changelog, whose first commit is a batch's, last."""
+    try:
+        if "://" not in config.pipeline.warehouse:
+            make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
+        _create_outcomes(tables)
+        for spec in (*_common(config, kind), *kind.tables()):
+            tables.create(spec.name, spec.schema, spec.comment, properties=spec.properties)
+            if spec.name == schemas.EVENTS and tables.read(spec.name).columns != spec.schema.names:
+                raise ConfigError(
+                    f"pipeline.archive: {tables.path(spec.name)!r} is a table of another kind; move it, or archive nothing"
+                )
+    except Exception as error:
+        if any(sign in str(error) for sign in _NOT_WRITABLE):
+            raise ConfigError(
+                f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path"
+            ) from error
+        raise
+
+
+def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
+    """Return all that a pipeline's tasks write, in the order of the commits; the changelog's is the batch's."""
+    inputs = _inputs(kind)
+    *sides, changelog = kind.outputs(tables)
+    return (
+        Output(ARCHIVED, schemas.EVENTS, tables.path(schemas.EVENTS), schemas.events(inputs), archived_rows),
+        *sides,
+        Output(LATE, schemas.LATE_EVENTS, tables.path(schemas.LATE_EVENTS), schemas.late_events(inputs), late_rows),
+        Output(DEAD, schemas.DEAD_LETTERS, tables.path(schemas.DEAD_LETTERS), schemas.DEAD_LETTERS_SCHEMA, same_rows),
+        Output(
+            OUTCOMES,
+            schemas.CORRECTION_OUTCOMES,
+            tables.path(schemas.CORRECTION_OUTCOMES),
+            schemas.CORRECTION_OUTCOMES_SCHEMA,
+            same_rows,
+        ),
+        changelog,
+    )
+
+
+def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
+    inputs = _inputs(kind)
+    refused = "Rows refused: malformed, beyond retention, too far in the future"
+    return (
+        TableSpec(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone"),
+        TableSpec(schemas.LATE_EVENTS, schemas.late_events(inputs), "Events past grace, within retention"),
+        *(
+            [TableSpec(schemas.EVENTS, schemas.events(inputs), "Archive: events accepted or late")]
+            if config.pipeline.archive
+            else []
+        ),
+        TableSpec(schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, refused),
+        TableSpec(schemas.BATCHES, schemas.BATCHES_SCHEMA, "What each micro-batch did; counts reconcile"),
+    )
+
+
+def _create_outcomes(tables: Tables) -> None:
+    """Create the table of what became of corrections where it is not there; it says of which batch on it tells that."""
+    if not tables.exists(schemas.CORRECTION_OUTCOMES):
+        last = find_last_batch(tables)
+        tables.create(
+            schemas.CORRECTION_OUTCOMES,
+            schemas.CORRECTION_OUTCOMES_SCHEMA,
+            "What became of each correction that a batch took",
+            app_versions={TOLD_FROM: 0 if last is None else last.batch_id + 1},
+        )
+
+
+def _inputs(kind: Kind) -> dict[str, pa.DataType]:
+    """Return the columns that are computed from, of all inputs."""
+    found: dict[str, pa.DataType] = {}
+    for spec in kind.inputs.values():
+        columns = spec.decoder.columns
+        found |= {name: columns.types[name] for name in columns.inputs}
+    return found

@@ -1,0 +1,141 @@
+"""What a micro-batch's commit says: the one record that stream, jobs, readers and metrics all go by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sessionlake.errors import PipelineStateError
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.delta_log import Commit
+from sessionlake.warehouse.history import stamp
+
+WATERMARK = "watermark_us"
+_NEEDED = (
+    *("pipeline", "checkpoint_id", "batch_id", "commit_id", "state", "counts"),
+    *("shards", "layout", "settings", "input", "started_us", "committed_us"),
+)
+"""What the metadata of every batch's commit has; what else there is came with later versions, and may be absent."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings that a batch was computed under; JSON values."""
+
+    rebuild: Mapping[str, Any]
+    """Those that the tables are bound to: another value means to build them anew."""
+    live: Mapping[str, Any]
+    """Those of classification, which may change from batch to batch."""
+    types: Mapping[str, str]
+    """Types of the source's columns, pinned by the first batch."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where shards ran, and what became of their stores."""
+
+    executors: tuple[str, ...] = ()
+    """As host/process."""
+    at: tuple[int | None, ...] = ()
+    """Per shard the executor that holds its store, by its place in `executors`: where it ran last; None where it never ran."""
+    restored: tuple[int, ...] = ()
+    """Shards whose stores were restored in this batch."""
+    causes: Mapping[str, int] = field(default_factory=dict)
+    """How many stores were restored by cause."""
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that hold stores, in order."""
+        return sorted({executor.rpartition("/")[0] for executor in self.executors})
+
+
+@dataclass(frozen=True)
+class BatchCommit:
+    """A committed micro-batch, as the userMetadata of its commits on the changelog and the side tables has it."""
+
+    pipeline: str
+    checkpoint_id: str
+    batch_id: int
+    commit_id: str
+    """The attempt that was committed."""
+    state: Mapping[str, Any]
+    """The operator's state after the batch; JSON values."""
+    counts: Mapping[str, int]
+    """What the batch counted, by the names of `schemas.COUNTS`; what it counted none of may be absent."""
+    shards: tuple[str | None, ...]
+    """Per shard the commit_id that its store is at; None where no batch has touched it."""
+    layout: str
+    """What the stores depend on besides their keys."""
+    settings: Settings
+    input: str | None
+    """Fingerprint of the positions that the batch read up to; None where it was not known."""
+    started_us: int
+    committed_us: int
+    places: Places = Places()
+    cursors: tuple[Mapping[str, Any], ...] = ()
+    """Per shard a few JSON values of its operator's; empty where no shard has any."""
+    driver: str | None = None
+    """The host of the driver; None in commits of early versions."""
+    version: int = -1
+    """The version of the changelog that the commit made; -1 before it is made."""
+
+    @classmethod
+    def of(cls, commit: Commit, table: str = schemas.CHANGELOG) -> "BatchCommit":
+        """Return a commit's batch; PipelineStateError where its metadata is not as this package writes it."""
+        metadata = commit.metadata
+        missing = [name for name in _NEEDED if name not in metadata]
+        if missing:
+            raise PipelineStateError(
+                f"table {table!r}: version {commit.version}, of batch {metadata.get('batch_id')}, lacks {missing[0]!r} in its metadata and so is "
+                "not as sessionlake wrote it; put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+            )
+        places, settings = metadata.get("places") or {}, metadata["settings"]
+        return cls(
+            **{name: metadata[name] for name in _NEEDED if name not in ("shards", "settings")},
+            shards=tuple(metadata["shards"]),
+            settings=Settings(*(settings.get(name, {}) for name in ("rebuild", "live", "types"))),
+            places=Places(
+                tuple(places.get("executors", ())),
+                tuple(places.get("at", ())),
+                tuple(places.get("restored", ())),
+                places.get("causes", {}),
+            ),
+            cursors=tuple(metadata.get("cursors", ())),
+            driver=metadata.get("driver"),
+            version=commit.version,
+        )
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The watermark after the batch; None before the first accepted event."""
+        watermark = self.state.get(WATERMARK)
+        return None if watermark is None else int(watermark)
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what commits carry, as JSON values."""
+        settings, places = self.settings, self.places
+        return {
+            **stamp(),
+            **{name: getattr(self, name) for name in _NEEDED if name not in ("shards", "settings")},
+            "shards": list(self.shards),
+            "settings": {"rebuild": settings.rebuild, "live": settings.live, "types": settings.types},
+            "places": {
+                "executors": list(places.executors),
+                "at": list(places.at),
+                "restored": list(places.restored),
+                "causes": dict(places.causes),
+            },
+            **({"cursors": list(self.cursors)} if any(self.cursors) else {}),
+            "driver": self.driver,
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return the batch's row of the table batches; times in microseconds."""
+        return {
+            "batch_id": self.batch_id,
+            "commit_id": self.commit_id,
+            "started_at": self.started_us,
+            "committed_at": self.committed_us,
+            "watermark": self.watermark_us,
+            **{name: self.counts.get(name, 0) for name in schemas.COUNTS},
+            "changelog_version": self.version,
+        }

@@ -1,0 +1,136 @@
+"""A pipeline's changelog and what is read from it: names and identity of its rows, and the latest of each as SQL.
+
+One SQL text serves Spark and DuckDB here, and other engines by `sessionlake views`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FOLD = "sessionlake.fold"
+"""Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
+DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Changelog:
+    """How the tables of what a pipeline computes are called: `session` has sessions_changelog's rows session_key and so on.
+
+    The changelog has every change and is the truth; the snapshot has what compaction has folded into it; the live view
+    is the latest of both.
+    """
+
+    name: str
+    """What one row is: session, window."""
+
+    @property
+    def changes(self) -> str:
+        """The table of changes, whose commits are the batches'."""
+        return f"{self.name}_changelog"
+
+    @property
+    def snapshot(self) -> str:
+        """The table of latest rows, as far as compacted."""
+        return f"{self.name}s"
+
+    @property
+    def live(self) -> str:
+        """The view of latest rows."""
+        return f"{self.name}s_live"
+
+    @property
+    def key(self) -> str:
+        """The column of the key."""
+        return f"{self.name}_key"
+
+    @property
+    def start(self) -> str:
+        """The column of the start; with the key it names a row."""
+        return f"{self.name}_start"
+
+    @property
+    def end(self) -> str:
+        """The column of the end."""
+        return f"{self.name}_end"
+
+    @property
+    def id(self) -> str:
+        """The column that is a hash of key and start."""
+        return f"{self.name}_id"
+
+    @property
+    def date(self) -> str:
+        """The snapshot's column of the start's UTC date."""
+        return f"{self.name}_date"
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The columns that name a row."""
+        return self.key, self.start
+
+
+SESSIONS = Changelog("session")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What differs from one engine's SQL to another's."""
+
+    quote: str
+    date: str
+    """The UTC date of a column, whatever the session's time zone."""
+    micros: str
+    """A time in whole microseconds since 1970."""
+    by_id: bool = False
+    """Whether a row is named by its key and id, and not by its key and start."""
+    rounding_us: int = 0
+    """By how much times may be off."""
+
+    def named(self, name: str) -> str:
+        """Return a name as SQL quotes it."""
+        return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+
+
+SPARK = Dialect(
+    "`",
+    # Whole days, so that no rounding moves a date.
+    f"date_from_unix_date(cast((unix_micros({{0}}) - pmod(unix_micros({{0}}), {DAY_US})) / {DAY_US} as int))",
+    "unix_micros({})",
+)
+DUCKDB = Dialect('"', "cast({} at time zone 'UTC' as date)", "epoch_us({})")
+TRINO = Dialect(DUCKDB.quote, DUCKDB.date, "cast(to_unixtime({}) * 1e6 as bigint)", by_id=True, rounding_us=1000)
+"""Trino reads Delta's times to the millisecond, in which two starts of one key may fall: the id is a hash of the exact one."""
+
+
+def live_sql(
+    dialect: Dialect,
+    columns: Sequence[str],
+    *,
+    of: Changelog = SESSIONS,
+    snapshot: str | None = None,
+    changelog: str | None = None,
+    after: int | None = None,
+    where: str | None = None,
+) -> str:
+    """Return the query of the latest state of every row: the snapshot's row, unless the changelog has a later one.
+
+    `columns` are the snapshot's; `snapshot` and `changelog` say how the two are called where not by their names. Changes of batches up to `after`,
+    the fold point, need not be read; without it they do no harm, since of each row the last change counts, and the
+    changelog is trimmed from its beginning only: where it has any change of a row, it has the last one.
+    """
+    snapshot, changelog = snapshot or of.snapshot, changelog or of.changes
+    key, start = of.key, of.id if dialect.by_id else of.start
+    date = dialect.date.format(of.start)
+    names = [dialect.named(name) for name in columns]
+    dated = [f"{date} as {n}" if name == of.date else n for name, n in zip(columns, names, strict=True)]
+    conditions = " and ".join(["op <> 'emit'", *([f"batch_id > {after}"] if after is not None else [])])
+    live = f"""\
+with tail as (
+  select * from {changelog} where {conditions}
+), ranked as (
+  select tail.*, row_number() over (partition by {key}, {start} order by batch_id desc) as _rank from tail
+)
+select {", ".join(names)} from {snapshot} as stored
+where not exists (select 1 from tail where tail.{key} = stored.{key} and tail.{start} = stored.{start})
+union all
+select {", ".join(dated)} from ranked where _rank = 1 and op = 'upsert'"""
+    return live if where is None else f"select * from (\n{live}\n) as live where {where}"

@@ -1,0 +1,137 @@
+"""Rows of a Delta table together with the micro-batch that streamed them: the files of its log against logged offsets.
+
+A stream numbers the files of each version from 0, in the log's order; those of the version it started from by
+modification time and path. An offset (version, index) has all files before that version and, in it, those up to the
+index; tests/jobs/backfill/test_backfill_sources.py holds this against a real stream.
+"""
+
+import bisect
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.errors import SourceError
+from sessionlake.warehouse.tables import Tables
+
+BATCH = "batch_id"
+Offsets = Sequence[tuple[int, Mapping[str, Any] | None]]
+"""Of each batch in order: its id, and the offset in the table's stream that it reached (None: nothing read yet)."""
+
+
+@dataclass(frozen=True)
+class StreamedFile:
+    """A data file of a Delta table, by its entry in the log, and the batch that read it."""
+
+    batch_id: int
+    action: str
+    """The log's `add` action, JSON."""
+
+    @property
+    def name(self) -> str:
+        """File name without its directory; unique, for it holds a UUID."""
+        return str(json.loads(self.action)["add"]["path"]).rpartition("/")[2]
+
+
+def streamed_files(
+    tables: Tables, path: str, offsets: Offsets, needed: Collection[int], *, skip_gone: bool = False
+) -> list[StreamedFile]:
+    """Return the files that the needed batches streamed from a Delta table.
+
+    Raises SourceError where the table's log no longer reaches back to them; with `skip_gone` such files are left out.
+    """
+    known = [(batch, (int(o["reservoirVersion"]), int(o["index"])), o) for batch, o in offsets if o is not None]
+    if not known:
+        return []
+    _, first_end, first = known[0]
+    # A first batch that took the whole snapshot left the offset after it only.
+    start = first_end[0] if first.get("isStartingVersion") else first_end[0] - 1
+    ends = [end for _, end, _ in known]
+    versions: set[int] = set()
+    for (batch, end, _), before in zip(known, [(start, -1), *ends], strict=False):
+        if batch in needed:
+            versions.update(range(before[0], end[0] + (end[1] >= 0)))
+    files = []
+    for version in sorted(versions):
+        try:
+            actions = snapshot_actions(tables, path, version) if version == start else added(tables, path, version)
+        except SourceError:
+            if not skip_gone:
+                raise
+            continue
+        for index, action in enumerate(actions):
+            # The first batch whose offset is not before the file is the one that read it.
+            at = bisect.bisect_left(ends, (version, index))
+            if at < len(ends) and known[at][0] in needed:
+                files.append(StreamedFile(known[at][0], action))
+    return files
+
+
+def read_files(tables: Tables, path: str, files: Sequence[StreamedFile]) -> DataFrame:
+    """Return the rows of the files as the table has them, with a column batch_id.
+
+    Also of files that were compacted away since, while they are still there.
+    """
+    spark, jvm = tables.spark, _jvm(tables)
+    log = _log(tables, path)
+    actions = jvm.java.util.ArrayList()
+    for file in files:
+        actions.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.action))
+    chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq()
+    none = jvm.scala.Option.empty()
+    rows = DataFrame(log.createDataFrame(log.update(False, none, none), chosen, False, none), spark)
+    return with_batches(rows, files)
+
+
+def with_batches(rows: DataFrame, files: Sequence[StreamedFile]) -> DataFrame:
+    """Add the batch_id of each row's file; null where it is none of the given ones."""
+    batches = rows.sparkSession.createDataFrame([(f.name, f.batch_id) for f in files], f"_file string, {BATCH} long")
+    named = rows.withColumn("_file", F.col("_metadata.file_name"))
+    return named.join(F.broadcast(batches), "_file", "left").drop("_file")
+
+
+def snapshot_actions(tables: Tables, path: str, version: int) -> list[str]:
+    """Return the files of a version, in the order in which a stream that starts there reads them."""
+    if version < 0:
+        return []
+    log = _log(tables, path)
+    rest = [getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)]
+    try:
+        files = list(log.getSnapshotAt(version, *rest).allFiles().collectAsList())
+    except Exception as error:
+        raise _gone(path, version) from error
+    return [str(file.json()) for file in sorted(files, key=lambda f: (f.modificationTime(), f.path()))]
+
+
+def added(tables: Tables, path: str, version: int) -> list[str]:
+    """Return the files that a commit adds as data; none of one that also removes data, which streams skip.
+
+    Raises SourceError where the commit is no longer in the log.
+    """
+    text = tables.read_text(f"{path}/_delta_log/{version:020d}.json")
+    if text is None:
+        raise _gone(path, version)
+    # Not splitlines(): keys may hold other line separators, as they are.
+    lines = text.split("\n")
+    if any('"remove"' in line and json.loads(line).get("remove", {}).get("dataChange") for line in lines):
+        return []
+    return [line for line in lines if '"add"' in line and json.loads(line).get("add", {}).get("dataChange")]
+
+
+def _jvm(tables: Tables) -> Any:
+    return tables.spark._jvm
+
+
+def _log(tables: Tables, path: str) -> Any:
+    """Return Delta's own object of a table's log."""
+    return _jvm(tables).org.apache.spark.sql.delta.DeltaLog.forTable(tables.spark._jsparkSession, path)
+
+
+def _gone(path: str, version: int) -> SourceError:
+    return SourceError(
+        f"source.path: {path!r} no longer has version {version} in its log, so what a batch read can't be told; "
+        "use `sessionlake rebuild`, and keep the log longer (delta.logRetentionDuration)"
+    )

@@ -1,0 +1,116 @@
+"""The tables of what a pipeline computes, as Spark reads them: the latest of every row, the changes, the batches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from sessionlake.warehouse import changelog, schemas
+from sessionlake.warehouse.batches import batches_after
+from sessionlake.warehouse.changelog import FOLD, SESSIONS, Changelog
+from sessionlake.warehouse.tables import Tables, spark_schema
+
+ERASURES = "sessionlake.erasures"
+"""Delta's txnAppId under which the snapshot counts erasures: a fold that read the changelog before one must read again."""
+ARCHIVED_FROM = "sessionlake.archived_from"
+"""Delta's txnAppId under which the archive says from which event time on, in microseconds, it is whole; from ever without."""
+CHANGE_COUNT = "_changes"
+Narrow = Callable[[DataFrame], DataFrame]
+"""Leaves out rows, by key and start alone: all versions of a row or none."""
+
+
+def merged_rows(
+    tables: Tables,
+    *,
+    snapshot_version: int | None = None,
+    changelog_version: int | None = None,
+    narrowed: Narrow = lambda rows: rows,
+) -> DataFrame:
+    """Return the latest state of every row: the snapshot's, unless a batch after its fold point has another.
+
+    As of the given versions, or of now: the frame stays at the versions that are newest when it is made. Of a pair of
+    versions the snapshot's may be the newer one, but the changelog must not be trimmed beyond the snapshot's fold point.
+    `narrowed` leaves out rows that aren't asked for before they are merged.
+    """
+    snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version)
+    fold = fold_point(tables, snapshot_version)
+    snapshot = narrowed(tables.read(tables.changelog.snapshot, snapshot_version))
+    changes_ = narrowed(tables.read(tables.changelog.changes, changelog_version))
+    text = changelog.live_sql(
+        changelog.SPARK,
+        snapshot.columns,
+        of=tables.changelog,
+        snapshot="{snapshot}",
+        changelog="{changelog}",
+        after=-1 if fold is None else fold,
+    )
+    return tables.spark.sql(text, snapshot=snapshot, changelog=changes_)
+
+
+def pinned_versions(tables: Tables, snapshot: int | None, changelog: int | None) -> tuple[int, int]:
+    """Return versions of snapshot and changelog that go together: those given, or the newest."""
+    # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
+    changelog = tables.latest_version(tables.changelog.changes) if changelog is None else changelog
+    return (tables.latest_version(tables.changelog.snapshot) if snapshot is None else snapshot), changelog
+
+
+def fold_point(tables: Tables, snapshot_version: int | None = None) -> int | None:
+    """Return the batch_id up to which the changelog is in a version of the snapshot; None where nothing was folded.
+
+    It is the txnVersion of the fold's own commit: state of the table, which later commits and log cleanup leave alone.
+    """
+    reached = tables.app_version(tables.changelog.snapshot, FOLD, snapshot_version)
+    # An erasure before the first fold records -1.
+    return None if reached is None or reached < 0 else reached
+
+
+def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataFrame:
+    """Return the changes of rows in batches after one, up to and including another; emitted events are none."""
+    span = F.col("batch_id") > after
+    if until is not None:
+        span &= F.col("batch_id") <= until
+    return changelog.where(span & (F.col("op") != "emit"))
+
+
+def latest_changes(changes: DataFrame, of: Changelog = SESSIONS) -> DataFrame:
+    """Return the last change of each row, with its date and, as CHANGE_COUNT, how many there were."""
+    session = Window.partitionBy(*of.identity)
+    ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
+    counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
+    return counted.where("_rank = 1").drop("_rank").withColumn(of.date, utc_date(F.col(of.start)))
+
+
+def utc_date(time: Column) -> Column:
+    """Return a time's date in UTC, whatever the session's time zone; whole days, so that no rounding moves one."""
+    us = F.unix_micros(time)
+    return F.date_from_unix_date(((us - F.pmod(us, F.lit(changelog.DAY_US))) / changelog.DAY_US).cast("int"))
+
+
+def row_versions(
+    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+) -> DataFrame:
+    """Return what `merged_rows` merges: the snapshot's rows (op `snapshot`) and the changes after its fold point."""
+    snapshot = tables.read(tables.changelog.snapshot, snapshot_version)
+    fold = fold_point(tables, snapshot_version)
+    tail = changes(tables.read(tables.changelog.changes, changelog_version), after=-1 if fold is None else fold)
+    names, of = snapshot.columns, tables.changelog
+    return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
+        tail.withColumn(of.date, utc_date(F.col(of.start))).select(*names, "op", "batch_id")
+    )
+
+
+def read_batches(tables: Tables) -> DataFrame:
+    """Return one row a committed batch: those in the table, and the newer ones from the changelog's commits."""
+    # Pinned: what is saved between here and the query would be there twice.
+    stored = tables.read(schemas.BATCHES, tables.latest_version(schemas.BATCHES))
+    seen = stored.agg(F.max("changelog_version")).head()
+    rows = [batch.row() for batch in batches_after(tables, -1 if seen is None or seen[0] is None else seen[0])]
+    return stored if not rows else stored.unionByName(batches_frame(tables.spark, rows))
+
+
+def batches_frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    """Return rows of `BatchCommit.row` as the table batches has them."""
+    table = pa.Table.from_pylist(rows, schema=schemas.BATCHES_SCHEMA)
+    return spark.createDataFrame(table, spark_schema(schemas.BATCHES_SCHEMA))

@@ -1,0 +1,66 @@
+"""The registry of jobs tells the truth: of functions, tables, counts, and in docs/commands.md."""
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from sessionlake.cli.registry import COMMANDS
+from sessionlake.jobs.compact.job import METHODS
+from sessionlake.jobs.registry import BY_NAME, EVENTS_AGAIN, JOBS, RULE_TABLES, SINK, SOURCE, Job, Kind
+from sessionlake.quality.run import _FAILS_ON
+from sessionlake.warehouse import schemas
+from tests.jobs import jobs_table
+
+RUN = {"run_id", "dry_run", "on_step"}
+
+
+def function_of(job: Job) -> Any:
+    module, _, name = job.function.partition(":")
+    return getattr(import_module(module), name)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_the_function_takes_what_the_command_gives(job: Job) -> None:
+    parameters = inspect.signature(function_of(job)).parameters
+    assert next(iter(parameters)) == "spark"
+    place, _ = COMMANDS[job.command]
+    if not place:
+        assert list(parameters)[:2] == ["spark", "config"]
+        given = {option.target for option in job.options} | RUN
+        taken = {name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+        assert given <= taken
+        assert {name for name in taken if parameters[name].default is inspect.Parameter.empty} <= given
+    if job.applies_itself:
+        assert "apply" in parameters
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_tables_are_tables(job: Job) -> None:
+    special = {SOURCE, EVENTS_AGAIN, RULE_TABLES, SINK}
+    assert {*job.reads, *job.writes} - special <= {*schemas.TABLES, schemas.BATCHES}
+    if job.corrections is not None:
+        assert job.writes[schemas.CORRECTIONS] == (job.corrections,)
+
+
+def test_names_are_used_once() -> None:
+    assert len(BY_NAME) == len(JOBS)
+    for job in JOBS:
+        names = [option.name for option in job.options]
+        assert len(set(names)) == len(names)
+        for option in job.options:
+            assert bool(option.choices) == (option.kind is Kind.CHOICE)
+            assert option.default is None or not option.choices or option.default in option.choices
+
+
+@pytest.mark.parametrize(
+    ("job", "name", "choices"), [("compact", "method", METHODS), ("quality", "fail_on", tuple(_FAILS_ON))]
+)
+def test_choices_are_the_functions(job: str, name: str, choices: tuple[str, ...]) -> None:
+    (option,) = (option for option in BY_NAME[job].options if option.name == name)
+    assert option.choices == choices
+
+
+def test_the_documented_table_is_the_registrys() -> None:
+    assert jobs_table.documented() == jobs_table.with_marks(jobs_table.table()), "run python -m tests.jobs.jobs_table"
