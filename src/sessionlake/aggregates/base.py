@@ -45,6 +45,8 @@ class Aggregate(ABC):
     value_type: pa.DataType
     inputs: tuple[str, ...] = ()
     """The event columns that `lift` reads; of a user's class that names none, all of them."""
+    spans_keys: bool = True
+    """Whether states of several keys may be merged where nobody reads what comes of it; a user's class is asked for one key only."""
 
     @abstractmethod
     def lift(self, events: Events) -> States:

@@ -47,6 +47,7 @@ class Custom(Aggregate):
     """An aggregate by a user's class. Its Python runs once an event and once a merge."""
 
     state = (BYTES,)
+    spans_keys = False
 
     def __init__(self, name: str, path: str, directory: str | None = None) -> None:
         self.name, self.path, self.directory = name, path, directory

@@ -146,7 +146,7 @@ class Config(Section):
             "archive": self.pipeline.archive,
             "max_key_bytes": self.event.max_key_bytes,
         }
-        return {**{name: getattr(self, name) for name in names}, **others}
+        return {**{name: getattr(self, name) for name in names}, **others, **self.section.live_settings()}
 
     def warnings(self) -> list[str]:
         """Return what is allowed but probably not meant."""
@@ -188,12 +188,9 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     for name in ("directory", "other"):
         if name in raw:
             raise ConfigError(f"{name}: is no section; remove it")
-    others = {name: raw[name] for name in OPERATORS if name in raw and name != "session"}
-    if len(others) + ("session" in raw) > 1:
-        first, second = [name for name in OPERATORS if name in raw][:2]
-        raise ConfigError(f"{second}: stands beside [{first}], and a pipeline computes one thing; keep one of them")
+    others, rest = _operators(raw)
     try:
-        config = Config.model_validate({name: value for name, value in raw.items() if name not in others})
+        config = Config.model_validate(rest)
     except ValidationError as error:
         raise ConfigError(explain_invalid(error, Config)) from error
     if not others and config.session is None:
@@ -229,12 +226,28 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     return config.model_copy(update={**sections, "directory": str(directory)})
 
 
+def _operators(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part a config's sections: what other operators than sessions are asked for with, by their names, and the rest."""
+    others = {name: raw[name] for name in OPERATORS if name in raw and name != "session"}
+    if len(others) + ("session" in raw) > 1:
+        first, second = [name for name in OPERATORS if name in raw][:2]
+        raise ConfigError(f"{second}: stands beside [{first}], and a pipeline computes one thing; keep one of them")
+    if "session" in raw and "emit" in raw:
+        raise ConfigError("emit: stands beside [session], whose changes are sent with each batch; write session.emit")
+    rest = {name: value for name, value in raw.items() if name not in others}
+    for name, value in others.items():
+        if isinstance(value, dict):
+            others[name] = {**value, **{b: rest.pop(b) for b in section_class(name).BESIDE if b in rest}}
+    return others, rest
+
+
 def _section(name: str, value: Any) -> OperatorSection:
     model = section_class(name)
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise ConfigError(f"{name}.{explain_invalid(error, model)}") from error
+        told = explain_invalid(error, model)
+        raise ConfigError(told if told.startswith(model.BESIDE) else f"{name}.{told}") from error
 
 
 def _resolve(path: str, directory: Path) -> str:

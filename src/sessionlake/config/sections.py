@@ -59,6 +59,8 @@ class OperatorSection(Section):
 
     RESERVED: ClassVar[frozenset[str]] = frozenset()
     """Column names that an aggregate can't have, beside those of sessions; in lower case."""
+    BESIDE: ClassVar[tuple[str, ...]] = ()
+    """Sections of the config that belong to the operator, too, each a field here."""
 
     beyond_retention: str = "dead_letter"
     """What becomes of events beyond retention."""
@@ -84,6 +86,10 @@ class OperatorSection(Section):
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that the tables are bound to, by their names in the config; JSON values."""
         raise NotImplementedError
+
+    def live_settings(self) -> dict[str, Any]:
+        """Return the settings, beside those of every operator, that may change from batch to batch; JSON values."""
+        return {}
 
 
 class SessionSection(OperatorSection):

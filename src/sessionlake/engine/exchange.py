@@ -40,14 +40,17 @@ def wire_rows(pieces: Iterable[tuple[int, str, pa.Table]]) -> Iterator[pa.Record
 
 
 def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table]]:
-    """Return the tables of each shard by kind."""
+    """Return the tables of each shard by kind; what a piece lacks of another's columns is null (ticks differ by task)."""
     parts: dict[int, dict[str, list[pa.Table]]] = {}
     for batch in batches:
         for shard, kind, payload in zip(
             batch["shard"].to_pylist(), batch["kind"].to_pylist(), batch["payload"], strict=True
         ):
             parts.setdefault(shard, {}).setdefault(kind, []).append(from_payload(payload))
-    return {shard: {kind: pa.concat_tables(tables) for kind, tables in kinds.items()} for shard, kinds in parts.items()}
+    return {
+        shard: {kind: pa.concat_tables(tables, promote_options="default") for kind, tables in kinds.items()}
+        for shard, kinds in parts.items()
+    }
 
 
 def split_report(task: int, report: dict[str, object]) -> tuple[int, str, pa.Table]:

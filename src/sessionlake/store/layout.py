@@ -1,7 +1,8 @@
 """Byte layout of a store's values: the sessions of one key that end in one segment, ordered by (end, start).
 
 A value is the number of its sessions (u32), for each session start, end, event count and revision (i64) and the length
-of its state (u32), and then the states. Little endian. `pack` and `unpack` work on many values at once.
+of its state (u32), and then the states. Little endian. `pack` and `unpack` work on many values at once; `pack_heads` and
+`unpack_heads` do so for records with other fields.
 """
 
 from typing import Any
@@ -20,6 +21,8 @@ FORMAT = 1
 # All heads stand before all states, so that numpy reads them as one structured array.
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
 _COUNT = np.dtype("<u4")
+Heads = npt.NDArray[Any]
+"""Heads of records, a structured array whose last field is `length`, u32."""
 
 
 def pack(sessions: Records, sizes: Ints) -> pa.Array:
@@ -27,35 +30,46 @@ def pack(sessions: Records, sizes: Ints) -> pa.Array:
     head = np.empty(len(sessions.start), _HEAD)
     for name in ("start", "end", "count", "revision"):
         head[name] = getattr(sessions, name)
-    offsets, data = offsets_of(sessions.state)
-    head["length"] = np.diff(offsets)
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    counts = binary_array(sizes.astype(_COUNT), np.arange(len(sizes) + 1) * _COUNT.itemsize)
-    return pc.binary_join_element_wise(
-        counts, binary_array(head, ends * _HEAD.itemsize), binary_array(data, offsets[ends]), b""
-    )
+    return pack_heads(head, sessions.state, sizes)
 
 
 def unpack(values: pa.Array) -> Records:
     """Return the sessions of all values, in order; null stands for no sessions."""
+    owner, head, state = unpack_heads(values, _HEAD)
+    start, end, count, revision = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
+    return Records(owner, start, end, count, revision, state)
+
+
+def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:
+    """Return one value for each run of records, of sizes[i] >= 1; fills the heads' field `length`."""
+    offsets, data = offsets_of(state)
+    head["length"] = np.diff(offsets)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    counts = binary_array(sizes.astype(_COUNT), np.arange(len(sizes) + 1) * _COUNT.itemsize)
+    return pc.binary_join_element_wise(
+        counts, binary_array(head, ends * head.dtype.itemsize), binary_array(data, offsets[ends]), b""
+    )
+
+
+def unpack_heads(values: pa.Array, dtype: np.dtype[Any]) -> tuple[Ints, Heads, pa.Array]:
+    """Return for each record of all values its value's position, its head, and its state; null stands for no records."""
     offsets, data = offsets_of(values)
     lengths = np.diff(offsets)
     owner = np.flatnonzero(lengths)
     at = offsets[owner]
     counts = _fields(data, at, _COUNT).astype(np.int64)
     first = np.cumsum(counts) - counts
-    # The place of each session within its value, then the bytes at which its head and its state begin.
+    # The place of each record within its value, then the bytes at which its head and its state begin.
     order = np.arange(counts.sum()) - np.repeat(first, counts)
-    head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * _HEAD.itemsize, _HEAD)
+    head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * dtype.itemsize, dtype)
     size = head["length"].astype(np.int64)
     running = np.cumsum(size) - size
     states = (
-        np.repeat(at + _COUNT.itemsize + counts * _HEAD.itemsize, counts)
+        np.repeat(at + _COUNT.itemsize + counts * dtype.itemsize, counts)
         + running
         - np.repeat(running[first] if len(size) else running, counts)
     )
-    start, end, count, revision = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
-    return Records(np.repeat(owner, counts), start, end, count, revision, byte_slices(data, states, size))
+    return np.repeat(owner, counts), head, byte_slices(data, states, size)
 
 
 def _fields(data: npt.NDArray[np.uint8], at: Ints, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

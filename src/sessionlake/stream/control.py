@@ -1,6 +1,6 @@
 """The control input, whatever the operator: which corrections are refused, and what becomes of the others.
 
-An operator says which kinds of corrections it knows; `advance` and `tick` are every pipeline's.
+An operator says which kinds of corrections it knows; `advance`, `tick` and `flush` are every pipeline's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,13 @@ from sessionlake.sources.decoding.times import parse_times
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA, FUTURE
 from sessionlake.warehouse.schemas import APPLIED, CORRECTION_OUTCOMES_SCHEMA, EXPIRED, MALFORMED
 
-ADVANCE, TICK = "advance", "tick"
-"""Every pipeline's kinds: one moves the watermark, the other does nothing but make a batch (`stream/ticks.py`)."""
+ADVANCE, TICK, FLUSH = "advance", "tick", "flush"
+"""Every pipeline's kinds: to move the watermark; to make a batch and nothing else (`stream/ticks.py`); to make one in which
+what waits for a period of the clock is sent."""
 MAX_ADVANCE = "max_advance"
 """The number by which an `advance` moves the watermark."""
+MAX_FLUSH = "max_flush"
+"""The number that is there where a batch has a `flush`."""
 OUTCOMES = "outcomes"
 """Kind of rows that say what became of each correction; `outcome` is null where only its shard can tell."""
 OUTCOME_SCHEMA = pa.schema([f for f in CORRECTION_OUTCOMES_SCHEMA if f.name not in ("batch_id", "commit_id")])
@@ -72,7 +75,7 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
     """
     table = table.combine_chunks()
     kind = pc.fill_null(combined(table["kind"]), "")
-    of_kind = {name: _equal(kind, name) for name in (*kinds, ADVANCE, TICK)}
+    of_kind = {name: _equal(kind, name) for name in (*kinds, ADVANCE, TICK, FLUSH)}
     start = micros(table["session_start"])
     malformed = ~np.logical_or.reduce(list(of_kind.values())) | is_null(table, "correction_id")
     expired = np.zeros(table.num_rows, bool)
@@ -90,6 +93,7 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
     at_once = (
         of_kind[ADVANCE]
         | of_kind[TICK]
+        | of_kind[FLUSH]
         | np.logical_or.reduce(
             [np.zeros(table.num_rows, bool), *(of_kind[name] for name, known in kinds.items() if known.at_once)]
         )
@@ -105,9 +109,11 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
             yield from known.split(rows)
     counts = {"corrections": table.num_rows, "malformed": int((malformed | ahead).sum()), "expired": int(expired.sum())}
     advances = good & of_kind[ADVANCE]
-    counts["applied"] = int((advances | (good & of_kind[TICK])).sum())
+    counts["applied"] = int((good & (of_kind[ADVANCE] | of_kind[TICK] | of_kind[FLUSH])).sum())
     if advances.any():
         counts |= {MAX_ADVANCE: int(start[advances].max())}
+    if (good & of_kind[FLUSH]).any():
+        counts |= {MAX_FLUSH: 1}
     yield Counted(counts)
 
 

@@ -56,6 +56,12 @@ class Kind(Protocol):
     """Whether its workers must know the order of a batch's source files (`BatchContext.files`)."""
     changelog: ClassVar[Changelog]
     """How its tables are called."""
+    late_columns: ClassVar[tuple[pa.Field, ...]]
+    """Columns of its own in the table of late events."""
+
+    @property
+    def changelogs(self) -> tuple[Changelog, ...]:
+        """Return the changelogs that its batches write, in the order of their commits; its state is read from the first."""
 
     @property
     def inputs(self) -> Mapping[str, EventSpec]:

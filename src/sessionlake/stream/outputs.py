@@ -21,9 +21,9 @@ def archived_rows(events: pa.Table) -> pa.Table:
 
 
 def late_rows(late: pa.Table) -> pa.Table:
-    """Return late events as their table has them."""
-    names = ["session_key", "event_time", "event_id", "event", "raw", "source", "close_time"]
-    return late.select(["key", "time_us", "event_id", "event", "raw", "source", "close_us"]).rename_columns(names)
+    """Return late events as their table has them, with the columns that are an operator's own."""
+    names = {"key": "session_key", "time_us": "event_time", "close_us": "close_time"}
+    return late.rename_columns([names.get(name, name) for name in late.column_names])
 
 
 def identified_rows(changes: pa.Table, name: str) -> pa.Table:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
@@ -20,7 +21,7 @@ from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.sources.registry import source_of
 from sessionlake.stream.clock import check_batch_clock, check_clock
-from sessionlake.stream.control import ADVANCE
+from sessionlake.stream.control import ADVANCE, FLUSH
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, named, read_inputs
 from sessionlake.stream.kind import Kind
@@ -86,6 +87,8 @@ def run_kind(
         current.coordinator.on_commit = lambda batch: current.committed(batch, on_commit)
         try:
             current.stream(once=once or bootstrap, everything_at_once=bootstrap)
+            if (once or bootstrap) and current.flush():
+                current.stream(once=True)
             if drain and current.close_all():
                 current.stream(once=True)
         except KeyboardInterrupt:
@@ -211,16 +214,20 @@ class _Run:
         state = self.coordinator.last.state if self.coordinator.last else {}
         if target is None or watermark_of(state) >= target:
             return False
-        row = {
-            "correction_id": f"advance-{target}",
-            "kind": ADVANCE,
-            "session_start": target,
-            "job": "drain",
-            "created_at": 0,
-        }
-        table = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
-        self.tables.append_rows(schemas.CORRECTIONS, table)
+        self._ask(correction_id=f"advance-{target}", kind=ADVANCE, session_start=target, job="drain")
         return True
+
+    def flush(self) -> bool:
+        """Ask, through the control input, that what waits for a period of the clock is sent; False where nothing does."""
+        last = self.coordinator.last
+        if last is None or self.kind.due_us(dict(last.state)) is None:
+            return False
+        self._ask(correction_id=f"flush-{last.batch_id}", kind=FLUSH, job="run")
+        return True
+
+    def _ask(self, **correction: Any) -> None:
+        table = pa.Table.from_pylist([{**correction, "created_at": 0}], schema=schemas.CORRECTIONS_SCHEMA)
+        self.tables.append_rows(schemas.CORRECTIONS, table)
 
     def summary(self) -> RunSummary:
         """Return what the run did."""

@@ -54,7 +54,13 @@ def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
     return (
         Output(ARCHIVED, schemas.EVENTS, tables.path(schemas.EVENTS), schemas.events(inputs), archived_rows),
         *sides,
-        Output(LATE, schemas.LATE_EVENTS, tables.path(schemas.LATE_EVENTS), schemas.late_events(inputs), late_rows),
+        Output(
+            LATE,
+            schemas.LATE_EVENTS,
+            tables.path(schemas.LATE_EVENTS),
+            schemas.late_events(inputs, kind.late_columns),
+            late_rows,
+        ),
         Output(DEAD, schemas.DEAD_LETTERS, tables.path(schemas.DEAD_LETTERS), schemas.DEAD_LETTERS_SCHEMA, same_rows),
         Output(
             OUTCOMES,
@@ -72,7 +78,9 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
     refused = "Rows refused: malformed, beyond retention, too far in the future"
     return (
         TableSpec(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone"),
-        TableSpec(schemas.LATE_EVENTS, schemas.late_events(inputs), "Events past grace, within retention"),
+        TableSpec(
+            schemas.LATE_EVENTS, schemas.late_events(inputs, kind.late_columns), "Events past grace, within retention"
+        ),
         *(
             [TableSpec(schemas.EVENTS, schemas.events(inputs), "Archive: events accepted or late")]
             if config.pipeline.archive

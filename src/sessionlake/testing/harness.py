@@ -110,7 +110,7 @@ class SessionizerHarness:
         corrections = [(i, row) for i, row in enumerate(rows) if "kind" in row]
         split: list[Keyed | Aside | Counted] = []
         if events:
-            split += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec, events))
+            split += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec.columns, events))
         if corrections:
             limits = limits_of(operator.spec, bounds, context.clock_us)
             table = correction_table(operator.spec, corrections)

@@ -9,18 +9,19 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
 
 Row = Mapping[str, Any]
 
 
-def event_rows(spec: SessionizerSpec, events: list[tuple[int, Row]]) -> Rows:
+def event_rows(wanted: EventColumns, events: list[tuple[int, Row]]) -> Rows:
     """Return plain event rows as a source would; their place is their index among the batch's rows."""
     errors: list[str | None] = [None] * len(events)
     columns = {}
-    for name in spec.columns.needed:
-        type_, values = spec.columns.types[name], []
+    for name in wanted.needed:
+        type_, values = wanted.types[name], []
         for at, (_, row) in enumerate(events):
             value, error = _cast(name, row.get(name), type_)
             values.append(value)

@@ -144,14 +144,15 @@ TOPIC_TOMBSTONES_SCHEMA = pa.schema(
 )
 
 
-def late_events(inputs: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Return the schema of late_events: past grace, within retention."""
+def late_events(inputs: Mapping[str, pa.DataType], more: Iterable[pa.Field] = ()) -> pa.Schema:
+    """Return the schema of late_events: past grace, within retention; `more` are an operator's own columns."""
     return pa.schema(
         [
             *_event(inputs),
             commented("raw", pa.string(), "The row as it came"),
             commented("source", pa.string(), "Where it came from: file and row"),
             commented("close_time", TIME, "The session it would have been part of ended before this time"),
+            *more,
             *BATCH_MARKS,
         ]
     )
@@ -180,7 +181,7 @@ CORRECTIONS_SCHEMA = pa.schema(
         commented(
             "kind",
             pa.string(),
-            "restate, replace, tombstone, advance (moves the watermark, to close what is open) or tick (makes a batch)",
+            "restate, replace, tombstone, advance (moves the watermark), tick (makes a batch) or flush (sends what waits)",
         ),
         commented("session_key", pa.string(), "Key of the session"),
         commented(

@@ -27,41 +27,50 @@ def merged_rows(
     snapshot_version: int | None = None,
     changelog_version: int | None = None,
     narrowed: Narrow = lambda rows: rows,
+    of: Changelog | None = None,
+    until: int | None = None,
 ) -> DataFrame:
     """Return the latest state of every row: the snapshot's, unless a batch after its fold point has another.
+
+    Of the pipeline's own changelog, or of another one `of` it; up to and including the batch `until`, where given.
 
     As of the given versions, or of now: the frame stays at the versions that are newest when it is made. Of a pair of
     versions the snapshot's may be the newer one, but the changelog must not be trimmed beyond the snapshot's fold point.
     `narrowed` leaves out rows that aren't asked for before they are merged.
     """
-    snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version)
-    fold = fold_point(tables, snapshot_version)
-    snapshot = narrowed(tables.read(tables.changelog.snapshot, snapshot_version))
-    changes_ = narrowed(tables.read(tables.changelog.changes, changelog_version))
+    of = of or tables.changelog
+    snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
+    fold = fold_point(tables, snapshot_version, of)
+    snapshot = narrowed(tables.read(of.snapshot, snapshot_version))
+    changes_ = narrowed(tables.read(of.changes, changelog_version))
     text = changelog.live_sql(
         changelog.SPARK,
         snapshot.columns,
-        of=tables.changelog,
+        of=of,
         snapshot="{snapshot}",
         changelog="{changelog}",
         after=-1 if fold is None else fold,
     )
-    return tables.spark.sql(text, snapshot=snapshot, changelog=changes_)
+    kept = changes_ if until is None else changes_.where(F.col("batch_id") <= until)
+    return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
 
 
-def pinned_versions(tables: Tables, snapshot: int | None, changelog: int | None) -> tuple[int, int]:
+def pinned_versions(
+    tables: Tables, snapshot: int | None, changelog: int | None, of: Changelog | None = None
+) -> tuple[int, int]:
     """Return versions of snapshot and changelog that go together: those given, or the newest."""
+    of = of or tables.changelog
     # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
-    changelog = tables.latest_version(tables.changelog.changes) if changelog is None else changelog
-    return (tables.latest_version(tables.changelog.snapshot) if snapshot is None else snapshot), changelog
+    changelog = tables.latest_version(of.changes) if changelog is None else changelog
+    return (tables.latest_version(of.snapshot) if snapshot is None else snapshot), changelog
 
 
-def fold_point(tables: Tables, snapshot_version: int | None = None) -> int | None:
+def fold_point(tables: Tables, snapshot_version: int | None = None, of: Changelog | None = None) -> int | None:
     """Return the batch_id up to which the changelog is in a version of the snapshot; None where nothing was folded.
 
     It is the txnVersion of the fold's own commit: state of the table, which later commits and log cleanup leave alone.
     """
-    reached = tables.app_version(tables.changelog.snapshot, FOLD, snapshot_version)
+    reached = tables.app_version((of or tables.changelog).snapshot, FOLD, snapshot_version)
     # An erasure before the first fold records -1.
     return None if reached is None or reached < 0 else reached
 

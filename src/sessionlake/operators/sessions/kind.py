@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -32,6 +33,8 @@ class Sessions:
 
     ranks_files: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = SESSIONS
+    changelogs: ClassVar[tuple[Changelog, ...]] = (SESSIONS,)
+    late_columns: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __init__(self, config: Config, spec: SessionizerSpec) -> None:
         self._config, self.spec = config, spec

@@ -44,18 +44,24 @@ def sessions_meeting(
     need not be read, of which the tables' files tell by their bounds.
     """
     snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version)
-    versions = {"snapshot_version": snapshot_version, "changelog_version": changelog_version}
     low, high = (
         min(max(us, schemas.YEAR_1_US), schemas.YEAR_9999_US)
         for us in (low_us, schemas.YEAR_9999_US if high_us is None else high_us)
     )
     until = F.col("session_start") <= F.timestamp_micros(F.lit(high))
     meeting = until & (F.col("session_end") >= F.timestamp_micros(F.lit(low)))
-    first = row_versions(tables, **versions).where(meeting).agg(F.min(F.unix_micros("session_start"))).collect()[0][0]
+    first = (
+        row_versions(tables, snapshot_version=snapshot_version, changelog_version=changelog_version)
+        .where(meeting)
+        .agg(F.min(F.unix_micros("session_start")))
+        .collect()[0][0]
+    )
     since = F.timestamp_micros(F.lit(high if first is None else first))
 
     def narrowed(rows: DataFrame) -> DataFrame:
         rows = rows.where(until & (F.col("session_start") >= since))
         return rows.where(F.col("session_date") >= utc_date(since)) if "session_date" in rows.columns else rows
 
-    return merged_rows(tables, **versions, narrowed=narrowed).where(meeting)
+    return merged_rows(
+        tables, snapshot_version=snapshot_version, changelog_version=changelog_version, narrowed=narrowed
+    ).where(meeting)

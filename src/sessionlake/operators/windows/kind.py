@@ -1,8 +1,10 @@
 """Windows as everything above the engine sees them: their tables, and how their state is read back from these."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -10,14 +12,26 @@ from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.operators.windows.operator import Windower
+from sessionlake.operators.windows import emission
+from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.windows.mapper import PARTLY
+from sessionlake.operators.windows.operator import STATE, Windower
 from sessionlake.operators.windows.section import WindowSection
-from sessionlake.operators.windows.spec import TumblingWindows, WindowSpec, changelog_schema, snapshot_schema
+from sessionlake.operators.windows.spec import (
+    SLICES,
+    WINDOWS,
+    WindowSpec,
+    slice_schema,
+    snapshot_schema,
+    window_schema,
+)
 from sessionlake.sources.base import Source
-from sessionlake.stream import watermark
 from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.outputs import identified_rows
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
@@ -27,7 +41,10 @@ class Windows:
     """See `Kind` for the methods."""
 
     ranks_files: ClassVar[bool] = False
-    changelog: ClassVar[Changelog] = Changelog("window")
+    changelog: ClassVar[Changelog] = WINDOWS
+    late_columns: ClassVar[tuple[pa.Field, ...]] = (
+        schemas.commented(PARTLY, pa.bool_(), "Whether the event is in those of its windows that were open"),
+    )
 
     def __init__(self, config: Config, spec: WindowSpec) -> None:
         self._config, self.spec = config, spec
@@ -37,29 +54,45 @@ class Windows:
         """Return the one input, of events."""
         return {EVENTS: self.spec.events}
 
+    @property
+    def changelogs(self) -> tuple[Changelog, ...]:
+        """Return those of the state and of the windows, which are one where a window is all its state."""
+        return (WINDOWS,) if self.spec.rows_are_state else (SLICES, WINDOWS)
+
     @classmethod
     def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "Windows":
         """Make it of a config."""
         section = cast("WindowSection", config.section)
-        windows = TumblingWindows(section.size_us, section.offset_us, section.grace_us, section.retention_us)
         aggregates, events = aggregated_events(config, source, pinned)
-        return cls(config, WindowSpec(windows, aggregates, events))
+        spec = WindowSpec(
+            section.windows, aggregates, events, section.emit.policies, section.grace_us, section.retention_us
+        )
+        return cls(config, spec)
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Windower:
         """Return the windower."""
         return Windower(self.spec if live is None else self.spec.under(live))
 
     def tables(self) -> tuple[TableSpec, ...]:
-        """Return the snapshot and the changelog."""
-        aggregates, texts = self.spec.aggregates, dict(self._config.aggregates)
-        return (
-            TableSpec("windows", snapshot_schema(aggregates, texts), "Snapshot of windows, as far as compacted"),
-            changelog_table(self.changelog, changelog_schema(aggregates, texts, marks=True)),
-        )
+        """Return the snapshots and the changelogs."""
+        found = []
+        for of, schema in self._schemas().items():
+            snapshot = snapshot_schema(of, schema)
+            found.append(TableSpec(of.snapshot, snapshot, f"Snapshot of {of.snapshot}, as far as compacted"))
+            found.append(changelog_table(of, schema))
+        return tuple(found)
 
     def outputs(self, tables: Tables) -> tuple[Output, ...]:
-        """Return the changelog."""
-        return (changelog_output(self.changelog, tables, changelog_schema(self.spec.aggregates, {}, marks=True)),)
+        """Return the changelogs, the windows' last."""
+        found = self._schemas()
+        windows = changelog_output(WINDOWS, tables, found.pop(WINDOWS))
+        slices = (
+            Output(
+                STATE, of.changes, tables.path(of.changes), schema, partial(identified_rows, name=of.name), key=of.key
+            )
+            for of, schema in found.items()
+        )
+        return (*slices, windows)
 
     @classmethod
     def bound_settings(cls) -> dict[str, Any]:
@@ -67,19 +100,29 @@ class Windows:
         return {"state layout": STATE_LAYOUT}
 
     def next_state(self, state: State, stats: dict[str, int]) -> State:
-        """Move the watermark."""
-        return watermark.advanced(state, stats)
+        """Return how far the pipeline is after a batch with these numbers."""
+        spec = self.spec
+        before = Progress.of(state)
+        return emission.next_progress(spec.emit, spec.grace_us, spec.retention_us, before, stats).state()
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
-        """Return the windows that are not below the horizon."""
-        horizon = cast("Windower", operator).spec.windows.bounds(watermark.watermark_of(state)).horizon_us
-        kept = merged_rows(tables).where(F.unix_micros("window_start") >= horizon)
+        """Return the slices that are not below the horizon."""
+        spec = cast("Windower", operator).spec
+        of = self.changelogs[0]
+        last = tables.last_commit(WINDOWS.changes)
+        # Slices are committed before the windows: those of a batch that has not happened yet are not to be read.
+        until = -1 if last is None else BatchCommit.of(last).batch_id
+        start = F.unix_micros(of.start)
+        kept = merged_rows(tables, of=of, until=until).where(
+            start >= Progress.of(state).horizon_us(spec.windows.span_us)
+        )
+        numbers = ["revision"] if spec.rows_are_state else ["revision", "reach"]
         return kept.select(
-            F.col("window_key").alias("key"),
-            F.unix_micros("window_start").alias("start_us"),
-            (F.unix_micros("window_end") - 1).alias("end_us"),
-            "event_count",
-            "revision",
+            F.col(of.key).alias("key"),
+            start.alias("start"),
+            F.col("event_count").alias("count"),
+            *numbers,
+            *(["born", "born_reach"] if spec.is_sliding else []),
             "state",
         )
 
@@ -88,13 +131,27 @@ class Windows:
         raise NotImplementedError
 
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return the retention: it decides how windows are cut into segments and which of them are kept."""
-        return str(cast("Windower", operator).spec.windows.retention_us)
+        """Return the retention, which decides how slices are cut into segments, and the policies, of which lists depend."""
+        spec = cast("Windower", operator).spec
+        return f"{spec.retention_us}/{spec.emit.early}/{spec.emit.full}/{spec.emit.late}"
 
-    def due_us(self, state: State) -> None:
-        """Return None: windows change by events only."""
+    def due_us(self, state: State) -> int | None:
+        """Return when the next period has something to send."""
+        return emission.due_us(self.spec.emit, state)
 
     def closing_watermark(self, tables: Tables) -> int | None:
         """Return the watermark at which the last window closes."""
-        latest = merged_rows(tables).agg(F.max(F.unix_micros("window_end"))).head()
-        return None if latest is None or latest[0] is None else int(latest[0]) + self.spec.windows.grace_us
+        of = self.changelogs[0]
+        latest = merged_rows(tables, of=of).agg(F.max(F.unix_micros(of.start))).head()
+        if latest is None or latest[0] is None:
+            return None
+        # One more: sliding windows have one that begins right after an event.
+        return int(latest[0]) + 1 + self.spec.windows.span_us + self.spec.grace_us
+
+    def _schemas(self) -> dict[Changelog, pa.Schema]:
+        """Return the changelogs' schemas, in the order of their commits."""
+        texts = dict(self._config.aggregates)
+        windows = window_schema(self.spec, texts, marks=True)
+        if self.spec.rows_are_state:
+            return {WINDOWS: windows}
+        return {SLICES: slice_schema(self.spec, marks=True), WINDOWS: windows}

@@ -1,4 +1,4 @@
-"""Before the shuffle: events become parts of windows. A window's end is known from an event's time, and so what is late too."""
+"""Before the shuffle: events become parts of slices. Which windows an event lies in, its time says, and so what is late too."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,37 +8,53 @@ from sessionlake.aggregates.partials import Partials, merge_states
 from sessionlake.columnar.arrays import Groups, Ints, sorted_codes
 from sessionlake.columnar.groups import group_events
 from sessionlake.engine.operator import Aside, Counted, Keyed, Split
-from sessionlake.operators.windows.spec import Bounds, WindowSpec
+from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.stream.ingest import event_table, judge
+from sessionlake.stream.ingest import Judged, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 
 PARTS = "parts"
-"""Kind of the rows that go to shards: one for each window that a task's events lie in."""
+"""Kind of the rows that go to shards: one for each slice that a task's events lie in."""
+PARTLY = "partly"
+"""The column of late events that says whether an event is in those of its windows that were open."""
 
 
-def split_events(spec: WindowSpec, bounds: Bounds, clock_us: int, rows: Rows) -> Split:
-    """Yield the parts of windows, the late events, and what `Judged.asides` yields."""
-    judged = judge(spec.events, rows, clock_us, bounds.expired_us)
-    late = spec.windows.starts_of(judged.checked.time_us[judged.good]) + spec.windows.size_us <= bounds.close_us
-    on_time, too_late = judged.good[~late], judged.good[late]
-    parts, at = judged.computed(lambda at: _parts(spec, judged.events(at)), on_time)
-    yield from judged.asides(lambda: judged.events(np.sort(np.concatenate([at, too_late]))))
-    if len(too_late):
-        table = event_table(spec.events, judged.events(too_late))
-        close = pa.array(np.full(len(too_late), bounds.close_us))
-        for name, column in (("raw", rows.raw(too_late)), ("source", rows.source(too_late)), ("close_us", close)):
-            table = table.append_column(name, column)
-        yield Aside(LATE, table)
-    newest = int(judged.checked.time_us[at].max(initial=NO_WATERMARK))
-    yield Counted({"accepted": len(at), "late": len(too_late), MAX_TIME: newest})
+def split_events(spec: WindowSpec, at: Progress, clock_us: int, rows: Rows) -> Split:
+    """Yield the parts of slices, the late events, and what `Judged.asides` yields.
+
+    An event is late where all windows that can have it are closed. Where only some are, it is accepted, and among the late
+    events as well: what closed windows lack can be restated.
+    """
+    judged = judge(spec.events, rows, clock_us, at.expired_us)
+    slices = spec.windows.slices_of(judged.checked.time_us[judged.good])
+    late = spec.windows.last_end(slices) <= at.close_us
+    partly = judged.good[~late & (spec.windows.first_end(slices) <= at.close_us)]
+    parts, accepted = judged.computed(lambda rows: _parts(spec, judged.events(rows)), judged.good[~late])
+    late_rows, partly = judged.good[late], np.intersect1d(partly, accepted)
+    yield from judged.asides(lambda: judged.events(np.sort(np.concatenate([accepted, late_rows]))))
+    yield from _late(spec, judged, np.concatenate([late_rows, partly]), len(partly), at.close_us)
+    newest = int(judged.checked.time_us[accepted].max(initial=NO_WATERMARK))
+    yield Counted({"accepted": len(accepted), "late": len(late_rows), "partly_late": len(partly), MAX_TIME: newest})
     yield Keyed(PARTS, parts.keys, parts.to_table())
 
 
+def _late(spec: WindowSpec, judged: Judged, at: Ints, partly: int, close_us: int) -> Split:
+    """Yield rows of the table of late events; the last of them are partly late."""
+    if len(at):
+        table = event_table(spec.events, judged.events(at))
+        is_partly = np.arange(len(at)) >= len(at) - partly
+        close = np.full(len(at), close_us)
+        columns = (("raw", judged.rows.raw(at)), ("source", judged.rows.source(at)), ("close_us", pa.array(close)))
+        for name, column in (*columns, (PARTLY, pa.array(is_partly))):
+            table = table.append_column(name, column)
+        yield Aside(LATE, table)
+
+
 def _parts(spec: WindowSpec, events: Events) -> Partials:
-    """Merge events of a key and window."""
-    start = spec.windows.starts_of(events.time_us)
+    """Merge events of a key and slice."""
+    start = spec.windows.slices_of(events.time_us)
     codes, keys = sorted_codes(events.keys)
     order, starts = group_events(codes, start, 0)
     groups = Groups(starts, len(order), lambda: keys.take(pa.array(codes[order][starts])))
@@ -48,7 +64,7 @@ def _parts(spec: WindowSpec, events: Events) -> Partials:
     return Partials(
         groups.keys(),
         first,
-        first + spec.windows.size_us - 1,
+        first + spec.windows.slice_us - 1,
         groups.sizes,
         np.zeros(len(starts), np.int64),
         merge_states(spec.aggregates, states, groups),

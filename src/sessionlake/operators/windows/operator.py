@@ -1,30 +1,67 @@
-"""Tumbling windows as the engine's operator: the workers' half.
+"""Windows by time as the engine's operator: the workers' half."""
 
-A window is a record of its store like a session that never grows: it ends where its grid says. So the segmented store of
-sessions holds windows too, by their end.
-"""
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sessionlake.aggregates import States
-from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.partials import Partials, merge_states, values_of
-from sessionlake.columnar.arrays import Bools, Groups, Ints, sorted_codes
-from sessionlake.columnar.groups import group_events
-from sessionlake.columnar.records import Records, concat
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
+from sessionlake.aggregates.partials import Partials, values_of
+from sessionlake.columnar.arrays import combined, sorted_codes
+from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult, Split
+from sessionlake.operators.windows.emission import (
+    BATCH,
+    FOREVER,
+    MAX_BATCH,
+    MAX_CLOCK,
+    UNSENT_EARLY,
+    UNSENT_LATE,
+    Firing,
+    Progress,
+    Ticks,
+    after_batch,
+    firings,
+    ticks_of,
+)
 from sessionlake.operators.windows.mapper import PARTS, split_events
-from sessionlake.operators.windows.spec import Bounds, WindowSpec
-from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
-from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
+from sessionlake.operators.windows.rules import (
+    Axis,
+    Merged,
+    Pairs,
+    Windows,
+    blocks_of,
+    grid_windows,
+    joined,
+    merge_slices,
+    read_around,
+    sent_windows,
+    states_of,
+)
+from sessionlake.operators.windows.spec import Grid, WindowSpec, slice_schema, window_schema
+from sessionlake.store.slices import GRID, SLIDING, Slices, SliceStore
+from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, latest_advance_us, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
-from sessionlake.stream.watermark import watermark_of
+from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 from sessionlake.warehouse.schemas import TIME
+
+STATE = "slices"
+"""Kind of the rows of slice_changelog."""
+_WAITING = {"early": "E", "late": "L"}
+"""The stores' letters of the lists of slices whose early or full, and whose late changes are not sent yet."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a batch is, besides its rows: how far the pipeline was and is, and which policies fire."""
+
+    batch_id: int
+    clock_us: int
+    before: Progress
+    after: Progress
+    ticks: Ticks
 
 
 @dataclass(frozen=True)
@@ -32,102 +69,237 @@ class Windower:
     """Windows from events; see `engine.operator.Operator` for the methods."""
 
     spec: WindowSpec
-    ticks: bool = False
 
-    def bounds(self, context: BatchContext) -> Bounds:
-        """Return the times that decide about the batch."""
-        return self.spec.windows.bounds(watermark_of(context.state))
+    @property
+    def ticks(self) -> bool:
+        """Whether shards must know how far the frontier has come, or act without rows: where anything waits to be sent."""
+        return not self.spec.emit.updates
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows; of corrections only `advance` is known."""
-        bounds, events = self.bounds(context), self.spec.events
+        """Split source rows and corrections."""
+        spec, at = self.spec, Progress.of(context.state)
         for name, part in by_input(rows):
             if name == CORRECTIONS:
-                to_close = self.spec.windows.size_us + self.spec.windows.grace_us
-                latest = latest_advance_us(events.max_future_skew_us, context.clock_us, bounds.close_us, to_close)
-                yield from split_corrections({}, Limits(bounds.expired_us, latest, context.clock_us), part)
+                to_close = spec.windows.span_us + spec.grace_us
+                skew = spec.events.max_future_skew_us
+                latest = latest_advance_us(skew, context.clock_us, at.close_us, to_close)
+                yield from split_corrections({}, Limits(at.expired_us, latest, context.clock_us), part)
                 continue
-            for decoded in events.decoder.decode(part):
-                yield from naming_rows(partial(split_events, self.spec, bounds, context.clock_us), decoded)
+            for decoded in spec.events.decoder.decode(part):
+                yield from naming_rows(partial(split_events, spec, at, context.clock_us), decoded)
 
-    def open_store(self, path: Path) -> SegmentedSessionStore:
+    def open_store(self, path: Path) -> SliceStore:
         """Open a shard's store."""
-        return SegmentedSessionStore(path, segment_interval(self.spec.windows.retention_us))
-
-    def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
-        """Merge the batch's parts into the stored windows; each window that changed is an upsert."""
-        if PARTS not in inputs:
-            return ShardResult(self.spec.changes_schema.empty_table(), None)
-        parts, bounds = Partials.from_table(inputs[PARTS]), self.bounds(context)
-        codes, keys = sorted_codes(parts.keys)
-        earliest = np.full(len(keys), np.iinfo(np.int64).max)
-        np.minimum.at(earliest, codes, parts.start)
-        # Ascending keys come as ascending bytes: Arrow sorts text by its UTF-8 bytes.
-        stored = store.find_many(keys.cast(pa.binary()), earliest).sessions
-        stored = stored.take(np.flatnonzero(stored.start >= bounds.horizon_us))
-        changed, states, touched = self._merged(parts, codes, keys, stored, context.batch_id)
-        segment, kept = changed.end // store.interval_us, np.flatnonzero(~touched)
-        beside = _among(stored.end[kept] // store.interval_us, stored.codes[kept], segment, changed.codes)
-        writes = store.writes(keys, concat([stored.take(kept[beside]), changed]), changed.codes, segment)
-        return ShardResult(self._changes(keys, changed, states, context), writes, stats={"upserts": len(changed)})
-
-    def commit(
-        self, store: SegmentedSessionStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext
-    ) -> None:
-        """Apply writes; segments below the horizon are dropped."""
-        store.apply(writes, meta, self.bounds(context).horizon_us)
-
-    def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> pa.Table:
-        """Return writes of the handed-in windows."""
-        codes, keys = sorted_codes(inputs[RESTORE]["key"])
-        none = np.zeros(0, np.int64)
-        return store.writes(keys, Records.from_table(codes, inputs[RESTORE]), none, none)
-
-    def _merged(
-        self, parts: Partials, codes: Ints, keys: pa.Array, stored: Records, batch_id: int
-    ) -> tuple[Records, States, Bools]:
-        """Return the windows that parts lie in, their states unpacked, and which stored ones are among them."""
-        aggregates, codec = self.spec.aggregates, StateCodec(self.spec.aggregates)
-        touched = _among(stored.start, stored.codes, parts.start, codes)
-        old = stored.take(np.flatnonzero(touched))
-        codes, start = np.concatenate([codes, old.codes]), np.concatenate([parts.start, old.start])
-        order, starts = group_events(codes, start, 0)
-        index = pa.array(order)
-        columns = zip(parts.states, codec.decode(old.state), strict=True)
-        states = [pa.concat_arrays(both).take(index) for both in columns]
-        codes, start = codes[order][starts], start[order][starts]
-        states = merge_states(aggregates, states, Groups(starts, len(order), lambda: keys.take(pa.array(codes))))
-        n = len(starts)
-        changed = Records(
-            codes,
-            start,
-            start + self.spec.windows.size_us - 1,
-            np.add.reduceat(np.concatenate([parts.count, old.count])[order], starts),
-            np.full(n, batch_id),
-            codec.encode(states, n),
+        windows = self.spec.windows
+        return SliceStore(
+            path,
+            block_us=windows.block_us,
+            bucket_us=windows.span_us,
+            retention_us=self.spec.retention_us,
+            head=SLIDING if self.spec.is_sliding else GRID,
         )
-        return changed, states, touched
 
-    def _changes(self, keys: pa.Array, changed: Records, states: States, context: BatchContext) -> pa.Table:
-        n = len(changed)
-        early = changed.end >= watermark_of(context.state)
-        arrays = [
-            pa.repeat("upsert", n),
-            keys.take(pa.array(changed.codes)),
-            pa.array(changed.start).cast(TIME),
-            pa.array(changed.end + 1).cast(TIME),
-            pa.array(changed.count),
-            pa.array(changed.revision),
-            pa.array(np.where(early, "early", "late"), pa.string()),
-            pa.array(np.full(n, context.clock_us)).cast(TIME),
-            *values_of(self.spec.aggregates, states),
-            changed.state,
+    def apply(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
+        """Merge the batch's parts into the stored slices, and send the windows that are due."""
+        moment = self._moment(inputs, context)
+        firing = firings(self.spec.emit, moment.before, moment.after, moment.ticks, moment.batch_id)
+        parts = Partials.from_table(inputs[PARTS]) if PARTS in inputs else Partials.empty(self.spec.aggregates)
+        keys, given, listed = self._candidates(store, firing, parts, moment.after.watermark_us)
+        candidates = [joined([given, more]).distinct() for more in listed]
+        stored = self._stored(store, keys, given, candidates, firing, moment)
+        merged = merge_slices(
+            self.spec.aggregates,
+            stored,
+            given,
+            parts.count,
+            parts.states,
+            keys,
+            batch_id=moment.batch_id,
+            reach_us=moment.before.full_us,
+        )
+        windows = self._sent(merged.slices, candidates, firing)
+        lists, unsent = self._lists(store, keys, merged, moment)
+        writes = pa.concat_tables([store.writes(keys, self._touched(merged, given)), *lists])
+        stats = {"upserts": len(windows), MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id, **unsent}
+        changed = merged.slices.take(np.flatnonzero(merged.changed))
+        side = {} if self.spec.rows_are_state or not len(changed) else {STATE: self._slice_rows(keys, changed)}
+        rows = self._window_rows(keys, merged.slices, windows, moment)
+        return ShardResult(rows, writes if len(writes) else None, side, stats)
+
+    def commit(self, store: SliceStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+        """Apply writes; segments below the horizon are dropped."""
+        store.apply(writes, meta, Progress.of(context.state).horizon_us(self.spec.windows.span_us))
+
+    def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
+        """Return writes of the handed-in slices; all of them are listed, since what is sent is told from the slices."""
+        rows = inputs[RESTORE].combine_chunks()
+        codes, keys = sorted_codes(rows["key"])
+        head = np.zeros(len(rows), SLIDING if self.spec.is_sliding else GRID)
+        for name in head.dtype.names or ():
+            if name in rows.column_names:
+                head[name] = rows[name].to_numpy()
+        order = np.lexsort((head["start"], codes))
+        slices = Slices(codes, head, combined(rows["state"])).take(order)
+        kinds = [] if self.spec.emit.updates else list(_WAITING.values())
+        named = keys.take(pa.array(slices.codes))
+        lists = [store.list_writes(kind, 0, slices["start"], named) for kind in sorted(kinds)]
+        return pa.concat_tables([store.writes(keys, slices), *lists])
+
+    def _moment(self, inputs: Inputs, context: BatchContext) -> Moment:
+        """Return the batch's moment; of map tasks' numbers the greatest times count."""
+        spec, before = self.spec, Progress.of(context.state)
+        told = inputs.get(TICK, pa.table({}))
+        frontier = max(_greatest(told, MAX_TIME), _greatest(told, MAX_ADVANCE))
+        after = after_batch(spec.emit, spec.grace_us, spec.retention_us, before, frontier, context.clock_us)
+        flush = _greatest(told, MAX_FLUSH) > NO_WATERMARK
+        return Moment(
+            context.batch_id,
+            context.clock_us,
+            before,
+            after,
+            ticks_of(spec.emit, before, context.clock_us, flush=flush),
+        )
+
+    def _candidates(
+        self, store: SliceStore, firing: Sequence[Firing], parts: Partials, frontier_us: int
+    ) -> tuple[pa.Array, Pairs, list[Pairs]]:
+        """Return all keys, ascending; the parts' slices; and for each firing those that lists name."""
+        span = self.spec.windows.span_us
+        listed = []
+        for one in firing:
+            letter = _WAITING["late" if one.reached else "early"]
+            low, high = one.low_us - span - 1, min(one.high_us, frontier_us + 1)
+            listed.append(store.lists(letter, low, high)[1] if one.listed and high > low else None)
+        columns = [parts.keys, *(found.keys for found in listed if found is not None)]
+        codes, keys = sorted_codes(pa.chunked_array(columns))
+        given = Pairs(codes[: len(parts)], parts.start)
+        named, at = [], len(parts)
+        for found in listed:
+            n = 0 if found is None else len(found)
+            named.append(Pairs(codes[at : at + n], np.zeros(0, np.int64) if found is None else found.start))
+            at += n
+        return keys, given, named
+
+    def _stored(
+        self,
+        store: SliceStore,
+        keys: pa.Array,
+        given: Pairs,
+        candidates: Sequence[Pairs],
+        firing: Sequence[Firing],
+        moment: Moment,
+    ) -> Slices:
+        """Return the stored slices that the batch changes, or that windows which it may send are made of."""
+        windows, block_us = self.spec.windows, self.spec.windows.block_us
+        asked = [Pairs(given.codes, given.time // block_us)]
+        for some, one in zip(candidates, firing, strict=True):
+            if isinstance(windows, Grid):
+                asked.append(blocks_of(grid_windows(windows, some, one), windows.span_us, block_us))
+            else:
+                asked.append(read_around(windows, some, one))
+        blocks = joined(asked).distinct()
+        found = store.find(keys, blocks.codes, blocks.time)
+        return found.take(np.flatnonzero(found["start"] >= moment.before.horizon_us(windows.span_us)))
+
+    def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing]) -> Windows:
+        """Return the windows that go out, by key and start."""
+        axis = Axis(slices)
+        found = [
+            sent_windows(self.spec.windows, slices, axis, some, one)
+            for some, one in zip(candidates, firing, strict=True)
         ]
-        return pa.Table.from_arrays(arrays, schema=self.spec.changes_schema)
+        none = np.zeros(0, np.int64)
+        codes, start, end, low, high = (
+            np.concatenate([none, *(getattr(part, name) for part in found)])
+            for name in ("codes", "start", "end", "low", "high")
+        )
+        triggers = pa.concat_arrays([pa.array([], pa.string()), *(part.trigger for part in found)])
+        windows = Windows(codes, start, end, low, high, triggers)
+        return windows.take(np.lexsort((windows.start, windows.codes)))
+
+    def _touched(self, merged: Merged, given: Pairs) -> Slices:
+        """Return all slices of the blocks that have a changed one."""
+        block = merged.slices["start"] // self.spec.windows.block_us
+        codes = merged.slices.codes
+        starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0))
+        if not len(given):
+            return merged.slices.take(np.zeros(0, np.int64))
+        touched = np.repeat(np.logical_or.reduceat(merged.changed, starts), np.diff(starts, append=len(codes)))
+        return merged.slices.take(np.flatnonzero(touched))
+
+    def _lists(
+        self, store: SliceStore, keys: pa.Array, merged: Merged, moment: Moment
+    ) -> tuple[list[pa.Table], dict[str, int]]:
+        """Return the writes that keep the lists, and how many changes wait to be sent."""
+        emit, windows, after, before = self.spec.emit, self.spec.windows, moment.after, moment.before
+        if emit.updates:
+            return [], {}
+        start = merged.slices["start"][merged.changed]
+        old, reach = merged.before["revision"], merged.before["reach"]
+        first, done = windows.first_end(start), windows.done_at(start)
+        waits = {
+            "early": (emit.early != BATCH and not moment.ticks.early) & (done > after.full_us),
+            "late": (emit.late != BATCH and not moment.ticks.late)
+            & (first <= before.full_us)
+            & (done > after.close_us),
+        }
+        listed = {
+            "early": old > before.early_batch,
+            "late": (old > before.late_batch) & (reach >= first),
+        }
+        ended = {"early": after.full_us, "late": after.close_us}
+        ticked = {"early": moment.ticks.early, "late": moment.ticks.late}
+        tables = []
+        for name, letter in sorted(_WAITING.items(), key=lambda item: item[1]):
+            until = FOREVER if ticked[name] else ended[name] - windows.span_us - 1
+            deletes = store.ended_lists(letter, until)
+            new = np.flatnonzero(waits[name] & ~listed[name])
+            named = keys.take(pa.array(merged.slices.codes[merged.changed][new]))
+            tables += [store.list_deletes(deletes), store.list_writes(letter, moment.batch_id, start[new], named)]
+        return tables, {UNSENT_EARLY: int(waits["early"].sum()), UNSENT_LATE: int(waits["late"].sum())}
+
+    def _slice_rows(self, keys: pa.Array, slices: Slices) -> pa.Table:
+        n, start = len(slices), slices["start"]
+        columns: Mapping[str, pa.Array] = {
+            "op": pa.repeat("upsert", n),
+            "slice_key": keys.take(pa.array(slices.codes)),
+            "slice_start": pa.array(start).cast(TIME),
+            "slice_end": pa.array(start + self.spec.windows.slice_us).cast(TIME),
+            "event_count": pa.array(slices["count"]),
+            "state": slices.state,
+            **{name: pa.array(slices[name]) for name in ("revision", "reach")},
+            **({name: pa.array(slices[name]) for name in ("born", "born_reach")} if self.spec.is_sliding else {}),
+        }
+        schema = slice_schema(self.spec, marks=False)
+        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+    def _window_rows(self, keys: pa.Array, slices: Slices, windows: Windows, moment: Moment) -> pa.Table:
+        n = len(windows)
+        count, states = states_of(self.spec.aggregates, slices, windows, keys)
+        shown = windows.end - 1 if self.spec.is_sliding else windows.end
+        columns: dict[str, pa.Array] = {
+            "op": pa.repeat("upsert", n),
+            "window_key": keys.take(pa.array(windows.codes)),
+            "window_start": pa.array(windows.start).cast(TIME),
+            "window_end": pa.array(shown).cast(TIME),
+            "event_count": pa.array(count),
+            "revision": pa.array(np.full(n, moment.batch_id)),
+            "trigger": windows.trigger,
+            "emitted_at": pa.array(np.full(n, moment.clock_us)).cast(TIME),
+        }
+        columns |= {
+            a.name: values
+            for a, values in zip(self.spec.aggregates, values_of(self.spec.aggregates, states), strict=True)
+        }
+        if self.spec.is_sliding:
+            columns["at_event"] = pa.array(slices["start"][windows.high - 1] == windows.end - 1)
+        if self.spec.rows_are_state:
+            columns["state"] = slices.state.take(pa.array(windows.low))
+        schema = window_schema(self.spec, {}, marks=False)
+        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _among(value: Ints, code: Ints, values: Ints, codes: Ints) -> Bools:
-    """Say which (value, code) pairs are among others, of which there is one at least."""
-    _, ranks = np.unique(np.concatenate([value, values]), return_inverse=True)
-    pairs = ranks * (int(max(code.max(initial=0), codes.max())) + 1) + np.concatenate([code, codes])
-    return np.isin(pairs[: len(value)], pairs[len(value) :])
+def _greatest(told: pa.Table, name: str) -> int:
+    """Return the greatest of a number that map tasks told of; NO_WATERMARK where none did."""
+    found = pc.max(told[name]).as_py() if name in told.column_names else None
+    return NO_WATERMARK if found is None else int(found)

@@ -1,29 +1,83 @@
-"""The section [window] of a config."""
+"""The sections [window] and [emit] of a config."""
 
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator
 
 from sessionlake.config.durations import format_duration, parse_duration
-from sessionlake.config.sections import Duration, OperatorSection
+from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
+from sessionlake.operators.windows.emission import BATCH, CLOSE, END, OFF, Policies
+from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows, rows_are_state
+
+MAX_SLICES = 4096
+"""Slices of a window, and windows of a slice."""
+
+
+def _policy(*words: str) -> Any:
+    """Return the type of a policy: one of some words, or a period."""
+
+    def checked(text: str) -> str:
+        if text in words:
+            return text
+        try:
+            period = parse_duration(text)
+        except ConfigError as error:
+            raise ValueError(
+                f"{text!r} is no policy; write {' or '.join(map(repr, words))}, or a period as in '10 seconds'"
+            ) from error
+        if period == 0:
+            raise ValueError(f"{text!r} is no period; write {BATCH!r} to send changes with each batch")
+        return text
+
+    return Annotated[str, AfterValidator(checked)]
+
+
+class EmitSection(Section):
+    """When windows are sent."""
+
+    early: _policy(OFF, BATCH) = OFF  # type: ignore[valid-type]
+    """Changes of windows that are not full: never, with each batch, or once a period of the clock."""
+    full: Literal["end", "close"] = "end"
+    """When a window is sent as full: as the watermark passes its end, or as it closes."""
+    late: _policy(BATCH, CLOSE) = "10 seconds"  # type: ignore[valid-type]
+    """Changes of full windows: with each batch, once a period, or as they close."""
+    tick_offset: Duration = "0 seconds"
+    """Periods of the clock begin at the epoch + it."""
+
+    @property
+    def policies(self) -> Policies:
+        """The policies, periods in microseconds."""
+        early, late = (
+            text if text in (OFF, BATCH, CLOSE) else parse_duration(text) for text in (self.early, self.late)
+        )
+        return Policies(early, self.full, late, parse_duration(self.tick_offset))
 
 
 class WindowSection(OperatorSection):
     """Windows on the axis of event time."""
 
+    BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
     RESERVED: ClassVar[frozenset[str]] = frozenset(
-        ("window_key", "window_start", "window_end", "window_id", "window_date", "trigger", "emitted_at")
+        ("window_key", "window_start", "window_end", "window_id", "window_date", "trigger", "emitted_at", "at_event")
     )
 
-    kind: Literal["tumbling"]
+    kind: Literal["tumbling", "hopping", "sliding"]
     by: Literal["time"] = "time"
     size: Duration
+    advance: Duration | None = None
+    """Of hopping windows: the time from one window's start to the next one's."""
     offset: Duration = "0 seconds"
-    """Where the grid begins: a window starts at the epoch + offset + a multiple of the size."""
+    """Where the grid begins: a window starts at the epoch + offset + a multiple of the advance."""
+    exits: bool | None = None
+    """Of sliding windows: whether there is one, too, for what is left when an event drops out."""
     grace: Duration | None = None
     """How long after its end a window takes events; as long as the retention where none is given."""
     retention_time: Duration
     """How long before the watermark events are taken in."""
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
+    emit: EmitSection = EmitSection()
 
     @property
     def size_us(self) -> int:
@@ -31,9 +85,21 @@ class WindowSection(OperatorSection):
         return parse_duration(self.size)
 
     @property
+    def advance_us(self) -> int:
+        """Time from one window's start to the next one's."""
+        return self.size_us if self.advance is None else parse_duration(self.advance)
+
+    @property
     def offset_us(self) -> int:
         """Offset of the grid."""
         return parse_duration(self.offset)
+
+    @property
+    def windows(self) -> TimeWindows:
+        """The windows."""
+        if self.kind == "sliding":
+            return Sliding(self.size_us, exits=self.exits is not False)
+        return Grid(self.size_us, self.advance_us, self.offset_us)
 
     @property
     def grace_us(self) -> int:
@@ -51,16 +117,61 @@ class WindowSection(OperatorSection):
         return self.size_us
 
     def check(self) -> None:
-        """Refuse an empty window, and a retention shorter than size or grace."""
+        """Refuse windows that can't be cut, keys of other kinds, and a retention shorter than size or grace."""
         if self.size_us == 0:
             raise ConfigError(f"window.size: {self.size!r} must be longer than zero; write for example '1 hour'")
+        self._check_kind()
         needed = max(self.size_us, self.grace_us)
         if self.retention_us < needed:
             raise ConfigError(
                 f"window.retention_time: {self.retention_time!r} is shorter than size and grace ask for; "
                 f"write '{format_duration(needed)}' or longer"
             )
+        emit = self.emit
+        if emit.full == CLOSE and self.grace is None:
+            raise ConfigError("window.grace: is missing; emit.full = 'close' sends a window when its grace is over")
+        for name, policy in (("early", emit.early), ("late", emit.late)):
+            if emit.full == CLOSE and policy == BATCH:
+                raise ConfigError(
+                    f"emit.{name}: 'batch' does not go with full = 'close', which holds windows back; "
+                    f"write full = '{END}', or another policy"
+                )
+
+    def _check_kind(self) -> None:
+        hopping, sliding = self.kind == "hopping", self.kind == "sliding"
+        if hopping and self.advance is None:
+            raise ConfigError("window.advance: is missing; hopping windows need one, as in '5 minutes'")
+        if not hopping and self.advance is not None:
+            raise ConfigError(f"window.advance: is of hopping windows, and these are {self.kind}; remove it")
+        if sliding and self.offset_us:
+            raise ConfigError("window.offset: sliding windows lie on no grid; remove it")
+        if not sliding and self.exits is not None:
+            raise ConfigError(f"window.exits: is of sliding windows, and these are {self.kind}; remove it")
+        if not 0 < self.advance_us <= self.size_us:
+            raise ConfigError(
+                f"window.advance: {self.advance!r} must be longer than zero and at most the size, {self.size!r}; "
+                "between windows that are further apart events would belong to none"
+            )
+        windows = self.windows
+        if isinstance(windows, Grid):
+            slices, overlap = windows.size_us // windows.slice_us, -(-windows.size_us // windows.advance_us)
+            if max(slices, overlap) > MAX_SLICES:
+                raise ConfigError(
+                    f"window.advance: {self.advance!r} cuts windows of {self.size!r} into {slices} slices, {MAX_SLICES} are the most; "
+                    "write one that divides the size into fewer"
+                )
 
     def bound_settings(self) -> dict[str, Any]:
-        """Return what decides how windows lie."""
-        return {"window.kind": self.kind, "window.size": self.size_us, "window.offset": self.offset_us}
+        """Return what decides how windows lie, and which tables their state is in."""
+        return {
+            "window.kind": self.kind,
+            "window.size": self.size_us,
+            "window.advance": self.advance_us,
+            "window.offset": self.offset_us,
+            "window.exits": self.exits is not False,
+            "emit": "every change" if rows_are_state(self.windows, self.emit.policies) else "by policy",
+        }
+
+    def live_settings(self) -> dict[str, Any]:
+        """Return the policies."""
+        return {"emit": asdict(self.emit.policies)}

@@ -1,98 +1,211 @@
-"""Tumbling windows, and what workers must know of a pipeline of them."""
+"""Windows by time as arithmetic, and what workers must know of a pipeline of them. Times are microseconds.
+
+An event at time x belongs to one slice, the longest stretch of time that no window's bound cuts; a window is a run of
+consecutive slices. Ends are exclusive here, of every kind.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.arrays import Ints
+from sessionlake.operators.windows.emission import Policies
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import TIME
 
-
-@dataclass(frozen=True)
-class Bounds:
-    """The times that decide about a batch, microseconds; all follow from the watermark that the batch before left."""
-
-    close_us: int
-    """A window that ends (exclusive) at or before it is closed: no event changes it."""
-    expired_us: int
-    """An event strictly before it is beyond retention."""
-    horizon_us: int
-    """A stored window that starts strictly before it is absent."""
+WINDOWS, SLICES = Changelog("window"), Changelog("slice")
+"""The tables of windows that were sent, and of the state that they are made of."""
+_BLOCK = 16
 
 
 @dataclass(frozen=True)
-class TumblingWindows:
-    """Windows [start, start + size) side by side from the epoch + offset; microseconds."""
+class Grid:
+    """Tumbling and hopping windows [start, start + size), one every `advance` from the epoch + offset."""
 
     size_us: int
+    advance_us: int
     offset_us: int
-    grace_us: int
-    retention_us: int
 
-    def starts_of(self, time_us: Ints) -> Ints:
-        """Return the start of the one window that each time lies in."""
-        return (time_us - self.offset_us) // self.size_us * self.size_us + self.offset_us
+    @property
+    def slice_us(self) -> int:
+        """Length of a slice."""
+        return gcd(self.size_us, self.advance_us)
 
-    def bounds(self, watermark_us: int) -> Bounds:
-        """Return the bounds of the batch after the one that left this watermark."""
-        expired_us = watermark_us - self.retention_us
-        return Bounds(max(watermark_us - self.grace_us, expired_us), expired_us, expired_us - self.size_us)
+    @property
+    def span_us(self) -> int:
+        """Length of a window."""
+        return self.size_us
+
+    @property
+    def block_us(self) -> int:
+        """Length of a store's block."""
+        return _BLOCK * self.slice_us
+
+    def slices_of(self, time_us: Ints) -> Ints:
+        """Return the start of the slice that each time lies in."""
+        return (time_us - self.offset_us) // self.slice_us * self.slice_us + self.offset_us
+
+    def first_end(self, slices: Ints) -> Ints:
+        """Return the end of the first window that has the slice that starts at each time."""
+        return self.grid_after(slices + self.slice_us - self.size_us) + self.size_us
+
+    def last_end(self, slices: Ints) -> Ints:
+        """Return the end of the last such window."""
+        return (slices - self.offset_us) // self.advance_us * self.advance_us + self.offset_us + self.size_us
+
+    def done_at(self, slices: Ints) -> Ints:
+        """Return the end of the last window that the slice that starts at each time has to do with."""
+        return self.last_end(slices)
+
+    def grid_after(self, time_us: Ints) -> Ints:
+        """Return the first start of a window at or after each time."""
+        return -((self.offset_us - time_us) // self.advance_us) * self.advance_us + self.offset_us
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """For each event time t the window [t - size, t], and, where something is in it, [t + 1, t + 1 + size] (KIP-450).
+
+    The second is what is left when t has dropped out; without `exits` there is none, and the windows are those of SQL's
+    RANGE BETWEEN size PRECEDING AND CURRENT ROW. A slice is one time.
+    """
+
+    size_us: int
+    exits: bool = True
+
+    @property
+    def slice_us(self) -> int:
+        """Length of a slice."""
+        return 1
+
+    @property
+    def span_us(self) -> int:
+        """Length of a window."""
+        return self.size_us + 1
+
+    @property
+    def block_us(self) -> int:
+        """Length of a store's block."""
+        return self.span_us
+
+    def slices_of(self, time_us: Ints) -> Ints:
+        """Return the start of the slice that each time lies in."""
+        return time_us
+
+    def first_end(self, slices: Ints) -> Ints:
+        """Return the end of the first window that can have the slice that starts at each time."""
+        return slices + 1
+
+    def last_end(self, slices: Ints) -> Ints:
+        """Return the end of the last such window."""
+        return slices + self.span_us
+
+    def done_at(self, slices: Ints) -> Ints:
+        """Return the end of the last window that the slice at each time has to do with: it begins right after it."""
+        return slices + 1 + self.span_us
+
+
+TimeWindows = Grid | Sliding
 
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """A pipeline's windows, aggregates and events."""
+    """A pipeline's windows, aggregates and events, and when which windows are sent."""
 
-    windows: TumblingWindows
+    windows: TimeWindows
     aggregates: tuple[Aggregate, ...]
     events: EventSpec
+    emit: Policies
+    grace_us: int
+    retention_us: int
 
     @property
-    def changes_schema(self) -> pa.Schema:
-        """Schema of the changes that a shard forwards."""
-        return changelog_schema(self.aggregates, {}, marks=False)
+    def rows_are_state(self) -> bool:
+        """Whether the windows' own changelog has the state."""
+        return rows_are_state(self.windows, self.emit)
+
+    @property
+    def is_sliding(self) -> bool:
+        """Whether windows begin and end where events do."""
+        return isinstance(self.windows, Sliding)
 
     def under(self, live: Mapping[str, Any]) -> "WindowSpec":
         """Return the spec under other settings of classification (`Config.live_settings`)."""
-        windows = replace(self.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
-        return replace(self, windows=windows, events=ingest.with_live_settings(self.events, live))
+        return replace(
+            self,
+            events=ingest.with_live_settings(self.events, live),
+            emit=Policies(**live["emit"]),
+            grace_us=live["grace_us"],
+            retention_us=live["retention_us"],
+        )
 
 
-def changelog_schema(aggregates: tuple[Aggregate, ...], texts: Mapping[str, str], *, marks: bool) -> pa.Schema:
+def rows_are_state(windows: TimeWindows, emit: Policies) -> bool:
+    """Say whether a window is one slice and sent with every change, so that its rows are all the state there is."""
+    return emit.updates and windows.slice_us == windows.span_us
+
+
+def window_schema(spec: WindowSpec, texts: Mapping[str, str], *, marks: bool) -> pa.Schema:
     """Return the schema of window_changelog, or without the marks of batch and attempt; `texts` say what aggregates are."""
-    values = [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in aggregates]
+    values = [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in spec.aggregates]
+    end = "inclusive" if spec.is_sliding else "exclusive"
     return pa.schema(
         [
-            schemas.commented("op", pa.string(), "upsert"),
-            *_WINDOW,
-            schemas.commented("trigger", pa.string(), "early: before the watermark had passed the end; late: after it"),
+            schemas.commented("op", pa.string(), "upsert, delete"),
+            schemas.commented("window_key", pa.string(), "The key whose events the window holds"),
+            schemas.commented("window_start", TIME, "Start of the window, inclusive"),
+            schemas.commented("window_end", TIME, f"End of the window, {end}"),
+            schemas.commented("event_count", pa.int64(), "Events in the window"),
+            schemas.commented("revision", pa.int64(), "batch_id of the window's last change"),
+            schemas.commented("trigger", pa.string(), "Why it was sent: early, full, late, restate (docs/windows.md)"),
             schemas.commented("emitted_at", TIME, "The clock of the batch that sent the row"),
+            *([_AT_EVENT] if spec.is_sliding else []),
             *values,
-            _STATE,
-            *([_ID, *schemas.BATCH_MARKS] if marks else []),
+            *([_STATE] if spec.rows_are_state else []),
+            *([schemas.commented("window_id", pa.int64(), "xxhash64(window_key, window_start)")] if marks else []),
+            *(schemas.BATCH_MARKS if marks else []),
         ]
     )
 
 
-def snapshot_schema(aggregates: tuple[Aggregate, ...], texts: Mapping[str, str]) -> pa.Schema:
-    """Return the schema of the snapshot, windows."""
-    changes = changelog_schema(aggregates, texts, marks=False)
-    date = schemas.commented("window_date", pa.date32(), "UTC date of window_start")
-    return pa.schema([*(field for field in changes if field.name != "op"), _ID, date])
+def slice_schema(spec: WindowSpec, *, marks: bool) -> pa.Schema:
+    """Return the schema of slice_changelog, the state's, or without the marks of batch and attempt."""
+    born = [
+        schemas.commented("born", pa.int64(), "batch_id of the batch that made it"),
+        schemas.commented("born_reach", pa.int64(), "The frontier before that batch, microseconds"),
+    ]
+    return pa.schema(
+        [
+            schemas.commented("op", pa.string(), "upsert, delete"),
+            schemas.commented("slice_key", pa.string(), "The key whose events the slice holds"),
+            schemas.commented("slice_start", TIME, "Start of the slice, inclusive"),
+            schemas.commented("slice_end", TIME, "End of the slice, exclusive"),
+            schemas.commented("event_count", pa.int64(), "Events in the slice"),
+            schemas.commented("revision", pa.int64(), "batch_id of the slice's last change"),
+            schemas.commented("reach", pa.int64(), "The frontier before that batch, microseconds"),
+            *(born if spec.is_sliding else []),
+            _STATE,
+            *([schemas.commented("slice_id", pa.int64(), "xxhash64(slice_key, slice_start)")] if marks else []),
+            *(schemas.BATCH_MARKS if marks else []),
+        ]
+    )
 
 
-_WINDOW = (
-    schemas.commented("window_key", pa.string(), "The key whose events the window holds"),
-    schemas.commented("window_start", TIME, "Start of the window, inclusive"),
-    schemas.commented("window_end", TIME, "End of the window, exclusive"),
-    schemas.commented("event_count", pa.int64(), "Events in the window"),
-    schemas.commented("revision", pa.int64(), "batch_id of the window's last change"),
-)
+def snapshot_schema(of: Changelog, changes: pa.Schema) -> pa.Schema:
+    """Return the schema of a snapshot, given that of its changelog."""
+    date = schemas.commented(of.date, pa.date32(), f"UTC date of {of.start}")
+    marks = {"op", *(field.name for field in schemas.BATCH_MARKS)}
+    return pa.schema([*(field for field in changes if field.name not in marks), date])
+
+
 _STATE = schemas.commented("state", pa.binary(), "Packed aggregate states; what a restore needs beyond the values")
-_ID = schemas.commented("window_id", pa.int64(), "xxhash64(window_key, window_start)")
+_AT_EVENT = schemas.commented(
+    "at_event", pa.bool_(), "Whether an event lies at the window's end (RANGE PRECEDING's rows)"
+)

@@ -1,0 +1,188 @@
+"""Which windows a batch sends: early, full and late firings, and how far a pipeline has come. Times are microseconds.
+
+A window with end e (exclusive) is current until the published frontier has passed e, then past, and closed once e lies at or
+before the close, W - grace. What a batch sends is told from two numbers that each slice carries, its last change and how far
+the frontier had come then (`reach`): every accepted event of a slice enters all open windows that have the slice, so that no
+window needs a flag of its own (docs/rules.md).
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
+from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK, watermark_of
+from sessionlake.warehouse.batch_commit import WATERMARK
+
+OFF, BATCH, END, CLOSE = "off", "batch", "end", "close"
+EARLY, FULL, LATE, RESTATE = "early", "full", "late", "restate"
+"""Triggers."""
+FOREVER = 1 << 61
+MAX_CLOCK, MAX_BATCH = "max_clock", "max_batch"
+"""Numbers of a batch in which a shard ran: its clock and its id."""
+UNSENT_EARLY, UNSENT_LATE = "unsent_early", "unsent_late"
+"""Numbers of a batch: slices that changed and whose windows are not sent yet."""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """When windows are sent; periods in microseconds."""
+
+    early: str | int = OFF
+    """Changes of current windows: off, with each batch, or once a period of the clock."""
+    full: str = END
+    """When a window is full: as the frontier passes its end, or as it closes."""
+    late: str | int = 10_000_000
+    """Changes of past windows: with each batch, once a period, or when they close."""
+    tick_offset: int = 0
+    """Periods begin at the epoch + it."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether every change is sent with its batch, and nothing has to wait."""
+        return self.early == BATCH and self.late == BATCH
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a pipeline has come after a batch; kept in the state of its commit. None of the times goes back."""
+
+    watermark_us: int = NO_WATERMARK
+    full_us: int = NO_WATERMARK
+    """Windows with ends at or before it are full."""
+    close_us: int = NO_WATERMARK
+    """Windows with ends at or before it are closed: no event changes them."""
+    expired_us: int = NO_WATERMARK
+    """Events strictly before it are beyond retention."""
+    clock_us: int | None = None
+    """The clock of the last batch that a shard ran in."""
+    early_batch: int = -1
+    late_batch: int = -1
+    """The last batches with an early and a late tick: later changes are not sent yet."""
+    unsent_early: int = 0
+    unsent_late: int = 0
+    """How many slices changed since these ticks, at least one where any did."""
+    emit: tuple[str | int, ...] = ()
+    """The policies of the last batch."""
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "Progress":
+        """Return what a commit's state says; of none, that of before the first batch."""
+        found = {name: state[name] for name in cls.__dataclass_fields__ if name in state and name != WATERMARK}
+        return cls(watermark_us=watermark_of(state), **{**found, "emit": tuple(found.get("emit", ()))})
+
+    def state(self) -> dict[str, Any]:
+        """Return the JSON values for the state."""
+        known = None if self.watermark_us == NO_WATERMARK else self.watermark_us
+        return {**asdict(self), WATERMARK: known, "emit": list(self.emit)}
+
+    def horizon_us(self, span_us: int) -> int:
+        """Return the time before whose strict past slices are absent: no window that events change has one."""
+        return self.expired_us - span_us
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Which policies fire in a batch."""
+
+    early: bool
+    late: bool
+
+
+def ticks_of(emit: Policies, before: Progress, clock_us: int, *, flush: bool) -> Ticks:
+    """Say which policies fire: a period's tick comes in the batch in which the clock has passed a multiple of the period.
+
+    `flush` makes every period fire, as at the end of a finite run; so does a change of policies.
+    """
+    forced = flush or before.emit not in ((), _policies(emit))
+    offset = emit.tick_offset
+
+    def fires(policy: str | int) -> bool:
+        if not isinstance(policy, int):
+            return policy == BATCH
+        return forced or (
+            before.clock_us is not None and (clock_us - offset) // policy > (before.clock_us - offset) // policy
+        )
+
+    return Ticks(fires(emit.early), fires(emit.late))
+
+
+def after_batch(
+    emit: Policies, grace_us: int, retention_us: int, before: Progress, frontier_us: int, clock_us: int | None
+) -> Progress:
+    """Return how far the pipeline is after a batch whose events, and those before, reach up to a frontier."""
+    reached = max(before.watermark_us, frontier_us)
+    expired = max(before.expired_us, reached - retention_us)
+    close = max(before.close_us, reached - grace_us, expired)
+    full = max(before.full_us, reached if emit.full == END else close)
+    clock = before.clock_us if clock_us is None else clock_us
+    return Progress(reached, full, close, expired, clock, before.early_batch, before.late_batch, emit=_policies(emit))
+
+
+def next_progress(
+    emit: Policies, grace_us: int, retention_us: int, before: Progress, stats: Mapping[str, int]
+) -> Progress:
+    """Return how far the pipeline is after a batch with these numbers, of map tasks and shards."""
+    frontier = max(stats.get(MAX_TIME, NO_WATERMARK), stats.get(MAX_ADVANCE, NO_WATERMARK))
+    clock = stats.get(MAX_CLOCK)
+    after = after_batch(emit, grace_us, retention_us, before, frontier, clock)
+    if clock is None or emit.updates:
+        return after
+    ticks = ticks_of(emit, before, clock, flush=MAX_FLUSH in stats)
+    early, late = (0 if ticks.early else before.unsent_early), (0 if ticks.late else before.unsent_late)
+    return replace(
+        after,
+        early_batch=stats[MAX_BATCH] if ticks.early else before.early_batch,
+        late_batch=stats[MAX_BATCH] if ticks.late else before.late_batch,
+        unsent_early=early + stats.get(UNSENT_EARLY, 0),
+        unsent_late=late + stats.get(UNSENT_LATE, 0),
+    )
+
+
+def due_us(emit: Policies, state: Mapping[str, Any]) -> int | None:
+    """Return when the next tick is due that has something to send; None where none is."""
+    at = Progress.of(state)
+    waiting = ((emit.early, at.unsent_early), (emit.late, at.unsent_late))
+    periods = [period for period, unsent in waiting if isinstance(period, int) and unsent]
+    if at.clock_us is None:
+        return None
+    since = at.clock_us - emit.tick_offset
+    return min(((since // period + 1) * period + emit.tick_offset for period in periods), default=None)
+
+
+@dataclass(frozen=True)
+class Firing:
+    """A class of windows that a batch may send: those with ends in (low, high] that changed since some batch."""
+
+    trigger: str
+    low_us: int
+    high_us: int
+    since: int
+    """Changes in later batches are not sent yet."""
+    listed: bool
+    """Whether changes of earlier batches may wait in lists."""
+    reached: bool = False
+    """Whether only changes count that came after the frontier had passed the window's end."""
+
+
+def firings(emit: Policies, before: Progress, after: Progress, ticks: Ticks, batch_id: int) -> list[Firing]:
+    """Return what a batch may send, in order of the windows' ends, latest first."""
+    if emit.updates:
+        since = batch_id - 1
+        return [
+            Firing(EARLY, before.watermark_us, FOREVER, since, listed=False),
+            Firing(LATE, before.close_us, before.watermark_us, since, listed=False),
+        ]
+    found = []
+    if ticks.early:
+        found.append(Firing(EARLY, after.full_us, FOREVER, before.early_batch, listed=emit.early != BATCH))
+    if after.full_us > before.full_us:
+        found.append(Firing(FULL, before.full_us, after.full_us, before.early_batch, listed=emit.early != BATCH))
+    high = before.full_us if ticks.late else min(after.close_us, before.full_us)
+    if high > before.close_us:
+        found.append(Firing(LATE, before.close_us, high, before.late_batch, listed=emit.late != BATCH, reached=True))
+    return found
+
+
+def _policies(emit: Policies) -> tuple[str | int, ...]:
+    return emit.early, emit.full, emit.late, emit.tick_offset

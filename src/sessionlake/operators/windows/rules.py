@@ -1,0 +1,271 @@
+"""The rules of windows by time on a shard's slices: merge, which windows are sent, and what is in them (docs/rules.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates import Aggregate, States
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import merge_states
+from sessionlake.aggregates.ranges import merge_ranges
+from sessionlake.columnar.arrays import Bools, Groups, Ints, within_group
+from sessionlake.columnar.groups import group_events
+from sessionlake.columnar.ranges import range_max
+from sessionlake.operators.windows.emission import Firing
+from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows
+from sessionlake.store.layout import Heads
+from sessionlake.store.slices import Slices
+from sessionlake.stream.watermark import NO_WATERMARK
+
+_ROOM = 1 << 62
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of a key's code and a time."""
+
+    codes: Ints
+    time: Ints
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: Ints | Bools) -> "Pairs":
+        """Return the given rows, in that order."""
+        return Pairs(self.codes[rows], self.time[rows])
+
+    def distinct(self) -> "Pairs":
+        """Return each pair once, ascending."""
+        order, starts = group_events(self.codes, self.time, 0)
+        return self.take(order[starts])
+
+
+def joined(parts: Sequence[Pairs]) -> Pairs:
+    """Return the pairs of all parts."""
+    none = np.zeros(0, np.int64)
+    return Pairs(np.concatenate([none, *(p.codes for p in parts)]), np.concatenate([none, *(p.time for p in parts)]))
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows to be sent: key's code, start, exclusive end; the slices [low, high) that they are made of; and why."""
+
+    codes: Ints
+    start: Ints
+    end: Ints
+    low: Ints
+    high: Ints
+    trigger: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: Ints) -> "Windows":
+        """Return the given rows, in that order."""
+        codes, start, end, low, high = (c[rows] for c in (self.codes, self.start, self.end, self.low, self.high))
+        return Windows(codes, start, end, low, high, self.trigger.take(pa.array(rows)))
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A shard's slices after a batch, as far as they were read: ascending by (code, start)."""
+
+    slices: Slices
+    changed: Bools
+    before: Heads
+    """Of each changed slice, in order, what its head was; the revision is -1 where the slice is new."""
+
+
+def merge_slices(
+    aggregates: Sequence[Aggregate],
+    stored: Slices,
+    parts: Pairs,
+    count: Ints,
+    states: States,
+    keys: pa.Array,
+    *,
+    batch_id: int,
+    reach_us: int,
+) -> Merged:
+    """Merge parts, one row a (task, key, slice), into stored slices; what changes gets the batch's id and reach."""
+    codec = StateCodec(aggregates)
+    at = stored["start"]
+    codes, start = np.concatenate([stored.codes, parts.codes]), np.concatenate([at, parts.time])
+    order, starts = group_events(codes, start, 0)
+    is_part = order >= len(stored)
+    changed = np.add.reduceat(is_part, starts) > 0 if len(starts) else np.zeros(0, bool)
+    # `order` is stable and stored slices stand before parts: a group that has a stored slice begins with it.
+    known = ~is_part[starts]
+    touched = changed & known
+    old = stored.take(order[starts[touched]])
+    rows = np.repeat(changed, np.diff(starts, append=len(order)))
+    first, rows = order[starts], order[rows]
+    sizes = np.diff(starts, append=len(order))[changed]
+    groups = Groups(np.cumsum(sizes) - sizes, len(rows), lambda: keys.take(pa.array(codes[first[changed]])))
+    # Places in (old slices, parts); of stored slices only the touched ones are among the rows, in order.
+    place = rows - len(stored) + len(old)
+    place[rows < len(stored)] = np.arange(len(old))
+    columns = zip(codec.decode(old.state), states, strict=True)
+    merged = merge_states(aggregates, [pa.concat_arrays(both).take(pa.array(place)) for both in columns], groups)
+    events = np.concatenate([old["count"], count])[place]
+    head = np.zeros(len(starts), stored.head.dtype)
+    head[known] = stored.head[first[known]]
+    head["start"] = start[first]
+    head["revision"][~known] = -1
+    before = head[changed]
+    head["count"][changed] = np.add.reduceat(events, groups.starts) if len(sizes) else 0
+    head["revision"][changed], head["reach"][changed] = batch_id, reach_us
+    if "born" in (head.dtype.names or ()):
+        head["born"][~known], head["born_reach"][~known] = batch_id, reach_us
+    state = pa.concat_arrays([stored.state, codec.encode(merged, len(sizes))])
+    source = np.where(changed, len(stored) + np.cumsum(changed) - 1, first)
+    return Merged(Slices(codes[first], head, state.take(pa.array(source))), changed, before)
+
+
+def grid_windows(windows: Grid, candidates: Pairs, firing: Firing) -> Pairs:
+    """Return the windows (code, start) of a firing that have one of the candidate slices, each once."""
+    size, advance = windows.size_us, windows.advance_us
+    first = np.maximum(windows.first_end(candidates.time), _after(windows, firing.low_us))
+    last = np.minimum(windows.last_end(candidates.time), _after(windows, firing.high_us) - advance)
+    number = np.maximum((last - first) // advance + 1, 0)
+    start = np.repeat(first - size, number) + within_group(number) * advance
+    return Pairs(np.repeat(candidates.codes, number), start).distinct()
+
+
+def _after(windows: Grid, time_us: int) -> int:
+    """Return the first end of a window strictly after a time."""
+    offset, advance = windows.offset_us + windows.size_us, windows.advance_us
+    return (time_us - offset) // advance * advance + advance + offset
+
+
+def blocks_of(windows: Pairs, span_us: int, block_us: int) -> Pairs:
+    """Return the blocks, (code, number), that hold the times [start, start + span) of windows, each once."""
+    first, last = windows.time // block_us, (windows.time + span_us - 1) // block_us
+    number = last - first + 1
+    return Pairs(np.repeat(windows.codes, number), np.repeat(first, number) + within_group(number)).distinct()
+
+
+def read_around(windows: Sliding, candidates: Pairs, firing: Firing) -> Pairs:
+    """Return the blocks that windows of a firing with, or made by, candidate slices can reach."""
+    span = windows.span_us
+    low = np.maximum(candidates.time - span, firing.low_us - span - 1)
+    high = np.minimum(candidates.time + span, firing.high_us)
+    some = high >= low
+    codes, low, high = candidates.codes[some], low[some], high[some]
+    first, number = low // windows.block_us, high // windows.block_us - low // windows.block_us + 1
+    return Pairs(np.repeat(codes, number), np.repeat(first, number) + within_group(number)).distinct()
+
+
+class Axis:
+    """A shard's slices on one axis, ascending by (code, start): finds rows by key and time."""
+
+    def __init__(self, slices: Slices) -> None:
+        codes, start = slices.codes, slices["start"]
+        self._low = int(start.min(initial=0))
+        self._width = int(start.max(initial=0)) - self._low + 2
+        self._distinct: Ints | None = None
+        if (int(codes.max(initial=0)) + 1) * self._width >= _ROOM:
+            # Times too far apart to share 63 bits with the code: their ranks take their place.
+            self._distinct = np.unique(start)
+            self._width = len(self._distinct) + 1
+        self._at = self._number(codes, start)
+
+    def find(self, codes: Ints, time: Ints) -> Ints:
+        """Return the first row of each code that starts at or after a time; the code's end where none does."""
+        return np.searchsorted(self._at, self._number(codes, time))
+
+    def rows_of(self, pairs: Pairs) -> Ints:
+        """Return the rows of those slices that are there, of the pairs of a code and a start."""
+        found = self.find(pairs.codes, pairs.time)
+        after = self.find(pairs.codes, pairs.time + 1)
+        return found[after > found]
+
+    def _number(self, codes: Ints, time: Ints) -> Ints:
+        if self._distinct is not None:
+            return codes * self._width + np.searchsorted(self._distinct, time)
+        return codes * self._width + np.clip(time - self._low, 0, self._width - 1)
+
+
+def sent_windows(windows: TimeWindows, slices: Slices, axis: Axis, candidates: Pairs, firing: Firing) -> Windows:
+    """Return the windows of a firing that have, or are made by, a candidate slice and something that was not sent yet."""
+    marked = np.zeros(len(slices) + 1, np.int64)
+    if isinstance(windows, Grid):
+        found = grid_windows(windows, candidates, firing)
+    else:
+        marked[axis.rows_of(candidates)] = 1
+        found = _sliding_windows(windows, slices, firing)
+    low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.span_us)
+    kept = high > low
+    if isinstance(windows, Sliding):
+        # The candidates before each row; a window that is left when one drops out begins right after it.
+        sums = np.concatenate([[0], np.cumsum(marked)])
+        maker = _maker(slices, found, low)
+        kept &= (sums[high] > sums[low]) | ((maker >= 0) & (marked[maker] > 0))
+    found, low, high = found.take(kept), low[kept], high[kept]
+    end = found.time + windows.span_us
+    unsent = _unsent(windows, slices, found, low, high, end, firing)
+    found, low, high, end = found.take(unsent), low[unsent], high[unsent], end[unsent]
+    return Windows(found.codes, found.time, end, low, high, pa.repeat(firing.trigger, len(found)))
+
+
+def _sliding_windows(windows: Sliding, slices: Slices, firing: Firing) -> Pairs:
+    """Return the windows that slices make, (code, start), whose ends a firing has; each once."""
+    time, span = slices["start"], windows.span_us
+    found = []
+    for start in (time - windows.size_us, *([time + 1] if windows.exits else [])):
+        end = start + span
+        rows = np.flatnonzero((end > firing.low_us) & (end <= firing.high_us))
+        found.append(Pairs(slices.codes[rows], start[rows]))
+    return joined(found).distinct()
+
+
+def _maker(slices: Slices, windows: Pairs, low: Ints) -> Ints:
+    """Return the row of the slice right before each window's start, -1 where there is none."""
+    row = low - 1
+    known = row >= 0
+    known[known] = (slices.codes[row[known]] == windows.codes[known]) & (
+        slices["start"][row[known]] == windows.time[known] - 1
+    )
+    return np.where(known, row, -1)
+
+
+def _unsent(
+    windows: TimeWindows, slices: Slices, found: Pairs, low: Ints, high: Ints, end: Ints, firing: Firing
+) -> Bools:
+    """Say which windows have a change that no batch has sent."""
+    revision = slices["revision"]
+    if firing.reached:
+        # Of what changed since, how far the frontier had come: the window was past then.
+        waiting = np.where(revision > firing.since, slices["reach"], NO_WATERMARK)
+        unsent = range_max(waiting, low, high) >= end
+    else:
+        unsent = range_max(revision, low, high) > firing.since
+    if isinstance(windows, Sliding):
+        maker = _maker(slices, found, low)
+        made = maker >= 0
+        born = slices["born"]
+        made[made] = born[maker[made]] > firing.since
+        if firing.reached:
+            made[made] = slices["born_reach"][maker[made]] >= end[made]
+        # A window at whose very end an older event lies was there before.
+        last = high[made] - 1
+        older = (slices["start"][last] == end[made] - 1) & (born[last] < born[maker[made]])
+        made[made] = ~older
+        unsent |= made
+    return unsent
+
+
+def states_of(aggregates: Sequence[Aggregate], slices: Slices, windows: Windows, keys: pa.Array) -> tuple[Ints, States]:
+    """Return the number of events and the aggregate states of windows, merged from those of their slices."""
+    used = np.zeros(len(slices) + 1, np.int64)
+    np.add.at(used, windows.low, 1)
+    np.add.at(used, windows.high, -1)
+    rows = np.flatnonzero(np.cumsum(used)[:-1])
+    place = np.searchsorted(rows, windows.low)
+    length = windows.high - windows.low
+    sums = np.concatenate([[0], np.cumsum(slices["count"])])
+    states = StateCodec(aggregates).decode(slices.state.take(pa.array(rows)))
+    of_rows = keys.take(pa.array(slices.codes[rows]))
+    return sums[windows.high] - sums[windows.low], merge_ranges(aggregates, states, place, place + length, of_rows)

@@ -1,0 +1,246 @@
+"""Test windows in milliseconds: the windows' operator and store without Spark. Equal to the Spark engine by tests/operators/windows."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from sessionlake.aggregates import AggregateSpec, build_aggregates
+from sessionlake.columnar.keys import by_shard, shard_of
+from sessionlake.engine.operator import (
+    RESTORE,
+    TICK,
+    Aside,
+    BatchContext,
+    Counted,
+    Keyed,
+    ShardResult,
+    add_stats,
+)
+from sessionlake.operators.windows.definition import WindowDefinition
+from sessionlake.operators.windows.emission import Progress, next_progress
+from sessionlake.operators.windows.mapper import PARTLY, split_events
+from sessionlake.operators.windows.operator import STATE, Windower
+from sessionlake.operators.windows.section import EmitSection
+from sessionlake.operators.windows.spec import WindowSpec
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.store.slices import SliceStore
+from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
+from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
+from sessionlake.stream.outputs import LATE
+from sessionlake.testing.rows import Row, event_rows, type_of
+from sessionlake.warehouse.batch_commit import WATERMARK
+from sessionlake.warehouse.schemas import COLUMN_TYPES
+
+
+@dataclass(frozen=True)
+class WindowOutput:
+    """What one micro-batch gave."""
+
+    changes: list[dict[str, Any]]
+    """The rows of window_changelog, but for state and marks; times in microseconds as `window_start` and `window_end`."""
+    late: list[dict[str, Any]]
+    """The input rows whose windows were all closed."""
+    partly_late: list[dict[str, Any]]
+    """The input rows of whose windows some were closed; they are in the others."""
+    dead: list[dict[str, Any]]
+    """The input rows that were refused, with a reason."""
+    counts: dict[str, int]
+
+
+class WindowHarness:
+    """Run micro-batches of plain rows, dicts of `key`, `time_us` and the columns that aggregates read, through windows.
+
+    `emit` are the keys of the section [emit]. Column types are those of the first batch's first value, or `schema` =
+    {"column": "long" | "double" | "string" | "boolean" | "timestamp" | "date"}.
+    """
+
+    def __init__(
+        self,
+        windows: WindowDefinition,
+        aggregates: Mapping[str, str],
+        *,
+        emit: EmitSection | None = None,
+        shards: int = 1,
+        beyond_retention: str = DEAD_LETTER,
+        schema: Mapping[str, str] | None = None,
+    ) -> None:
+        self._windows, self._specs, self._shards = windows, dict(aggregates), shards
+        self._emit, self._policy = (emit or EmitSection()).policies, beyond_retention
+        self._schema = {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
+        parsed = [AggregateSpec.parse(name, text) for name, text in aggregates.items()]
+        self._inputs = tuple(dict.fromkeys(c for spec in parsed for c in spec.inputs))
+        self._operator: Windower | None = None
+        self._state: dict[str, Any] = {}
+        self._batch_id = 0
+        self._slices: dict[tuple[str, int], dict[str, Any]] = {}
+        self._sent: dict[tuple[str, int], dict[str, Any]] = {}
+        self._directory = tempfile.TemporaryDirectory(prefix="sessionlake-")
+        self._stores: dict[int, SliceStore] = {}
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The watermark after the last batch; None before the first accepted event."""
+        return self._state.get(WATERMARK)
+
+    def process(self, rows: Sequence[Row], clock_us: int = 0) -> WindowOutput:
+        """Run one micro-batch at a time of the clock."""
+        operator = self._operator or self._make_operator(rows)
+        at = Progress.of(self._state)
+        events = event_rows(operator.spec.events.decoder.columns, list(enumerate(rows)))
+        return self._run(operator, list(split_events(operator.spec, at, clock_us, events)), rows, clock_us)
+
+    def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
+        """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
+        operator = self._operator or self._make_operator([])
+        return self._run(operator, [Counted({MAX_FLUSH: 1} if flush else {})], [], clock_us)
+
+    def advance(self, watermark_us: int, clock_us: int = 0) -> WindowOutput:
+        """Run a micro-batch that moves the watermark, as `sessionlake run --drain` does."""
+        operator = self._operator or self._make_operator([])
+        return self._run(operator, [Counted({MAX_ADVANCE: watermark_us})], [], clock_us)
+
+    def windows(self) -> list[dict[str, Any]]:
+        """Return the last row sent of each window, ordered by key and start."""
+        return [self._sent[identity] for identity in sorted(self._sent)]
+
+    def lose_stores(self) -> None:
+        """Restore every store from the changelog, as after the loss of its disk."""
+        operator = self._operator
+        if operator is None:
+            return
+        context = BatchContext(self._batch_id, "", self._state)
+        at = Progress.of(self._state).horizon_us(operator.spec.windows.span_us)
+        kept = [row for row in self._slices.values() if row["start"] >= at]
+        for shard in range(self._shards):
+            store = self._store(operator, shard)
+            store.clear()
+            rows = [row for row in kept if shard_of(pa.array([row["key"]]), self._shards)[0] == shard]
+            if rows:
+                operator.commit(store, operator.restored({RESTORE: pa.Table.from_pylist(rows)}, store), {}, context)
+
+    def close(self) -> None:
+        """Release the stores and their directory."""
+        for store in self._stores.values():
+            store.close()
+        self._stores.clear()
+        self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _make_operator(self, rows: Sequence[Row]) -> Windower:
+        types = {name: self._schema.get(name) or type_of(name, rows) for name in self._inputs}
+        types |= {"key": pa.string(), "time_us": pa.int64()}
+        aggregates = build_aggregates(self._specs, types)
+        columns = EventColumns("key", "time_us", "us", None, self._inputs, types)
+        events = EventSpec(TableDecoder(columns, None), self._policy)
+        defined = self._windows
+        spec = WindowSpec(defined.windows, aggregates, events, self._emit, defined.grace_us, defined.retention_us)
+        self._operator = Windower(spec)
+        return self._operator
+
+    def _store(self, operator: Windower, shard: int) -> SliceStore:
+        if shard not in self._stores:
+            self._stores[shard] = operator.open_store(Path(self._directory.name) / str(shard))
+        return self._stores[shard]
+
+    def _run(
+        self, operator: Windower, split: list[Keyed | Aside | Counted], rows: Sequence[Row], clock_us: int
+    ) -> WindowOutput:
+        stats: dict[str, int] = {}
+        for piece in split:
+            if isinstance(piece, Counted):
+                add_stats(stats, piece.stats)
+        context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
+        results = self._apply(operator, split, stats, context)
+        for shard, result in results.items():
+            add_stats(stats, result.stats)
+            if result.writes is not None:
+                operator.commit(self._store(operator, shard), result.writes, {}, context)
+        spec, before = operator.spec, Progress.of(self._state)
+        self._state = next_progress(spec.emit, spec.grace_us, spec.retention_us, before, stats).state()
+        self._batch_id += 1
+        changes = [row for result in results.values() for row in self._window_rows(result.changes)]
+        for result in results.values():
+            self._keep_slices(result)
+        late = self._asides(split, LATE)
+        return WindowOutput(
+            changes,
+            [dict(rows[at]) for at, row in late if not row[PARTLY]],
+            [dict(rows[at]) for at, row in late if row[PARTLY]],
+            [{**rows[at], "reason": row["reason"]} for at, row in self._asides(split, DEAD)],
+            stats,
+        )
+
+    def _apply(
+        self,
+        operator: Windower,
+        split: Sequence[Keyed | Aside | Counted],
+        stats: Mapping[str, int],
+        context: BatchContext,
+    ) -> dict[int, ShardResult]:
+        inputs: dict[int, dict[str, list[pa.Table]]] = {}
+        for piece in split:
+            if isinstance(piece, Keyed):
+                for shard, kind, table in by_shard(piece.kind, piece.rows, shard_of(piece.keys, self._shards)):
+                    inputs.setdefault(shard, {}).setdefault(kind, []).append(table)
+        if operator.ticks:
+            told = pa.table({name: pa.array([value]) for name, value in {**stats, "task": 0}.items()})
+            for shard in range(self._shards):
+                inputs.setdefault(shard, {})[TICK] = [told]
+        return {
+            shard: operator.apply(
+                {kind: pa.concat_tables(tables) for kind, tables in kinds.items()},
+                self._store(operator, shard),
+                context,
+            )
+            for shard, kinds in sorted(inputs.items())
+        }
+
+    def _window_rows(self, table: pa.Table) -> list[dict[str, Any]]:
+        names = [name for name in table.column_names if name != "state"]
+        plain = table.select(names).cast(
+            pa.schema(
+                [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in table.select(names).schema]
+            )
+        )
+        rows: list[dict[str, Any]] = plain.to_pylist()
+        self._sent.update({(row["window_key"], row["window_start"]): row for row in rows})
+        return rows
+
+    def _keep_slices(self, result: ShardResult) -> None:
+        """Keep the state's changelog, from which stores are restored."""
+        table, of = result.side.get(STATE), "slice"
+        if table is None:
+            table, of = result.changes, "window"
+        if "state" not in table.column_names:
+            return
+        names = {f"{of}_key": "key", f"{of}_start": "start", "event_count": "count"}
+        kept = [n for n in (*names, "revision", "reach", "born", "born_reach", "state") if n in table.column_names]
+        table = table.select(kept).rename_columns([names.get(name, name) for name in kept])
+        at = table.schema.get_field_index("start")
+        for row in table.set_column(at, "start", table["start"].cast(pa.int64())).to_pylist():
+            self._slices[row["key"], row["start"]] = row
+
+    @staticmethod
+    def _asides(split: Sequence[Keyed | Aside | Counted], kind: str) -> list[tuple[int, dict[str, Any]]]:
+        found = [
+            (int(row["source"]), row)
+            for piece in split
+            if isinstance(piece, Aside) and piece.kind == kind
+            for row in piece.rows.select(
+                [n for n in ("source", "reason", PARTLY) if n in piece.rows.column_names]
+            ).to_pylist()
+        ]
+        return sorted(found, key=lambda pair: pair[0])

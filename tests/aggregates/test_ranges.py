@@ -1,0 +1,70 @@
+"""States of overlapping ranges equal those that are merged range by range, whichever way they are found."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessionlake.aggregates import build_aggregates
+from sessionlake.aggregates.base import Events
+from sessionlake.aggregates.partials import lift, merge_states, values_of
+from sessionlake.aggregates.ranges import merge_ranges
+from sessionlake.columnar.arrays import Groups
+
+SPECS = {
+    "n": "count()",
+    "total": "sum(v)",
+    "least": "min(v)",
+    "latest": "last(v)",
+    "some": "collect(v, 3)",
+    "kinds": "count_distinct(v)",
+}
+USERS = {"mine": "tests.aggregates.test_ranges:Joined"}
+
+
+class Joined:
+    """The texts of one key's values; it raises where it is asked to merge those of two."""
+
+    columns = ("v",)
+
+    def initializer(self) -> list[Any]:
+        return []
+
+    def aggregator(self, key: str, event: dict[str, Any], aggregate: list[Any]) -> list[Any]:
+        return [*aggregate, [key, event["v"]]]
+
+    def merger(self, key: str, left: list[Any], right: list[Any]) -> list[Any]:
+        merged = sorted([*left, *right])
+        if any(of != key for of, _ in merged):
+            raise ValueError("two keys")
+        return merged
+
+
+@pytest.mark.parametrize("specs", [SPECS, USERS])
+@given(data=st.data())
+@settings(max_examples=60)
+def test_equal_to_one_range_after_the_other(specs: dict[str, str], data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))
+    keys = pa.array([f"k{i}" for i, size in enumerate(sizes) for _ in range(size)])
+    rows, ends = sum(sizes), np.cumsum(sizes)
+    values = data.draw(st.lists(st.integers(-9, 9), min_size=rows, max_size=rows))
+    aggregates = build_aggregates(specs, {"v": pa.int64(), "key": pa.string()})
+    lifted = lift(aggregates, Events(keys, np.arange(rows), {"v": pa.array(values, pa.int64())}))
+    wide = data.draw(st.booleans())
+    low, high = [], []
+    for size, end in zip(sizes, ends.tolist(), strict=True):
+        for at in range(end - size, end):
+            low.append(at)
+            high.append(end if wide else min(end, at + 1 + at % 3))
+    found = merge_ranges(aggregates, lifted.states, np.array(low), np.array(high), keys)
+    shown = list(zip(*(column.to_pylist() for column in values_of(aggregates, found)), strict=True))
+    for at, (a, b) in enumerate(zip(low, high, strict=True)):
+        one = merge_states(
+            aggregates,
+            [column.slice(a, b - a) for column in lifted.states],
+            Groups(np.zeros(1, np.int64), b - a, lambda a=a: keys.slice(a, 1)),
+        )
+        assert shown[at] == tuple(column.to_pylist()[0] for column in values_of(aggregates, one))

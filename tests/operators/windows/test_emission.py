@@ -1,0 +1,109 @@
+"""What windows send, batch by batch: equal to a machine per window that knows no slices, for all kinds and policies."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows, WindowDefinition
+from sessionlake.operators.windows.section import EmitSection
+from sessionlake.testing.windows import WindowHarness, WindowOutput
+from tests.operators.windows.test_oracle import FOREVER, Batch, at, models, streams
+from tests.oracle.windows import Result, WindowModel
+
+
+def definition(model: WindowModel) -> WindowDefinition:
+    size, advance = f"{model.size} us", f"{model.advance} us"
+    if model.kind == "sliding":
+        windows: WindowDefinition = SlidingWindows.of(size, exits=model.exits)
+    else:
+        kind = TumblingWindows.of(size) if model.kind == "tumbling" else HoppingWindows.of(size, advance)
+        windows = kind.offset(f"{model.offset % model.size} us")
+    return windows.grace(f"{model.grace} us").until(f"{model.retention} us")
+
+
+def emit(model: WindowModel) -> EmitSection:
+    early, late = (text if isinstance(text, str) else f"{text} us" for text in (model.early, model.late))
+    return EmitSection(early=early, full=model.full, late=late, tick_offset=f"{model.tick_offset} us")
+
+
+def harness(model: WindowModel, shards: int) -> WindowHarness:
+    if model.kind == "hopping":
+        model.offset %= model.size
+    return WindowHarness(
+        definition(model),
+        {"total": "sum(v)"},
+        emit=emit(model),
+        shards=shards,
+        beyond_retention=model.beyond_retention,
+        schema={"v": "long"},
+    )
+
+
+def rows(output: WindowOutput) -> list[tuple[Any, ...]]:
+    names = ("window_key", "window_start", "window_end", "event_count", "total", "trigger")
+    return sorted(tuple(row[name] for name in names) for row in output.changes)
+
+
+def expected(model: WindowModel, result: Result) -> list[tuple[Any, ...]]:
+    # Where every change goes out with its batch, nobody waits to learn how far the batch's other events are.
+    updates = model.early == model.late == "batch"
+    told = [r._replace(trigger="early") if updates and r.trigger == "full" else r for r in result.rows]
+    return sorted(tuple(row) for row in told)
+
+
+def events(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(row["key"], row["time_us"], row["v"]) for row in rows]
+
+
+def outputs(run: WindowHarness, batches: list[Batch], lost: set[int]) -> Iterator[tuple[Batch, WindowOutput]]:
+    """Play batches, losing all stores before some; close everything at the end."""
+    for number, batch in enumerate(batches):
+        if number in lost:
+            run.lose_stores()
+        yield batch, run.process([{"key": k, "time_us": t, "v": v} for k, t, v in batch.events], batch.clock)
+    clock = batches[-1].clock
+    yield Batch(clock, (), restate=False), run.advance(FOREVER, clock)
+
+
+@given(models(), streams(), st.integers(1, 3), st.sets(st.integers(1, 11), max_size=2))
+@settings(max_examples=40)
+def test_every_batch_sends_what_the_machines_send(
+    model: WindowModel, batches: list[Batch], shards: int, lost: set[int]
+) -> None:
+    with harness(model, shards) as run:
+        for number, (batch, output) in enumerate(outputs(run, batches, lost)):
+            advance = FOREVER if number == len(batches) else None
+            result = model.batch(batch.events, batch.clock, advance=advance)
+            assert rows(output) == expected(model, result)
+            assert events(output.late) == result.late
+            assert events(output.partly_late) == result.partly_late
+            assert events(output.dead) == result.dead
+            assert output.counts.get("dropped", 0) == len(result.dropped)
+
+
+@pytest.mark.slow
+@given(models(), streams(), st.integers(1, 3), st.sets(st.integers(1, 11), max_size=2))
+@settings(max_examples=600)
+def test_every_batch_of_many_streams(model: WindowModel, batches: list[Batch], shards: int, lost: set[int]) -> None:
+    test_every_batch_sends_what_the_machines_send.hypothesis.inner_test(model, batches, shards, lost)
+
+
+def test_case_1_of_the_seed_by_time() -> None:
+    windows = TumblingWindows.of("1 minute").grace("1 hour").until("1 day")
+    emit = EmitSection(early="1 minute", late="10 seconds")
+    lines = [
+        ("9:00:00", [("s", at("8:59:10"), 0)], []),
+        ("9:00:59", [("s", at("9:00:01"), 5)], [("8:59:00", 1, 0, "full")]),
+        ("9:01:00", [], [("9:00:00", 1, 5, "early")]),
+        ("9:02:00", [], []),
+        ("9:02:01", [("s", at("8:59:30"), 9)], []),
+        ("9:02:10", [], [("8:59:00", 2, 9, "late")]),
+    ]
+    with WindowHarness(windows, {"hottest": "max(celsius)"}, emit=emit, schema={"celsius": "long"}) as run:
+        for clock, given_events, sent in lines:
+            output = run.process([{"key": k, "time_us": t, "celsius": v} for k, t, v in given_events], at(clock))
+            found = [(r["window_start"], r["event_count"], r["hottest"], r["trigger"]) for r in output.changes]
+            assert found == [(at(start), *rest) for start, *rest in sent]

@@ -1,0 +1,189 @@
+"""Windows by time end to end: equal to DuckDB whatever the batches, shards and stores, late and dead events accounted for."""
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import duckdb
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config, parse_config
+from sessionlake.errors import ConfigError
+from sessionlake.jobs.compact import compact
+from sessionlake.observe.status import read_status
+from sessionlake.operators.run import run
+from sessionlake.operators.windows.kind import Windows
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
+from tests.oracle.windows import final_windows
+from tests.support import write_rows
+
+Row = dict[str, Any]
+SIZE, OFFSET, GRACE, RETENTION = 10, 3, 40, 60
+
+
+def window_config(root: Path, *, shards: int = 2, emit: Row | None = None, **window: Any) -> Config:
+    (root / "events").mkdir(exist_ok=True)
+    section = {"kind": "tumbling", "size": f"{SIZE} us", "offset": f"{OFFSET} us", "grace": f"{GRACE} us"}
+    raw: dict[str, Any] = {
+        "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards, "archive": True},
+        "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
+        "event": {"key": "key", "time": "time_us", "time_unit": "us"},
+        "window": {**section, "retention_time": f"{RETENTION} us", **window},
+        "emit": {} if emit is None else emit,
+        "aggregates": {"total": "sum(v)", "n": "count()"},
+    }
+    return parse_config(raw, root)
+
+
+def events(seed: int, files: int, rows: int) -> list[list[Row]]:
+    """Return files of events that go on in time, some far behind."""
+    rng, found = random.Random(seed), []
+    for number in range(files):
+        times = [number * 12 + rng.choice([0, 3, 7, 12, -9, -25, -45, -55, -80]) + 200 for _ in range(rows)]
+        found.append([{"key": rng.choice("abc"), "time_us": t, "v": rng.randint(-5, 5)} for t in times])
+    return found
+
+
+def tables_of(spark: SparkSession, config: Config) -> Tables:
+    return Tables(spark, config.pipeline.warehouse, Windows.changelog)
+
+
+def paths_of(rows: DataFrame) -> list[str]:
+    return [unquote(path.removeprefix("file://")) for path in rows.inputFiles()]
+
+
+def windows(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:
+    """Return the last row sent of each window."""
+    times = (F.unix_micros("window_start"), F.unix_micros("window_end"))
+    rows = merged_rows(tables_of(spark, config)).select("window_key", *times, "event_count", "total")
+    return sorted(tuple(row) for row in rows.collect())
+
+
+def judged(config: Config, files: list[list[Row]]) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
+    """Return the accepted events, as the oracle wants them, and how many were late, partly late and dead."""
+    section: Any = config.section
+    size, advance, sliding = section.size_us, section.advance_us, section.kind == "sliding"
+    accepted, counts, watermark = [], dict.fromkeys(("late", "partly_late", "dead"), 0), None
+    for batch, rows in enumerate(files):
+        close = None if watermark is None else watermark - GRACE
+        times = []
+        for row in rows:
+            t = row["time_us"]
+            first = t + 1 if sliding else -((OFFSET - (t - size + 1)) // advance) * advance + OFFSET + size
+            last = t + size + 1 if sliding else (t - OFFSET) // advance * advance + OFFSET + size
+            if watermark is not None and t < watermark - RETENTION:
+                counts["dead"] += 1
+            elif close is not None and last <= close:
+                counts["late"] += 1
+            else:
+                counts["partly_late"] += close is not None and first <= close
+                accepted.append((batch, row["key"], t, row["v"], close))
+                times.append(t)
+        watermark = max([*times, *([] if watermark is None else [watermark])])
+    return accepted, counts
+
+
+KINDS: dict[str, Row] = {
+    "tumbling": {"kind": "tumbling"},
+    "hopping": {"kind": "hopping", "advance": "4 us"},
+    "sliding": {"kind": "sliding", "offset": "0 us"},
+}
+UPDATES = {"early": "batch", "late": "batch"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "emit"),
+    [
+        ("tumbling", UPDATES),
+        ("hopping", {}),
+        ("sliding", {}),
+        pytest.param("tumbling", {"early": "1 hour", "late": "close"}, marks=pytest.mark.slow),
+        pytest.param("hopping", UPDATES, marks=pytest.mark.slow),
+        pytest.param("sliding", UPDATES, marks=pytest.mark.slow),
+    ],
+)
+def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
+    spark: SparkSession, tmp_path: Path, kind: str, emit: Row
+) -> None:
+    config, files = window_config(tmp_path, emit=emit, **KINDS[kind]), events(1, 4, 40)
+    committed: list[BatchCommit] = []
+    for number, rows in enumerate(files):
+        write_rows(tmp_path, f"{number}.json", rows)
+        run(spark, config, once=True, drain=number == 3, on_commit=committed.append)
+        if number == 1:
+            shutil.rmtree(config.driver_store_dir)
+    accepted, counts = judged(config, files)
+    section: Any = config.section
+    with duckdb.connect() as db:
+        db.execute('create table accepted (batch bigint, key varchar, time bigint, value bigint, "close" bigint)')
+        db.executemany("insert into accepted values (?, ?, ?, ?, ?)", accepted)
+        offset = 0 if kind == "sliding" else OFFSET
+        found = final_windows(db, kind, SIZE, advance=section.advance_us, offset=offset)
+    assert windows(spark, config) == found
+    tables = tables_of(spark, config)
+    sums = {name: sum(b.counts.get(name, 0) for b in committed) for name in (*schemas.COUNTS, "partly_late")}
+    assert sums["input"] == sums["accepted"] + sums["late"] + sums["dead"] == 160
+    assert {name: sums[name] for name in counts} == counts
+    assert min(counts["late"], counts["dead"]) > 0
+    late = tables.read(schemas.LATE_EVENTS)
+    assert late.count() == counts["late"] + counts["partly_late"]
+    assert late.where("partly").count() == counts["partly_late"]
+    assert tables.read(schemas.DEAD_LETTERS).where("reason = 'beyond retention'").count() == counts["dead"]
+    assert tables.read(schemas.EVENTS).count() == sums["accepted"] + sums["late"]
+    assert any(batch.places.restored for batch in committed)
+    changes = tables.read("window_changelog")
+    assert changes.where("trigger = 'late'").count() > 0
+    ids = changes.where("window_id = xxhash64(window_key, window_start)").count()
+    assert ids == changes.count() == sums["upserts"]
+    with duckdb.connect() as db:
+        probe = "select bool_and(bloom_filter_excludes) from parquet_bloom_probe(?, 'window_key', 'nobody')"
+        assert all(db.execute(probe, [path]).fetchone() == (True,) for path in paths_of(changes))
+
+
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [
+        ({"kind": "hoping"}, r"window\.kind: 'hoping' is not allowed"),
+        ({"size": "0 s"}, r"window\.size: '0 s' must be longer than zero"),
+        ({"retention_time": "5 us"}, r"window\.retention_time: '5 us' is shorter .* write '40us' or longer"),
+        ({"sise": "1 s"}, r"window\.sise: is unknown \(did you mean 'size'\?\)"),
+        ({"kind": "hopping"}, r"window\.advance: is missing"),
+        ({"advance": "5 us"}, r"window\.advance: is of hopping windows, and these are tumbling"),
+        ({"kind": "hopping", "advance": "11 us"}, r"window\.advance: '11 us' must be .* at most the size, '10 us'"),
+        (
+            {"kind": "hopping", "size": "1 s", "advance": "1 us"},
+            r"window\.advance: .* 1000000 slices, 4096 are the most",
+        ),
+        ({"kind": "sliding"}, r"window\.offset: sliding windows lie on no grid"),
+        ({"exits": False}, r"window\.exits: is of sliding windows"),
+        ({"emit": {"early": "soon"}}, r"emit\.early: 'soon' is no policy; write 'off' or 'batch', or a period"),
+        ({"emit": {"full": "close", "late": "batch"}}, r"emit\.late: 'batch' does not go with full = 'close'"),
+        ({"emit": {"latee": "batch"}}, r"emit\.latee: is unknown \(did you mean 'late'\?\)"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, window: Row, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        window_config(tmp_path, **window)
+
+
+def test_jobs_of_sessions_refuse_windows_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    config = window_config(tmp_path)
+    for refused in (lambda: compact(spark, config), lambda: read_status(config)):
+        with pytest.raises(ConfigError, match=r"^window: this is for pipelines of sessions"):
+            refused()
+
+
+def test_a_pipeline_computes_one_thing(tmp_path: Path) -> None:
+    config = window_config(tmp_path)
+    raw = {"window": config.section.model_dump(), "session": {"gap": "1 s"}}
+    with pytest.raises(ConfigError, match=r"window: stands beside \[session\]"):
+        parse_config({**config.model_dump(include={"pipeline", "source", "event"}), **raw}, tmp_path)
+    with pytest.raises(ConfigError, match=r"window: this is for pipelines of sessions"):
+        _ = config.gap_us
