@@ -270,6 +270,8 @@ def _check(config: Config) -> None:
         check_sink(config.sink.kafka)
     check_store_path(config.pipeline.store)
     config.section.check()
+    if config.event.key is None and config.section.KEYED:
+        raise ConfigError("event.key: is missing; name the column whose events belong together")
     lower: dict[str, str] = {}
     for name in config.aggregates:
         if not _COLUMN.fullmatch(name) or name.lower() in RESERVED | config.section.RESERVED:

@@ -45,7 +45,8 @@ class PipelineSection(Section):
 class EventSection(Section):
     """Which columns make an event."""
 
-    key: str
+    key: str | None = None
+    """May be left out with [window]: then all events have one key, the empty text."""
     time: str
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     id: str | None = None
@@ -64,6 +65,9 @@ class OperatorSection(Section):
 
     beyond_retention: str = "dead_letter"
     """What becomes of events beyond retention."""
+
+    KEYED: ClassVar[bool] = True
+    """Whether the config must name the events' key."""
 
     @property
     def grace_us(self) -> int:

@@ -15,11 +15,11 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 class EventColumns:
     """Name the key, time, id and aggregate input columns, with the pinned type of each.
 
-    `time_unit` is the unit of epoch numbers, None for timestamps and ISO 8601 text.
-    Raises ValueError for an unknown unit or a column without a type.
+    Without a key all events have one, the empty text. `time_unit` is the unit of epoch numbers, None for timestamps and ISO
+    8601 text. Raises ValueError for an unknown unit or a column without a type.
     """
 
-    key: str
+    key: str | None
     time: str
     time_unit: str | None
     id: str | None
@@ -36,13 +36,15 @@ class EventColumns:
     @property
     def needed(self) -> tuple[str, ...]:
         """List key, time, id and inputs once each, in that order."""
-        first = (self.key, self.time) if self.id is None else (self.key, self.time, self.id)
-        return tuple(dict.fromkeys(first + self.inputs))
+        first = (name for name in (self.key, self.time, self.id) if name is not None)
+        return tuple(dict.fromkeys((*first, *self.inputs)))
 
     @property
-    def key_alone(self) -> bool:
-        """Whether the key is text that is read as nothing but the key, and so may come as a dictionary."""
-        return self.types[self.key] == pa.string() and self.key not in (self.time, self.id, *self.inputs)
+    def lone_key(self) -> str | None:
+        """The key where it is text that is read as nothing but the key, and so may come as a dictionary; else None."""
+        if self.key is None or self.key in (self.time, self.id, *self.inputs) or self.types[self.key] != pa.string():
+            return None
+        return self.key
 
     @property
     def schema(self) -> pa.Schema:

@@ -33,9 +33,12 @@ def check(
     """Check decoded rows.
 
     The reason is the first of: the decode error, null key, empty key, key too long, null time, unparsable time. A key of
-    more than `max_key_bytes`, in UTF-8, becomes null.
+    more than `max_key_bytes`, in UTF-8, becomes null. Where the columns name no key, every row has the empty one.
     """
-    key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes)
+    if columns.key is None:
+        key, lengths = pa.repeat("", decoded_table.num_rows), None
+    else:
+        key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes)
     times = decoded_table.column(columns.time).combine_chunks()
     time_us, no_time = parse_times(times, columns.time_unit)
     event_id = None if columns.id is None else _text(decoded_table.column(columns.id))

@@ -36,7 +36,7 @@ def event_spec(config: Config, source: Source, inputs: Sequence[str], pinned: Ma
     """
     event = config.event
     inputs = tuple(dict.fromkeys(inputs))
-    needed = list(dict.fromkeys([event.key, event.time, *([event.id] if event.id else []), *inputs]))
+    needed = list(dict.fromkeys([name for name in (event.key, event.time, event.id, *inputs) if name]))
     types = {name: _type_of(text) for name, text in pinned.items()} if pinned else source.types(needed)
     missing = [name for name in needed if name not in types]
     if missing:

@@ -56,7 +56,7 @@ class WindowOutput:
 class WindowHarness:
     """Run micro-batches of plain rows, dicts of `key`, `time_us` and the columns that aggregates read, through windows.
 
-    `emit` are the keys of the section [emit]. Column types are those of the first batch's first value, or `schema` =
+    `emit` are the keys of the section [emit]. Where it is not `keyed`, all rows have one key, the empty text. Column types are those of the first batch's first value, or `schema` =
     {"column": "long" | "double" | "string" | "boolean" | "timestamp" | "date"}.
     """
 
@@ -68,9 +68,11 @@ class WindowHarness:
         emit: EmitSection | None = None,
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
+        keyed: bool = True,
         schema: Mapping[str, str] | None = None,
     ) -> None:
         self._windows, self._specs, self._shards = windows, dict(aggregates), shards
+        self._key = "key" if keyed else None
         self._emit, self._policy = (emit or EmitSection()).policies, beyond_retention
         self._schema = {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
         parsed = [AggregateSpec.parse(name, text) for name, text in aggregates.items()]
@@ -143,7 +145,7 @@ class WindowHarness:
         types = {name: self._schema.get(name) or type_of(name, rows) for name in self._inputs}
         types |= {"key": pa.string(), "time_us": pa.int64()}
         aggregates = build_aggregates(self._specs, types)
-        columns = EventColumns("key", "time_us", "us", None, self._inputs, types)
+        columns = EventColumns(self._key, "time_us", "us", None, self._inputs, types)
         events = EventSpec(TableDecoder(columns, None), self._policy)
         defined = self._windows
         spec = WindowSpec(defined.windows, aggregates, events, self._emit, defined.grace_us, defined.retention_us)

@@ -95,15 +95,15 @@ def test_case_1_of_the_seed_by_time() -> None:
     windows = TumblingWindows.of("1 minute").grace("1 hour").until("1 day")
     emit = EmitSection(early="1 minute", late="10 seconds")
     lines = [
-        ("9:00:00", [("s", at("8:59:10"), 0)], []),
-        ("9:00:59", [("s", at("9:00:01"), 5)], [("8:59:00", 1, 0, "full")]),
+        ("9:00:00", [(at("8:59:10"), 0)], []),
+        ("9:00:59", [(at("9:00:01"), 5)], [("8:59:00", 1, 0, "full")]),
         ("9:01:00", [], [("9:00:00", 1, 5, "early")]),
         ("9:02:00", [], []),
-        ("9:02:01", [("s", at("8:59:30"), 9)], []),
+        ("9:02:01", [(at("8:59:30"), 9)], []),
         ("9:02:10", [], [("8:59:00", 2, 9, "late")]),
     ]
-    with WindowHarness(windows, {"hottest": "max(celsius)"}, emit=emit, schema={"celsius": "long"}) as run:
+    with WindowHarness(windows, {"hottest": "max(celsius)"}, emit=emit, keyed=False, schema={"celsius": "long"}) as run:
         for clock, given_events, sent in lines:
-            output = run.process([{"key": k, "time_us": t, "celsius": v} for k, t, v in given_events], at(clock))
+            output = run.process([{"time_us": t, "celsius": v} for t, v in given_events], at(clock))
             found = [(r["window_start"], r["event_count"], r["hottest"], r["trigger"]) for r in output.changes]
             assert found == [(at(start), *rest) for start, *rest in sent]

@@ -180,6 +180,17 @@ def test_jobs_of_sessions_refuse_windows_in_one_line(spark: SparkSession, tmp_pa
             refused()
 
 
+def test_only_windows_do_without_a_key(tmp_path: Path) -> None:
+    config = window_config(tmp_path)
+    raw = {**config.model_dump(include={"pipeline", "source"}), "event": {"time": "time_us"}}
+    section = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
+    assert parse_config({**raw, "window": section}, tmp_path).event.key is None
+    with pytest.raises(ConfigError, match=r"^event\.key: is missing; name the column"):
+        parse_config({**raw, "session": {"gap": "1 s"}}, tmp_path)
+    with pytest.raises(ConfigError, match=r"^emit: stands beside \[session\].* write session\.emit"):
+        parse_config({**raw, "session": {"gap": "1 s"}, "emit": {}}, tmp_path)
+
+
 def test_a_pipeline_computes_one_thing(tmp_path: Path) -> None:
     config = window_config(tmp_path)
     raw = {"window": config.section.model_dump(), "session": {"gap": "1 s"}}

@@ -93,7 +93,8 @@ def _source_rows(lake: Lake) -> int:
     if source.kind == "delta" or source.format == "parquet":
         reader = spark.read.format("delta" if source.kind == "delta" else "parquet")
         rows = (reader if source.kind == "delta" else reader.option("recursiveFileLookup", "true")).load(source.path)
-        texts = rows.select(F.col(lake.config.event.key).cast("string").alias("value"))
+        name = lake.config.event.key
+        texts = rows.select((F.lit("") if name is None else F.col(name).cast("string")).alias("value"))
         return matching(texts.alias("t"), lake.frame, F.expr("t.value = k.key")).count()
     texts = spark.read.option("recursiveFileLookup", "true").text(source.path)
     return matching(texts.alias("t"), lake.frame, F.expr("t.value rlike k.value")).count()

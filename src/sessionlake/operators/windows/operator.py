@@ -106,6 +106,8 @@ class Windower:
         parts = Partials.from_table(inputs[PARTS]) if PARTS in inputs else Partials.empty(self.spec.aggregates)
         keys, given, listed = self._candidates(store, firing, parts, moment.after.watermark_us)
         candidates = [joined([given, more]).distinct() for more in listed]
+        if isinstance(windows := self.spec.windows, Grid):
+            candidates = [grid_windows(windows, some, one) for some, one in zip(candidates, firing, strict=True)]
         stored = self._stored(store, keys, given, candidates, firing, moment)
         merged = merge_slices(
             self.spec.aggregates,
@@ -117,13 +119,13 @@ class Windower:
             batch_id=moment.batch_id,
             reach_us=moment.before.full_us,
         )
-        windows = self._sent(merged.slices, candidates, firing)
+        sent = self._sent(merged.slices, candidates, firing)
         lists, unsent = self._lists(store, keys, merged, moment)
         writes = pa.concat_tables([store.writes(keys, self._touched(merged, given)), *lists])
-        stats = {"upserts": len(windows), MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id, **unsent}
+        stats = {"upserts": len(sent), MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id, **unsent}
         changed = merged.slices.take(np.flatnonzero(merged.changed))
         side = {} if self.spec.rows_are_state or not len(changed) else {STATE: self._slice_rows(keys, changed)}
-        rows = self._window_rows(keys, merged.slices, windows, moment)
+        rows = self._window_rows(keys, merged.slices, sent, moment)
         return ShardResult(rows, writes if len(writes) else None, side, stats)
 
     def commit(self, store: SliceStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
@@ -194,7 +196,7 @@ class Windower:
         asked = [Pairs(given.codes, given.time // block_us)]
         for some, one in zip(candidates, firing, strict=True):
             if isinstance(windows, Grid):
-                asked.append(blocks_of(grid_windows(windows, some, one), windows.span_us, block_us))
+                asked.append(blocks_of(some, windows.span_us, block_us))
             else:
                 asked.append(read_around(windows, some, one))
         blocks = joined(asked).distinct()

@@ -89,39 +89,53 @@ def merge_slices(
     batch_id: int,
     reach_us: int,
 ) -> Merged:
-    """Merge parts, one row a (task, key, slice), into stored slices; what changes gets the batch's id and reach."""
+    """Merge parts, one row a (task, key, slice), into stored slices; what changes gets the batch's id and reach.
+
+    Stored slices are ascending by (code, start), and far more than those that change: only these are sorted and merged.
+    """
     codec = StateCodec(aggregates)
-    at = stored["start"]
-    codes, start = np.concatenate([stored.codes, parts.codes]), np.concatenate([at, parts.time])
-    order, starts = group_events(codes, start, 0)
-    is_part = order >= len(stored)
-    changed = np.add.reduceat(is_part, starts) > 0 if len(starts) else np.zeros(0, bool)
-    # `order` is stable and stored slices stand before parts: a group that has a stored slice begins with it.
-    known = ~is_part[starts]
-    touched = changed & known
-    old = stored.take(order[starts[touched]])
-    rows = np.repeat(changed, np.diff(starts, append=len(order)))
-    first, rows = order[starts], order[rows]
-    sizes = np.diff(starts, append=len(order))[changed]
-    groups = Groups(np.cumsum(sizes) - sizes, len(rows), lambda: keys.take(pa.array(codes[first[changed]])))
-    # Places in (old slices, parts); of stored slices only the touched ones are among the rows, in order.
-    place = rows - len(stored) + len(old)
-    place[rows < len(stored)] = np.arange(len(old))
+    order, starts = group_events(parts.codes, parts.time, 0)
+    given = parts.take(order[starts])
+    at = Axis(stored).find(given.codes, given.time)
+    known = _is_at(stored, at, given)
+    old = stored.take(at[known])
+    # Of each changed slice the stored one, if there is one, and its parts, side by side.
+    of_parts = np.repeat(np.arange(len(given)), np.diff(starts, append=len(order)))
+    group = np.concatenate([np.flatnonzero(known), of_parts])
+    rows = np.concatenate([np.arange(len(old)), len(old) + order])[np.argsort(group, kind="stable")]
+    sizes = np.bincount(group, minlength=len(given))
+    groups = Groups(np.cumsum(sizes) - sizes, len(rows), lambda: keys.take(pa.array(given.codes)))
     columns = zip(codec.decode(old.state), states, strict=True)
-    merged = merge_states(aggregates, [pa.concat_arrays(both).take(pa.array(place)) for both in columns], groups)
-    events = np.concatenate([old["count"], count])[place]
-    head = np.zeros(len(starts), stored.head.dtype)
-    head[known] = stored.head[first[known]]
-    head["start"] = start[first]
-    head["revision"][~known] = -1
-    before = head[changed]
-    head["count"][changed] = np.add.reduceat(events, groups.starts) if len(sizes) else 0
-    head["revision"][changed], head["reach"][changed] = batch_id, reach_us
-    if "born" in (head.dtype.names or ()):
-        head["born"][~known], head["born_reach"][~known] = batch_id, reach_us
-    state = pa.concat_arrays([stored.state, codec.encode(merged, len(sizes))])
-    source = np.where(changed, len(stored) + np.cumsum(changed) - 1, first)
-    return Merged(Slices(codes[first], head, state.take(pa.array(source))), changed, before)
+    index = pa.array(rows)
+    merged = merge_states(aggregates, [pa.concat_arrays(both).take(index) for both in columns], groups)
+    new = np.zeros(len(given), stored.head.dtype)
+    new["start"], new["revision"] = given.time, -1
+    new[known] = old.head
+    before = new.copy()
+    events = np.concatenate([old["count"], count])[rows]
+    new["count"] = np.add.reduceat(events, groups.starts) if len(given) else 0
+    new["revision"], new["reach"] = batch_id, reach_us
+    if "born" in (new.dtype.names or ()):
+        new["born"][~known], new["born_reach"][~known] = batch_id, reach_us
+    # Where the changed ones lie among all: each new one moves what follows on by one.
+    place = at + np.cumsum(~known) - ~known
+    rest = np.ones(len(stored) + int((~known).sum()), bool)
+    rest[place[~known]] = False
+    codes, head, source = np.empty(len(rest), np.int64), np.empty(len(rest), new.dtype), np.empty(len(rest), np.int64)
+    codes[rest], head[rest], source[rest] = stored.codes, stored.head, np.arange(len(stored))
+    codes[place], head[place], source[place] = given.codes, new, len(stored) + np.arange(len(given))
+    state = pa.concat_arrays([stored.state, codec.encode(merged, len(given))]).take(pa.array(source))
+    changed = np.zeros(len(rest), bool)
+    changed[place] = True
+    return Merged(Slices(codes, head, state), changed, before)
+
+
+def _is_at(slices: Slices, rows: Ints, pairs: Pairs) -> Bools:
+    """Say which pairs of a code and a start are the slices at some rows; a row may lie one behind the last."""
+    found = rows < len(slices)
+    at = rows[found]
+    found[found] = (slices.codes[at] == pairs.codes[found]) & (slices["start"][at] == pairs.time[found])
+    return found
 
 
 def grid_windows(windows: Grid, candidates: Pairs, firing: Firing) -> Pairs:
@@ -162,6 +176,7 @@ class Axis:
     """A shard's slices on one axis, ascending by (code, start): finds rows by key and time."""
 
     def __init__(self, slices: Slices) -> None:
+        self._slices = slices
         codes, start = slices.codes, slices["start"]
         self._low = int(start.min(initial=0))
         self._width = int(start.max(initial=0)) - self._low + 2
@@ -178,9 +193,8 @@ class Axis:
 
     def rows_of(self, pairs: Pairs) -> Ints:
         """Return the rows of those slices that are there, of the pairs of a code and a start."""
-        found = self.find(pairs.codes, pairs.time)
-        after = self.find(pairs.codes, pairs.time + 1)
-        return found[after > found]
+        rows = self.find(pairs.codes, pairs.time)
+        return rows[_is_at(self._slices, rows, pairs)]
 
     def _number(self, codes: Ints, time: Ints) -> Ints:
         if self._distinct is not None:
@@ -188,13 +202,17 @@ class Axis:
         return codes * self._width + np.clip(time - self._low, 0, self._width - 1)
 
 
-def sent_windows(windows: TimeWindows, slices: Slices, axis: Axis, candidates: Pairs, firing: Firing) -> Windows:
-    """Return the windows of a firing that have, or are made by, a candidate slice and something that was not sent yet."""
+def sent_windows(windows: TimeWindows, slices: Slices, axis: Axis, asked: Pairs, firing: Firing) -> Windows:
+    """Return the windows of a firing that have something that was not sent yet.
+
+    `asked` are, of windows on a grid, those that have a candidate slice; else the candidate slices, which windows have or
+    are made by.
+    """
     marked = np.zeros(len(slices) + 1, np.int64)
     if isinstance(windows, Grid):
-        found = grid_windows(windows, candidates, firing)
+        found = asked
     else:
-        marked[axis.rows_of(candidates)] = 1
+        marked[axis.rows_of(asked)] = 1
         found = _sliding_windows(windows, slices, firing)
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.span_us)
     kept = high > low

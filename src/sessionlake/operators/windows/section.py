@@ -59,6 +59,7 @@ class WindowSection(OperatorSection):
     """Windows on the axis of event time."""
 
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
+    KEYED: ClassVar[bool] = False
     RESERVED: ClassVar[frozenset[str]] = frozenset(
         ("window_key", "window_start", "window_end", "window_id", "window_date", "trigger", "emitted_at", "at_event")
     )

@@ -22,7 +22,8 @@ from sessionlake.warehouse.schemas import TIME
 
 WINDOWS, SLICES = Changelog("window"), Changelog("slice")
 """The tables of windows that were sent, and of the state that they are made of."""
-_BLOCK = 16
+_BLOCK = 8
+"""Slices of a block: fewer mean less to write again with a change, and more values to read for a window."""
 
 
 @dataclass(frozen=True)

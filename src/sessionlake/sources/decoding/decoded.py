@@ -133,7 +133,7 @@ def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | Non
         if field.name not in read.column_names:
             arrays.append(pa.nulls(len(read), field.type))
             continue
-        encoded = text_dictionary(read.column(field.name)) if columns.key_alone and field.name == columns.key else None
+        encoded = text_dictionary(read.column(field.name)) if field.name == columns.lone_key else None
         if encoded is not None:
             arrays.append(encoded)
             continue

@@ -92,14 +92,14 @@ def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
     """Open a file, to read its keys as a dictionary where it has them as one: that leaves out laying each out and finding it."""
     file = open_parquet(source)
     try:
-        encoded = columns.key_alone and _has_dictionary(file, columns.key)
+        encoded = columns.lone_key is not None and _has_dictionary(file, columns.lone_key)
     except BaseException:
         file.close()
         raise
     if not encoded:
         return file
     with file:
-        return open_parquet(source, read_dictionary=[columns.key], metadata=file.metadata)
+        return open_parquet(source, read_dictionary=[columns.lone_key], metadata=file.metadata)
 
 
 def _has_dictionary(file: pq.ParquetFile, name: str) -> bool:
