@@ -1,4 +1,4 @@
-"""`sessionlake.read_sessions`: sessions for whoever has Spark, and for whoever has not."""
+"""`sessionlake.read_sessions` and `read_windows`: what a pipeline computes, for whoever has Spark, and for whoever has not."""
 
 from typing import TYPE_CHECKING, Any, overload
 
@@ -23,10 +23,32 @@ def read_sessions(*arguments: Any) -> Any:
     Without Spark a relation of DuckDB, whose rows come by .fetchall(), .to_arrow_table(), .df() or .pl(); with it a
     DataFrame. With emit = "final" only sessions that ended before the close time, and so can't change by events any more.
     """
+    return _live("session", arguments)
+
+
+@overload
+def read_windows(config: Config, /) -> "DuckDBPyRelation": ...
+
+
+@overload
+def read_windows(spark: "SparkSession", config: Config, /) -> "DataFrame": ...
+
+
+def read_windows(*arguments: Any) -> Any:
+    """Return all windows that were sent as of the last committed batch, given a config, or a Spark session and a config.
+
+    As `read_sessions` does; the column `final` says which events can't change any more.
+    """
+    return _live("window", arguments)
+
+
+def _live(operator: str, arguments: tuple[Any, ...]) -> Any:
+    config: Config = arguments[-1]
+    config.require(operator)
     if len(arguments) == 1:
-        from sessionlake.serve.queries import read_sessions as without_spark
+        from sessionlake.serve.queries import read_live as without_spark
 
         return without_spark(*arguments)
-    from sessionlake.operators.sessions.views import read_sessions as with_spark
+    from sessionlake.operators.views import read_live as with_spark
 
     return with_spark(*arguments)

@@ -46,6 +46,7 @@ MORE = {
     "forget": ["key"],
     "metrics": ["--once"],
     "sessions": ["--key", "key"],
+    "windows": ["--key", "key"],
     "views": ["--dialect", "spark"],
 }
 WITHOUT_CONFIG = {"demo", "init"}

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.engine.spark import build_session
-from sessionlake.operators.sessions.views import read_sessions
+from sessionlake.reading import read_sessions
 
 MINUTE = 60
 

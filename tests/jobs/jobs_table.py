@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from sessionlake.jobs.registry import EVENTS_AGAIN, JOBS, RULE_TABLES, SINK, SOURCE, Job
+from sessionlake.jobs.registry import CHANGES, EVENTS_AGAIN, JOBS, RULE_TABLES, SINK, SNAPSHOT, SOURCE, Job
 
 FILE = Path(__file__).parents[2] / "docs" / "commands.md"
 PLACE = re.compile(r"(<!-- jobs -->\n).*(<!-- /jobs -->)", re.DOTALL)
@@ -12,6 +12,8 @@ WORDS = {
     SOURCE: "the source",
     EVENTS_AGAIN: "the archive or the source",
     RULE_TABLES: "tables of `[expire]`",
+    CHANGES: "the changelog",
+    SNAPSHOT: "the snapshot",
     SINK: "the topic of `[sink.kafka]`",
 }
 HEAD = "| command | does | options | reads | writes | record | DAG |\n| --- | --- | --- | --- | --- | --- | --- |\n"

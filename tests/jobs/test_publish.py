@@ -1,6 +1,5 @@
 """Sessions in a compacted topic: read back, it equals sessions_live, whatever was trimmed, deleted or killed meanwhile."""
 
-import json
 import random
 from datetime import datetime
 from pathlib import Path
@@ -20,12 +19,12 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.final import Reached, closed_us, finals
 from sessionlake.operators.run import run
-from sessionlake.operators.sessions.views import read_sessions
+from sessionlake.reading import read_sessions
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
-from tests.sources.kafka_support import WAIT_S, Row, Topic
+from tests.sources.kafka_support import WAIT_S, Row, Topic, records
 from tests.support import make_config, write_rows
 
 US = 1_000_000
@@ -36,29 +35,6 @@ def lake(root: Path, broker: Broker, topic: str, **session: str) -> Config:
     sink = {"kafka": {"bootstrap_servers": broker.bootstrap_servers, "topic": topic}}
     # Trimmed at once, where a day's changes stay otherwise.
     return make_config(root, session=windows, sink=sink, compact={"safety": "0 seconds"})
-
-
-def records(broker: Broker, topic: str) -> dict[tuple[str, str], Row]:
-    """Return what a reader of the whole topic is left with: the last value of each key, none where that is null."""
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
-    consumer = Consumer({**settings, "log_level": 0})
-    found: dict[tuple[str, str], Row] = {}
-    for partition in consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions:
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        read = 0
-        while read < end:
-            message = consumer.poll(WAIT_S)
-            assert message is not None
-            assert message.error() is None
-            read = message.offset() + 1
-            named = json.loads(message.key())
-            key = (named["session_key"], named["session_start"])
-            found.pop(key, None)
-            if message.value() is not None:
-                found[key] = json.loads(message.value())
-    consumer.close()
-    return found
 
 
 def messages(broker: Broker, topic: str) -> int:

@@ -8,7 +8,18 @@ import pytest
 
 from sessionlake.cli.registry import COMMANDS
 from sessionlake.jobs.compact.job import METHODS
-from sessionlake.jobs.registry import BY_NAME, EVENTS_AGAIN, JOBS, RULE_TABLES, SINK, SOURCE, Job, Kind
+from sessionlake.jobs.registry import (
+    BY_NAME,
+    CHANGES,
+    EVENTS_AGAIN,
+    JOBS,
+    RULE_TABLES,
+    SINK,
+    SNAPSHOT,
+    SOURCE,
+    Job,
+    Kind,
+)
 from sessionlake.quality.run import _FAILS_ON
 from sessionlake.warehouse import schemas
 from tests.jobs import jobs_table
@@ -38,8 +49,8 @@ def test_the_function_takes_what_the_command_gives(job: Job) -> None:
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
 def test_tables_are_tables(job: Job) -> None:
-    special = {SOURCE, EVENTS_AGAIN, RULE_TABLES, SINK}
-    assert {*job.reads, *job.writes} - special <= {*schemas.TABLES, schemas.BATCHES}
+    special = {CHANGES, SNAPSHOT, SOURCE, EVENTS_AGAIN, RULE_TABLES, SINK}
+    assert {*job.reads, *job.writes} - special <= {*schemas.SHARED}
     if job.corrections is not None:
         assert job.writes[schemas.CORRECTIONS] == (job.corrections,)
 

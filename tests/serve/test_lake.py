@@ -13,9 +13,9 @@ import sessionlake
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError, PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
-from sessionlake.operators.sessions.views import read_sessions
+from sessionlake.reading import read_sessions
 from sessionlake.serve.database import open_database
-from sessionlake.serve.queries import find_sessions, query_tables
+from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
@@ -69,11 +69,11 @@ def test_the_same_as_sparks(spark: SparkSession, config: Config) -> None:
 def test_a_keys_sessions(config: Config, key: str) -> None:
     everything = sessionlake.read_sessions(config).order("session_start").fetchall()
     of_key = [row for row in everything if row[0] == key]
-    assert find_sessions(config, key, None, None, 100)[1] == of_key
+    assert find_rows(config, key, None, None, 100)[1] == of_key
     # Inclusive where a session ends, exclusive where it starts: the middle one alone has a time in the range.
     middle = [row for row in of_key if row[1].timestamp() == DAY / 1e6]
-    assert find_sessions(config, key, 6, 2 * DAY, 100)[1] == middle
-    assert find_sessions(config, key, None, None, 1)[1] == of_key[:1]
+    assert find_rows(config, key, 6, 2 * DAY, 100)[1] == middle
+    assert find_rows(config, key, None, None, 1)[1] == of_key[:1]
     columns, rows = query_tables(
         config, f"select * from sessions_live where session_key = '{key.replace(chr(39), chr(39) * 2)}' order by 2", 9
     )

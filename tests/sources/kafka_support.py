@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from infra.kafka.broker import Broker
@@ -147,3 +147,29 @@ def expected_sessions(rows: Iterable[Row]) -> list[tuple[str, int, int, int, int
 
 def _session(key: str, rows: list[Row]) -> tuple[str, int, int, int, int]:
     return key, rows[0]["time"], rows[-1]["time"], len(rows), sum(r["v"] for r in rows)
+
+
+def records(broker: Broker, topic: str, of: str = "session") -> dict[tuple[str, str], Row]:
+    """Return what a reader of the whole topic is left with: the last value of each key, none where that is null.
+
+    A key is that of a row of `of`: session or window.
+    """
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "log_level": 0})
+    found: dict[tuple[str, str], Row] = {}
+    for partition in consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        read = 0
+        while read < end:
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            assert message.error() is None
+            read = message.offset() + 1
+            named = json.loads(message.key())
+            key = (named[f"{of}_key"], named[f"{of}_start"])
+            found.pop(key, None)
+            if message.value() is not None:
+                found[key] = json.loads(message.value())
+    consumer.close()
+    return found

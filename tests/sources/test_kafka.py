@@ -14,8 +14,8 @@ from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
 from sessionlake.operators.run import run
-from sessionlake.operators.sessions.views import read_sessions
 from sessionlake.quality.run import run_quality
+from sessionlake.reading import read_sessions
 from sessionlake.sources.kafka import KafkaSource
 from sessionlake.stream.run import RunSummary
 from sessionlake.warehouse import schemas

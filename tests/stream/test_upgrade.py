@@ -16,7 +16,7 @@ from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.compact import compact
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
-from sessionlake.operators.sessions.views import read_sessions
+from sessionlake.reading import read_sessions
 from sessionlake.stream.input_log import batch_inputs
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit

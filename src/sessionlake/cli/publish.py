@@ -16,7 +16,7 @@ def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (clic
         with observed_publisher(config) as batch_done:
 
             def show(number: int, everything: bool) -> None:  # noqa: FBT001
-                console.print(f"batch {number:>4}  {'all sessions' if everything else 'changes'} published")
+                console.print(f"batch {number:>4}  {f'all {config.operator}s' if everything else 'changes'} published")
                 batch_done()
 
             published = publish(open_session(config), config, once=once, on_batch=show)

@@ -11,9 +11,10 @@ _PIPELINE = {
     "run": ("sessionizer:run_command", "Run the sessionizer until stopped (ctrl-C), or once."),
     "bootstrap": ("sessionizer:bootstrap_command", "Sessionize all existing input in one bulk pass, for first use on old data."),
     "status": ("status:status_command", "Show watermark, lag, counts that reconcile, store size and the last batches."),
-    "sql": ("tables:sql_command", "Run SQL over the tables and sessions_live, each registered by name."),
+    "sql": ("tables:sql_command", "Run SQL over the tables and sessions_live or windows_live, each registered by name."),
     "sessions": ("sessions:sessions_command", "Show a key's sessions as of the last committed batch, oldest first."),
-    "views": ("views:views_command", "Print the SQL that makes sessions_live a view in another engine."),
+    "windows": ("sessions:windows_command", "Show a key's windows as of the last committed batch, oldest first."),
+    "views": ("views:views_command", "Print the SQL that makes sessions_live or windows_live a view in another engine."),
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
 }  # fmt: skip
 _MACHINE = {

@@ -29,7 +29,7 @@ ENGINES = ("duckdb", "spark")
 )
 @one_line_errors
 def sql_command(config_path: str, query: str, limit: int, engine: str) -> None:
-    """Run SQL over the tables and sessions_live, each registered by name."""
+    """Run SQL over the tables and sessions_live or windows_live, each registered by name."""
     config = load_config(config_path)
     if engine == "spark":
         spark = open_session(config)
@@ -53,15 +53,15 @@ def print_rows(columns: list[str], rows: list[Any], limit: int) -> None:
 
 
 def register_tables(spark: "SparkSession", config: Config) -> None:
-    """Register the pipeline's tables and sessions_live as temporary views."""
-    from sessionlake.operators.sessions.views import read_sessions
+    """Register the pipeline's tables and the view of its latest rows as temporary views."""
+    from sessionlake.operators.views import read_live
     from sessionlake.warehouse import schemas
     from sessionlake.warehouse.tables import Tables
     from sessionlake.warehouse.views import read_batches
 
-    tables = Tables(spark, config.pipeline.warehouse)
-    read_sessions(spark, config).createOrReplaceTempView(schemas.SESSIONS_LIVE)
-    for name in schemas.TABLES:
+    tables = Tables.of(spark, config)
+    read_live(spark, config).createOrReplaceTempView(tables.changelog.live)
+    for name in (*tables.changelog.tables, *schemas.SHARED):
         if tables.exists(name):
             tables.read(name).createOrReplaceTempView(name)
     read_batches(tables).createOrReplaceTempView(schemas.BATCHES)

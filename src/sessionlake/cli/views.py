@@ -1,4 +1,4 @@
-"""The command that gives other engines the view sessions_live."""
+"""The command that gives other engines the view sessions_live or windows_live."""
 
 import click
 
@@ -14,7 +14,7 @@ DIALECTS = ("spark", "duckdb", "trino")
 @click.option("--schema", help="Where the tables are registered, as in 'delta.clicks'; else they are named by path.")
 @one_line_errors
 def views_command(config_path: str, dialect: str, schema: str | None) -> None:
-    """Print the SQL that makes sessions_live a view in another engine."""
+    """Print the SQL that makes sessions_live or windows_live a view in another engine."""
     config = load_config(config_path)
     from sessionlake.serve.views import live_view
 

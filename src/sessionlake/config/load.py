@@ -73,16 +73,27 @@ class Config(Section):
     @property
     def sessions(self) -> SessionSection:
         """The section of sessions; ConfigError where the pipeline computes something else."""
-        if self.session is None:
-            raise ConfigError(
-                f"{self.operator}: this is for pipelines of sessions, with a section [session]; name such a config"
-            )
+        self.require("session")
+        assert self.session is not None  # noqa: S101 (it is the section that is required)
         return self.session
+
+    def require(self, operator: str) -> None:
+        """Raise ConfigError where the pipeline computes something else than an operator's."""
+        if self.operator != operator:
+            raise ConfigError(
+                f"{self.operator}: this is for pipelines of {operator}s, with a section [{operator}]; name such a config"
+            )
 
     @property
     def beyond_retention(self) -> str:
         """What becomes of events beyond retention: dead_letter, drop or emit."""
         return self.section.beyond_retention
+
+    @property
+    def publishes_final(self) -> bool:
+        """Whether `publish` sends rows once they are final, and not with every change."""
+        asked = self.sink.kafka.emit if self.sink.kafka else None
+        return self.section.shown == "final" if asked is None else asked == "final"
 
     @property
     def gap_us(self) -> int:
@@ -272,9 +283,9 @@ def _check(config: Config) -> None:
     config.section.check()
     if config.event.key is None and config.section.KEYED:
         raise ConfigError("event.key: is missing; name the column whose events belong together")
-    lower: dict[str, str] = {}
+    reserved, lower = RESERVED | config.section.RESERVED, dict[str, str]()
     for name in config.aggregates:
-        if not _COLUMN.fullmatch(name) or name.lower() in RESERVED | config.section.RESERVED:
+        if not _COLUMN.fullmatch(name) or name.lower() in reserved:
             raise ConfigError(
                 f"aggregates.{name}: {name!r} can't name a column of {config.operator}s; write letters, digits and _, a letter first, and none of the fixed columns"
             )

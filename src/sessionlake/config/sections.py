@@ -84,6 +84,35 @@ class OperatorSection(Section):
         """How far ahead of the clock events may be where the config does not say, microseconds; a minute at least."""
         return self.grace_us
 
+    @property
+    def ends_inclusive(self) -> bool:
+        """Whether a row's end is in it."""
+        return False
+
+    @property
+    def to_close_us(self) -> int:
+        """How far after its end a row is final: once the watermark lies more than this beyond it."""
+        return self.grace_us if self.ends_inclusive else self.grace_us - 1
+
+    def closed_us(self, watermark_us: int | None) -> int | None:
+        """Return the time strictly before which a row ends if events can't change it any more; None before the first watermark."""
+        return None if watermark_us is None else watermark_us - self.to_close_us
+
+    @property
+    def shown(self) -> Literal["all", "final", "marked"]:
+        """What the live view has: all rows; those that are final; or all, with a column `final`."""
+        return "marked"
+
+    @property
+    def sums_events(self) -> bool:
+        """Whether each accepted event is in exactly one row, so that the rows' event_count add up to the accepted events."""
+        return True
+
+    @property
+    def removes_open(self) -> bool:
+        """Whether a tombstone removes a row that is not final, too."""
+        return False
+
     def check(self) -> None:
         """Raise ConfigError where values that are right one by one don't go together."""
 
@@ -119,6 +148,26 @@ class SessionSection(OperatorSection):
     def retention_us(self) -> int:
         """Retention; gap + grace where none is given."""
         return self.gap_us + self.grace_us if self.retention is None else parse_duration(self.retention)
+
+    @property
+    def ends_inclusive(self) -> bool:
+        """The end is the time of the last event."""
+        return True
+
+    @property
+    def to_close_us(self) -> int:
+        """Gap + grace."""
+        return self.gap_us + self.grace_us
+
+    @property
+    def shown(self) -> Literal["all", "final", "marked"]:
+        """All, or with emit = "final" those that are final."""
+        return "final" if self.emit == "final" else "all"
+
+    @property
+    def removes_open(self) -> bool:
+        """Any session can be removed."""
+        return True
 
     def check(self) -> None:
         """Refuse an empty gap, and a retention shorter than gap + grace."""

@@ -75,15 +75,17 @@ class SourceSection(Section):
 
 
 class KafkaSink(Section):
-    """A topic that `sessionlake publish` writes sessions to."""
+    """A topic that `sessionlake publish` writes sessions or windows to."""
 
     bootstrap_servers: str
     topic: str
+    emit: Literal["changes", "final"] | None = None
+    """What is published: every change, or rows once they are final; as `session.emit` says, else changes, where none is given."""
     options: dict[str, str | int | bool] = Field(default={})
 
 
 class SinkSection(Section):
-    """Where sessions go besides the warehouse."""
+    """Where sessions or windows go besides the warehouse."""
 
     kafka: KafkaSink | None = None
 

@@ -34,7 +34,7 @@ def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit |
 
 def stream_elsewhere(spark: SparkSession, config: Config, now_us: int | None = None) -> str | None:
     """Return the other host whose driver has just committed a batch; None where there is none."""
-    last = find_last_batch(Tables(spark, config.pipeline.warehouse))
+    last = find_last_batch(Tables.of(spark, config))
     if last is None:
         return None
     age_us = (time.time_ns() // 1000 if now_us is None else now_us) - last.committed_us

@@ -55,7 +55,7 @@ def rebuild(
             f"source.topic: {config.source.topic!r} may have lost events that sessions were made of, and a rebuild doesn't read the archive; "
             "keep the old warehouse, or pass --from-topic to build from what the topic still holds"
         )
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables.of(spark, config)
     taken = sorted(name for name in tables.names(config.pipeline.warehouse) if tables.exists(name))
     if taken:
         raise JobError(

@@ -3,7 +3,7 @@
 The command line, the lineage of runs and docs/commands.md derive from it, and tests hold the DAGs' forms to it. A new job is
 a module with a function, and an entry here. Nothing heavy is imported: entries name functions by path, and tables by name,
 since the module of their schemas costs the import of pyarrow. A table that lineage may name so is one of `sessionlake.warehouse.schemas`,
-or one of the four names below.
+or one of the names below.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,8 @@ EVENTS_AGAIN = "events again"
 """The archive, and a source that can be read again."""
 RULE_TABLES = "tables of the rule"
 """The tables of [expire]."""
+CHANGES, SNAPSHOT = "changelog", "snapshot"
+"""The tables of what the pipeline computes, by their role: session_changelog and sessions, or window_changelog and windows."""
 SINK = "sink"
 """The topic of [sink.kafka]; of `publish`, which sends no lineage."""
 
@@ -104,6 +106,8 @@ class Job:
     """A module that must be installed, and the extra that brings it."""
     dag: str | None = None
     """The DAG that runs it."""
+    sessions_only: bool = False
+    """Whether it is for pipelines of sessions alone."""
 
     @property
     def command(self) -> str:
@@ -131,8 +135,8 @@ def _rows(*names: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(names, ())
 
 
-_SESSIONS = ("session_changelog", "sessions")
-_EVERYTHING = _rows(*_SESSIONS, "late_events", "dead_letters", "corrections", "correction_outcomes", "events")
+_COMPUTED = (CHANGES, SNAPSHOT)
+_EVERYTHING = _rows(*_COMPUTED, "late_events", "dead_letters", "corrections", "correction_outcomes", "events")
 
 JOBS: tuple[Job, ...] = (
     Job(
@@ -148,8 +152,8 @@ JOBS: tuple[Job, ...] = (
                 ("auto", "merge", "rewrite"),
             ),
         ),
-        reads={"session_changelog": ("rows_folded",)},
-        writes={"sessions": ("rows_rewritten",)},
+        reads={CHANGES: ("rows_folded",)},
+        writes={SNAPSHOT: ("rows_rewritten",)},
         record_ages=True,
         dag="compact_tables",
     ),
@@ -163,6 +167,7 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("corrections",), "dead_letters": ("expired",)},
         corrections="corrections",
         dag="reprocess_late",
+        sessions_only=True,
     ),
     Job(
         "redeem",
@@ -184,14 +189,15 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("redeemed",)},
         corrections="redeemed",
         dag="redeem_dead_letters",
+        sessions_only=True,
     ),
     Job(
         "expire",
-        "Remove expired sessions: by age, or by any SQL over the session and other tables.",
+        "Remove expired sessions or windows: by age, or by any SQL over the row and other tables.",
         "sessionlake.jobs.expire:expire",
         (
-            Option("where", "SQL over a session's row, in place of the config's rule."),
-            Option("ttl", "Time to live after session_end, as in '90 days', in place of the config's rule."),
+            Option("where", "SQL over a row, in place of the config's rule."),
+            Option("ttl", "Time to live after the end, as in '90 days', in place of the config's rule."),
             Option(
                 "table",
                 "A Delta table that --where may name.",
@@ -203,7 +209,7 @@ JOBS: tuple[Job, ...] = (
             ),
             Option("max_per_run", "Tombstones of this run at the most.", Kind.WHOLE),
             Option("max_per_second", "Tombstones a second at the most.", Kind.WHOLE, in_dag=False),
-            Option("max_share", "Refuse to remove more than this share of all sessions.", Kind.SHARE),
+            Option("max_share", "Refuse to remove more than this share of all there are.", Kind.SHARE),
             Option(
                 "to_topic",
                 "Send the tombstones to the Kafka topic that the events come from.",
@@ -211,7 +217,7 @@ JOBS: tuple[Job, ...] = (
                 in_dag=False,
             ),
         ),
-        reads=_rows(*_SESSIONS, RULE_TABLES),
+        reads=_rows(*_COMPUTED, RULE_TABLES),
         writes={"corrections": ("expired",)},
         corrections="expired",
         dag="expire_sessions",
@@ -240,7 +246,7 @@ JOBS: tuple[Job, ...] = (
                 in_dag=False,
             ),
         ),
-        more="Sessions, late events, dead letters, files, logs, stores.",
+        more="Sessions or windows, late events, dead letters, files, logs, stores.",
         reads=_EVERYTHING,
         writes=_EVERYTHING,
         applies_itself=True,
@@ -251,10 +257,11 @@ JOBS: tuple[Job, ...] = (
         "Compute a date range's sessions from the events again and correct those that differ.",
         "sessionlake.jobs.backfill:backfill",
         _times(", of the sessions that reach into the range", required=True),
-        reads=_rows(EVENTS_AGAIN, *_SESSIONS, "late_events", "correction_outcomes"),
+        reads=_rows(EVENTS_AGAIN, *_COMPUTED, "late_events", "correction_outcomes"),
         writes={"corrections": ("corrections",)},
         corrections="corrections",
         dag="backfill_sessions",
+        sessions_only=True,
     ),
     Job(
         "rebuild",
@@ -291,7 +298,7 @@ JOBS: tuple[Job, ...] = (
                 in_dag=False,
             ),
         ),
-        reads=_rows(*_SESSIONS, "late_events", "correction_outcomes", "batches"),
+        reads=_rows(*_COMPUTED, "late_events", "correction_outcomes", "batches"),
         writes={"quality_results": ("checks",)},
         record_ages=True,
         extra=("great_expectations", "quality"),
@@ -317,11 +324,11 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "publish",
-        "Publish sessions to the compacted Kafka topic of [sink.kafka].",
+        "Publish sessions or windows to the compacted Kafka topic of [sink.kafka].",
         "sessionlake.jobs.publish:publish",
         (Option("once", "Publish what there is now, then exit.", Kind.FLAG),),
         more="It goes on until it is stopped (ctrl-C), or once.",
-        reads=_rows(*_SESSIONS),
+        reads=_rows(*_COMPUTED),
         writes=_rows(SINK),
         recorded=False,
     ),

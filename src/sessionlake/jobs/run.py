@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
-from sessionlake.errors import FencedError, JobError
+from sessionlake.errors import FencedError, JobError, NotNeededError
+from sessionlake.jobs.registry import BY_NAME
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import check_history, last_batch
 from sessionlake.warehouse.delta_log import FENCED, app_id
@@ -127,10 +128,11 @@ def start_run(
 
     `pin` reads the versions of the inputs; JSON values. `on_step` is told what the run's steps do. Tests may kill the process
     at the point `<job>_started`, where there is something left to do. Raises NoBatchesError where the pipeline has no batches
-    yet, JobError where the run was started with other arguments, or its record has gone since.
+    yet, JobError where the run was started with other arguments, or its record has gone since,
+    NotNeededError where the job does not know what the pipeline computes.
     """
-    _ = config.sessions  # ConfigError where the pipeline computes something else, which no job knows
-    tables = Tables(spark, config.pipeline.warehouse)
+    require_known(config, job)
+    tables = Tables.of(spark, config)
     last_batch(tables)
     check_history(tables)
     now_us = time.time_ns() // 1000
@@ -162,6 +164,15 @@ def start_run(
     else:
         failpoints.hit(f"{job}_started")
     return JobRun(tables, job, run_id, started["at_us"], json.loads(started["pinned"]), dry_run, report, on_step)
+
+
+def require_known(config: Config, job: str) -> None:
+    """Raise NotNeededError where a job does not know what the pipeline computes."""
+    found = BY_NAME.get(job)
+    if found is not None and found.sessions_only and config.session is None:
+        raise NotNeededError(
+            f"{config.operator}: {found.command} is for pipelines of sessions so far, with a section [session]; name such a config"
+        )
 
 
 def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:

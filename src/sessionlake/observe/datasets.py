@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.registry import BY_NAME, EVENTS_AGAIN, RULE_TABLES, SESSIONIZE, SOURCE, Counted
+from sessionlake.jobs.registry import BY_NAME, CHANGES, EVENTS_AGAIN, RULE_TABLES, SESSIONIZE, SNAPSHOT, SOURCE, Counted
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import changelog_of
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 _NO_SLASH = ("s3", "gs")
@@ -23,7 +24,7 @@ class Dataset:
 
 _STREAM_READS: Counted = {SOURCE: ("input",), schemas.CORRECTIONS: ("corrections",)}
 _STREAM_WRITES: Counted = {
-    schemas.CHANGELOG: ("upserts", "deletes", "emitted"),
+    CHANGES: ("upserts", "deletes", "emitted"),
     schemas.LATE_EVENTS: ("late",),
     schemas.DEAD_LETTERS: ("dead",),
     schemas.CORRECTION_OUTCOMES: ("corrections",),
@@ -59,7 +60,9 @@ def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
     if name == RULE_TABLES:
         return [located(path) for path in config.expire.tables.values()]
     if name != SOURCE:
-        return [located(f"{config.pipeline.warehouse}/{name}", rows)]
+        of = changelog_of(config)
+        table = {CHANGES: of.changes, SNAPSHOT: of.snapshot}.get(name, name)
+        return [located(f"{config.pipeline.warehouse}/{table}", rows)]
     source = config.source
     if source.kind == "kafka":
         server = (source.bootstrap_servers or "").split(",")[0].strip()

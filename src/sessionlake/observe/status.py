@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
-from sessionlake.serve.database import ALL_SESSIONS, open_database
+from sessionlake.serve.database import open_database
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import foreign_change, last_batch
 from sessionlake.warehouse.lake import Lake
@@ -30,7 +30,8 @@ class Status:
     reconciles: bool
     """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows; late as well.
 
-    And sessions hold the accepted events and those restated, where nothing was removed, and nobody else has changed their tables.
+    And sessions, or windows that each event is in one of, hold the accepted events and those restated, where nothing was
+    removed, and nobody else has changed their tables.
     """
     late: LateStatus
     store_bytes: int
@@ -49,11 +50,10 @@ def read_status(config: Config) -> Status:
 
 def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
     """Return the lake and a database of its tables for a status; NoBatchesError where there are no batches yet."""
-    _ = config.sessions  # ConfigError where the pipeline computes something else, whose status is not known here
-    lake = Lake(config.pipeline.warehouse)
+    lake = Lake.of(config)
     last_batch(lake)
     # First, so that no batch is folded into the snapshot that the changelog does not count.
-    lake.table(schemas.SESSIONS)
+    lake.table(lake.changelog.snapshot)
     return lake, open_database(config, lake)
 
 
@@ -69,13 +69,14 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     forgotten = _was_forgotten(lake, database)
     whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
     told = lake.exists(schemas.CORRECTION_OUTCOMES)
-    sessions = _sessions_add_up(counts, database, last_id if told else None, forgotten=forgotten)
+    every = lake.changelog.every if config.section.sums_events else None
+    events = every is None or _events_add_up(every, counts, database, last_id if told else None, forgotten=forgotten)
     return Status(
         batch_id=last_id,
         watermark_us=last.watermark_us,
         committed_us=last.committed_us,
         counts=counts,
-        reconciles=whole and sessions and late.reconciles and foreign_change(lake) is None,
+        reconciles=whole and events and late.reconciles and foreign_change(lake) is None,
         late=late,
         store_bytes=store_bytes(config),
         store_dir=config.driver_store_dir,
@@ -116,10 +117,10 @@ def _rows_add_up(
     return counts["input"] == out and kept
 
 
-def _sessions_add_up(
-    counts: dict[str, int], database: DuckDBPyConnection, told_to: int | None, *, forgotten: bool
+def _events_add_up(
+    every: str, counts: dict[str, int], database: DuckDBPyConnection, told_to: int | None, *, forgotten: bool
 ) -> bool:
-    """Check that sessions hold as many events as were accepted; `told_to` is None where no batch has told of corrections."""
+    """Check that the rows of a view hold as many events as were accepted; `told_to` is None where no batch has told of corrections."""
     corrections, advances = database.execute(CORRECTIONS_SQL).fetchall()[0]
     adding = removing = restated = 0
     if told_to is not None:
@@ -130,7 +131,7 @@ def _sessions_add_up(
     )
     if known.events is None:
         return True
-    events = database.execute(f"select coalesce(sum(event_count), 0)::bigint from {ALL_SESSIONS}").fetchall()[0][0]
+    events = database.execute(f"select coalesce(sum(event_count), 0)::bigint from {every}").fetchall()[0][0]
     return known.agrees_with(events)
 
 

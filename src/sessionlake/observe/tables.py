@@ -42,7 +42,7 @@ def read_state(config: Config) -> TablesState:
     """Return what the tables say now; NoBatchesError where there are no batches yet."""
     lake, database = open_tables(config)
     with closing(database):
-        fold = lake.app_version(schemas.SESSIONS, FOLD)
+        fold = lake.app_version(lake.changelog.snapshot, FOLD)
         rest = f"filter (batch_id > {-1 if fold is None else fold})"
         found = database.execute(f"""
             select count(*), count(*) {rest}, coalesce(sum(upserts + deletes) {rest}, 0)::bigint, min(epoch_us(committed_at)) {rest}
@@ -56,7 +56,7 @@ def read_state(config: Config) -> TablesState:
             unfolded_changes=found[2],
             unfolded_since_us=found[3],
             dead_letters=_by_reason(database),
-            sizes={name: lake.size(name) for name in schemas.TABLES if lake.exists(name)},
+            sizes={name: lake.size(name) for name in (*lake.changelog.tables, *schemas.SHARED) if lake.exists(name)},
             started_us=runs.get("started", {}),
             finished_us=runs.get("finished", {}),
             failed_checks=_failed_checks(lake, database),

@@ -22,12 +22,13 @@ class Watch(Generic[Found]):
 
     def __init__(self, config: Config, read: Callable[[Config], Found]) -> None:
         self._config, self._read = config, read
-        self._lake = Lake(config.pipeline.warehouse)
+        self._lake = Lake.of(config)
         self._seen: tuple[dict[str, int], Found] | None = None
 
     def look(self) -> Found:
         """Return what was read at the tables' present versions; raises one of PASSING, and then reads anew the next time."""
-        versions = {name: self._lake.latest_version(name) for name in schemas.TABLES}
+        names = (*self._lake.changelog.tables, *schemas.SHARED)
+        versions = {name: self._lake.latest_version(name) for name in names}
         if self._seen is None or self._seen[0] != versions:
             self._seen = None
             found = self._read(self._config)

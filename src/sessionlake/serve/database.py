@@ -5,54 +5,55 @@ from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError
-from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import batches_after, find_last_batch
 from sessionlake.warehouse.changelog import DUCKDB, FOLD, live_sql
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
-ALL_SESSIONS = "all_sessions"
-"""The view of all sessions; sessions_live shows with emit = "final" only those that can't change by events any more."""
 _STORED_BATCHES = "stored_batches"
 _NEW_BATCHES = "new_batches"
 
 
 def open_database(config: Config, lake: Lake, condition: str | None = None) -> DuckDBPyConnection:
-    """Return a database with a view of each table that is there, and sessions_live; times are UTC.
+    """Return a database with a view of each table that is there, and those of the latest rows (`Changelog.live`, `every`); times are UTC.
 
     The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
-    about session_key, says which sessions are asked for. NoBatchesError where the pipeline has no sessions yet.
+    about the key, says which rows are asked for. NoBatchesError where there are none yet.
     """
-    _ = config.sessions  # ConfigError where the pipeline computes something else, whose views are not known here
-    if not lake.exists(schemas.CHANGELOG):
-        raise NoBatchesError(f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first")
+    of = lake.changelog
+    if not lake.exists(of.changes):
+        raise NoBatchesError(
+            f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
+        )
     database = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
     database.execute("set timezone = 'UTC'")
     database.execute("create macro unix_micros(moment) as epoch_us(moment)")
     # The changelog first: trim stops at the fold point of a snapshot that is there already, so that no batch is in neither.
-    for name in (schemas.CHANGELOG, *(name for name in schemas.TABLES if name != schemas.CHANGELOG)):
+    for name in (*of.tables, *schemas.SHARED):
         if lake.exists(name):
-            asked = condition if name in (schemas.CHANGELOG, schemas.SESSIONS) else None
+            asked = condition if name in of.tables else None
             shown = _STORED_BATCHES if name == schemas.BATCHES else name
             database.register(shown, TableScan(lake.table(name), asked))
-    _view_sessions(database, config, lake)
+    _view_latest(database, config, lake)
     _view_batches(database, lake)
     return database
 
 
-def _view_sessions(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:
-    columns = lake.table(schemas.SESSIONS).schema().to_arrow().names
-    fold = lake.app_version(schemas.SESSIONS, FOLD)
-    live = live_sql(DUCKDB, columns, after=-1 if fold is None else fold)
-    database.execute(f"create temp view {ALL_SESSIONS} as {live}")
-    shown = "true"
-    if config.sessions.emit == "final":
+def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:
+    of = lake.changelog
+    columns = lake.table(of.snapshot).schema().to_arrow().names
+    fold = lake.app_version(of.snapshot, FOLD)
+    live = live_sql(DUCKDB, columns, of=of, after=-1 if fold is None else fold)
+    database.execute(f"create temp view {of.every} as {live}")
+    shown, final = "*", "true"
+    if config.section.shown != "all":
         last = find_last_batch(lake)
-        watermark = None if last is None else last.watermark_us
-        close = SessionWindows.of(config).closed_us(watermark)
-        shown = "false" if close is None else f"unix_micros(session_end) < {close}"
-    database.execute(f"create temp view {schemas.SESSIONS_LIVE} as select * from {ALL_SESSIONS} where {shown}")
+        close = config.section.closed_us(None if last is None else last.watermark_us)
+        final = "false" if close is None else f"unix_micros({of.end}) < {close}"
+    if config.section.shown == "marked":
+        shown, final = f"*, {final} as final", "true"
+    database.execute(f"create temp view {of.live} as select {shown} from {of.every} where {final}")
 
 
 def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""What users ask of the tables without Spark: SQL, and the sessions of a key."""
+"""What users ask of the tables without Spark: SQL, and the sessions or windows of a key."""
 
 from contextlib import closing
 from typing import Any
@@ -11,30 +11,31 @@ from sessionlake.errors import LakeError
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
-from sessionlake.warehouse.schemas import SESSIONS_LIVE, YEAR_1_US, YEAR_9999_US
+from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 
 
 def query_tables(config: Config, query: str, limit: int) -> tuple[list[str], list[Any]]:
     """Return the columns and the first rows of a query in DuckDB's SQL; LakeError where it can't be answered."""
-    with closing(open_database(config, Lake(config.pipeline.warehouse))) as database:
+    with closing(open_database(config, Lake.of(config))) as database:
         try:
             return _fetched(database.execute(query), limit)
         except duckdb.Error as error:
             raise LakeError(f"sql: {_said(error)}; correct the query, or run it with --engine spark") from error
 
 
-def find_sessions(
+def find_rows(
     config: Config, key: str, from_us: int | None, to_us: int | None, limit: int
 ) -> tuple[list[str], list[Any]]:
-    """Return the columns and the first of a key's sessions, oldest first, that have a time in [from_us, to_us).
+    """Return the columns and the first of a key's sessions or windows, oldest first, that have a time in [from_us, to_us).
 
-    Only files are read whose bounds of session_key hold the key.
+    Only files are read whose bounds of the key hold it.
     """
-    lake = Lake(config.pipeline.warehouse)
-    with closing(open_database(config, lake, condition=f"session_key = {sql_text(key)}")) as database:
+    lake = Lake.of(config)
+    of, reaches = lake.changelog, ">=" if config.section.ends_inclusive else ">"
+    with closing(open_database(config, lake, condition=f"{of.key} = {sql_text(key)}")) as database:
         found = database.execute(
-            f"select * from {SESSIONS_LIVE} where session_key = $key and epoch_us(session_end) >= $low "
-            "and epoch_us(session_start) < $high order by session_start",
+            f"select * from {of.live} where {of.key} = $key and epoch_us({of.end}) {reaches} $low "
+            f"and epoch_us({of.start}) < $high order by {of.start}",
             {
                 "key": key,
                 "low": YEAR_1_US if from_us is None else from_us,
@@ -44,12 +45,13 @@ def find_sessions(
         return _fetched(found, limit)
 
 
-def read_sessions(config: Config) -> DuckDBPyRelation:
-    """Return all sessions as of the last committed batch, as DuckDB's relation: lazy, and its sql() can filter and aggregate.
+def read_live(config: Config) -> DuckDBPyRelation:
+    """Return all sessions or windows as of the last committed batch, as DuckDB's relation: lazy, and its sql() can filter and aggregate.
 
     Of a query only the columns and rows it needs are read; .fetchall(), .to_arrow_table(), .df() and .pl() give the rows.
     """
-    return open_database(config, Lake(config.pipeline.warehouse)).table(SESSIONS_LIVE)
+    lake = Lake.of(config)
+    return open_database(config, lake).table(lake.changelog.live)
 
 
 def _fetched(result: DuckDBPyConnection, limit: int) -> tuple[list[str], list[Any]]:

@@ -1,10 +1,9 @@
-"""`sessions_live` for other engines: the statement that makes the view where they see the tables."""
+"""`sessions_live` or `windows_live` for other engines: the statement that makes the view where they see the tables."""
 
 from collections.abc import Callable
 
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, NoBatchesError
-from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, live_sql
 from sessionlake.warehouse.lake import Lake
@@ -19,29 +18,38 @@ DIALECTS: dict[str, tuple[Dialect, Callable[[str], str] | None]] = {
 
 
 def live_view(config: Config, name: str, schema: str | None = None) -> str:
-    """Return the statement that creates or replaces the view sessions_live in an engine's SQL.
+    """Return the statement that creates or replaces the view of the latest rows in an engine's SQL.
 
     The tables are named by their paths, or as those of a schema in which they are registered; the view is made there too.
-    With emit = "final" the watermark is that of the saved batches, which may be behind: no session is shown too early.
+    What is final hangs on the watermark of the saved batches, which may be behind: none is called final too early.
     """
     dialect, by_path = DIALECTS[name]
-    lake = Lake(config.pipeline.warehouse)
-    if not lake.exists(schemas.SESSIONS):
-        raise NoBatchesError(f"pipeline.warehouse: {lake.warehouse!r} has no sessions yet; run `sessionlake run` first")
+    lake = Lake.of(config)
+    of, section = lake.changelog, config.section
+    if not lake.exists(of.snapshot):
+        raise NoBatchesError(
+            f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
+        )
     if schema is None and by_path is None:
         raise ConfigError(
             f"--schema: is missing; {name} names no table by its path, write for example 'delta.{config.pipeline.name}'"
         )
     prefix = "" if schema is None else f"{schema}."
 
-    def table(of: str) -> str:
-        return by_path(lake.path(of)) if by_path is not None and schema is None else f"{prefix}{of}"
+    def table(name: str) -> str:
+        return by_path(lake.path(name)) if by_path is not None and schema is None else f"{prefix}{name}"
 
-    columns = lake.table(schemas.SESSIONS).schema().to_arrow().names
-    where = None
-    if config.sessions.emit == "final":
-        lag_us = SessionWindows.of(config).to_close_us + dialect.rounding_us
-        end, watermark = (dialect.micros.format(time) for time in ("session_end", "max(watermark)"))
-        where = f"{end} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
-    live = live_sql(dialect, columns, snapshot=table(schemas.SESSIONS), changelog=table(schemas.CHANGELOG), where=where)
-    return f"create or replace view {prefix}{schemas.SESSIONS_LIVE} as\n{live};"
+    columns = lake.table(of.snapshot).schema().to_arrow().names
+    lag_us = section.to_close_us + dialect.rounding_us
+    end, watermark = (dialect.micros.format(time) for time in (of.end, "max(watermark)"))
+    final = f"{end} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
+    live = live_sql(
+        dialect,
+        columns,
+        of=of,
+        snapshot=table(of.snapshot),
+        changelog=table(of.changes),
+        where=final if section.shown == "final" else None,
+        final=final if section.shown == "marked" else None,
+    )
+    return f"create or replace view {prefix}{of.live} as\n{live};"

@@ -63,6 +63,10 @@ class Kind(Protocol):
     def changelogs(self) -> tuple[Changelog, ...]:
         """Return the changelogs that its batches write, in the order of their commits; its state is read from the first."""
 
+    @classmethod
+    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
+        """Return `changelogs` of a pipeline that is known by its config alone."""
+
     @property
     def inputs(self) -> Mapping[str, EventSpec]:
         """Its event inputs by name, each with positions and a watermark of its own; the pipeline's is the least of these."""
@@ -95,6 +99,9 @@ class Kind(Protocol):
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return what stores depend on besides their keys: under another layout every store is restored."""
+
+    def suite_values(self) -> Mapping[str, int | bool]:
+        """Return the numbers that its quality suites refer to; `gap_us`, where rows of a key must lie more than that apart."""
 
     def due_us(self, state: State) -> int | None:
         """Return the time, by the clock, at which a batch is needed though nothing comes in; None where none is."""

@@ -23,7 +23,7 @@ from sessionlake.engine.operator import (
 )
 from sessionlake.operators.windows.definition import WindowDefinition
 from sessionlake.operators.windows.emission import Progress, next_progress
-from sessionlake.operators.windows.mapper import PARTLY, split_events
+from sessionlake.operators.windows.mapper import split_events
 from sessionlake.operators.windows.operator import STATE, Windower
 from sessionlake.operators.windows.section import EmitSection
 from sessionlake.operators.windows.spec import WindowSpec
@@ -35,7 +35,7 @@ from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
 from sessionlake.stream.outputs import LATE
 from sessionlake.testing.rows import Row, event_rows, type_of
 from sessionlake.warehouse.batch_commit import WATERMARK
-from sessionlake.warehouse.schemas import COLUMN_TYPES
+from sessionlake.warehouse.schemas import COLUMN_TYPES, PARTLY
 
 
 @dataclass(frozen=True)

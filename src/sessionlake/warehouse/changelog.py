@@ -6,6 +6,8 @@ One SQL text serves Spark and DuckDB here, and other engines by `sessionlake vie
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sessionlake.config.load import Config
+
 FOLD = "sessionlake.fold"
 """Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
 DAY_US = 86_400_000_000
@@ -33,9 +35,19 @@ class Changelog:
         return f"{self.name}s"
 
     @property
+    def tables(self) -> tuple[str, str]:
+        """The two tables, in an order in which they may be pinned: what is trimmed from the first is in the second."""
+        return self.changes, self.snapshot
+
+    @property
     def live(self) -> str:
-        """The view of latest rows."""
+        """The view of latest rows, as they are shown."""
         return f"{self.name}s_live"
+
+    @property
+    def every(self) -> str:
+        """The view of all latest rows, where some are not shown."""
+        return f"all_{self.name}s"
 
     @property
     def key(self) -> str:
@@ -69,6 +81,11 @@ class Changelog:
 
 
 SESSIONS = Changelog("session")
+
+
+def changelog_of(config: Config) -> Changelog:
+    """Return the changelog of what a pipeline computes: it is called as the section that asks for it."""
+    return Changelog(config.operator)
 
 
 @dataclass(frozen=True)
@@ -110,12 +127,14 @@ def live_sql(
     changelog: str | None = None,
     after: int | None = None,
     where: str | None = None,
+    final: str | None = None,
 ) -> str:
     """Return the query of the latest state of every row: the snapshot's row, unless the changelog has a later one.
 
     `columns` are the snapshot's; `snapshot` and `changelog` say how the two are called where not by their names. Changes of batches up to `after`,
     the fold point, need not be read; without it they do no harm, since of each row the last change counts, and the
-    changelog is trimmed from its beginning only: where it has any change of a row, it has the last one.
+    changelog is trimmed from its beginning only: where it has any change of a row, it has the last one. `where` leaves rows
+    out, `final` is the condition that a further column of that name tells.
     """
     snapshot, changelog = snapshot or of.snapshot, changelog or of.changes
     key, start = of.key, of.id if dialect.by_id else of.start
@@ -133,4 +152,7 @@ select {", ".join(names)} from {snapshot} as stored
 where not exists (select 1 from tail where tail.{key} = stored.{key} and tail.{start} = stored.{start})
 union all
 select {", ".join(dated)} from ranked where _rank = 1 and op = 'upsert'"""
-    return live if where is None else f"select * from (\n{live}\n) as live where {where}"
+    if where is None and final is None:
+        return live
+    mark = "" if final is None else f", coalesce({final}, false) as final"
+    return f"select *{mark} from (\n{live}\n) as live" + ("" if where is None else f" where {where}")

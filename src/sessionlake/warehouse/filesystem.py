@@ -3,12 +3,13 @@
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sessionlake.warehouse.changelog import SESSIONS, Changelog
+from sessionlake.config.load import Config
+from sessionlake.warehouse.changelog import SESSIONS, Changelog, changelog_of
 
 _MAGIC = b"PAR1"
 """What a Parquet file ends with: one that does was written to its end."""
@@ -32,6 +33,15 @@ class Files:
 
     def __init__(self, spark: SparkSession, warehouse: str, changelog: Changelog = SESSIONS) -> None:
         self.spark, self.warehouse, self.changelog = spark, warehouse.rstrip("/"), changelog
+
+    @classmethod
+    def of(cls, spark: SparkSession, config: Config) -> Self:
+        """Return those of a pipeline."""
+        return cls(spark, config.pipeline.warehouse, changelog_of(config))
+
+    def seen_by(self, changelog: Changelog) -> Self:
+        """Return the same with another changelog as the one that is asked for."""
+        return type(self)(self.spark, self.warehouse, changelog)
 
     def path(self, name: str) -> str:
         """Return where a table lies."""

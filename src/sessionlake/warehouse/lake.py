@@ -11,7 +11,9 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from sessionlake.config.load import Config
 from sessionlake.errors import LakeError
+from sessionlake.warehouse.changelog import SESSIONS, Changelog, changelog_of
 from sessionlake.warehouse.delta_log import DeltaLog
 
 _LOCAL, _LOG = "file:", "_delta_log"
@@ -26,10 +28,15 @@ class Lake(DeltaLog):
     LakeError, which names Spark as the other way, where it can't read what is there.
     """
 
-    def __init__(self, warehouse: str) -> None:
-        self.warehouse = warehouse.rstrip("/")
+    def __init__(self, warehouse: str, changelog: Changelog = SESSIONS) -> None:
+        self.warehouse, self.changelog = warehouse.rstrip("/"), changelog
         self._tables: dict[str, DeltaTable] = {}
         self._file_systems: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, config: Config) -> "Lake":
+        """Return a pipeline's."""
+        return cls(config.pipeline.warehouse, changelog_of(config))
 
     def path(self, name: str) -> str:
         """Return where a table lies."""

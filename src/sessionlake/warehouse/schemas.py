@@ -35,9 +35,9 @@ TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
 QUALITY_RESULTS = "quality_results"
 REDEEMED = "redeemed"
-TABLES = (
-    CHANGELOG,
-    SESSIONS,
+PARTLY = "partly"
+"""The column of late events that were accepted too, where an event may be late for some of what it is part of."""
+SHARED = (
     LATE_EVENTS,
     DEAD_LETTERS,
     CORRECTIONS,
@@ -49,11 +49,9 @@ TABLES = (
     QUALITY_RESULTS,
     REDEEMED,
 )
-"""All tables of a warehouse; some come with a setting or with a job's first run."""
+"""The tables of any pipeline beside its changelogs and their snapshots; some come with a setting or with a job's first run."""
 SIDES = (EVENTS, TOPIC_TOMBSTONES, LATE_EVENTS, DEAD_LETTERS, CORRECTION_OUTCOMES)
 """The tables that a batch writes before the changelog: they may hold rows of a batch that is not committed yet."""
-SESSIONS_LIVE = "sessions_live"
-"""The view over snapshot and changelog."""
 
 COUNTS = (
     "input",

@@ -1,6 +1,7 @@
 """The tables of what a pipeline computes, as Spark reads them: the latest of every row, the changes, the batches."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -108,6 +109,39 @@ def row_versions(
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
         tail.withColumn(of.date, utc_date(F.col(of.start))).select(*names, "op", "batch_id")
     )
+
+
+def rows_meeting(
+    tables: Tables,
+    low_us: int,
+    high_us: int | None = None,
+    *,
+    snapshot_version: int | None = None,
+    changelog_version: int | None = None,
+) -> DataFrame:
+    """Return the rows, as `merged_rows` does, that have a time in [low_us, high_us]; None for no end.
+
+    What is merged, by key and start, begins with the earliest start of a version that reaches into the range: the rest
+    need not be read, of which the tables' files tell by their bounds.
+    """
+    of = tables.changelog
+    snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version)
+    rows = partial(row_versions, snapshot_version=snapshot_version, changelog_version=changelog_version)
+    latest = partial(merged_rows, snapshot_version=snapshot_version, changelog_version=changelog_version)
+    low, high = (
+        min(max(us, schemas.YEAR_1_US), schemas.YEAR_9999_US)
+        for us in (low_us, schemas.YEAR_9999_US if high_us is None else high_us)
+    )
+    until = F.col(of.start) <= F.timestamp_micros(F.lit(high))
+    meeting = until & (F.col(of.end) >= F.timestamp_micros(F.lit(low)))
+    first = rows(tables).where(meeting).agg(F.min(F.unix_micros(of.start))).collect()[0][0]
+    since = F.timestamp_micros(F.lit(high if first is None else first))
+
+    def narrowed(rows: DataFrame) -> DataFrame:
+        rows = rows.where(until & (F.col(of.start) >= since))
+        return rows.where(F.col(of.date) >= utc_date(since)) if of.date in rows.columns else rows
+
+    return latest(tables, narrowed=narrowed).where(meeting)
 
 
 def read_batches(tables: Tables) -> DataFrame:

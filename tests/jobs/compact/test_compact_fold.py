@@ -13,11 +13,10 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold, read_tail
 from sessionlake.jobs.compact.trim import trim, trim_point
 from sessionlake.operators.run import run
-from sessionlake.operators.sessions.views import sessions_meeting
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import fold_point, utc_date
+from sessionlake.warehouse.views import fold_point, rows_meeting, utc_date
 from tests.engine.crash_support import crash_at
 from tests.jobs.backup.copies import copy_pipeline
 from tests.jobs.compact.compact_support import (
@@ -174,7 +173,7 @@ def test_dates_are_utc_and_an_aggregate_may_be_called_changes(spark: SparkSessio
             found = read_sessions(spark, config).select("session_date", "changes").collect()
             assert [(str(row[0]), row[1]) for row in found] == [("1970-01-01", 7)]
         tables = Tables(spark, config.pipeline.warehouse)
-        assert sessions_meeting(tables, 0, 6).count() == tables.read(schemas.SESSIONS).count() == 1
+        assert rows_meeting(tables, 0, 6).count() == tables.read(schemas.SESSIONS).count() == 1
         times = {0: "1970-01-01", -1: "1969-12-31", -DAY: "1969-12-31", -DAY - 1: "1969-12-30", DAY - 1: "1970-01-01"}
         times |= {YEAR_1_US: "0001-01-01", YEAR_9999_US: "9999-12-31"}
         rows = spark.createDataFrame([(us,) for us in times], "us long")

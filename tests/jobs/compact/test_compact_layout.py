@@ -13,7 +13,7 @@ from sessionlake.jobs.compact import compact, layout, plan
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold
 from sessionlake.jobs.compact.ordered import in_order, snapshot_files
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import FOLD
+from sessionlake.warehouse.changelog import FOLD, SESSIONS
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.schemas import SESSION_DATE
@@ -150,5 +150,5 @@ def test_a_date_out_of_plan_is_written_too(tables: Tables) -> None:
     rows = latest_changes(changes(tables.read(schemas.CHANGELOG), -1)).where("op = 'upsert'")
     names = tables.read(schemas.SESSIONS).columns
     counts = {"1970-01-01": 1, "1970-01-05": 1}
-    found = in_order(rows.select(*names), rows, counts, 200 * MB, 128 * MB)
+    found = in_order(SESSIONS, rows.select(*names), rows, counts, 200 * MB, 128 * MB)
     assert sessions(found) == sessions(rows)

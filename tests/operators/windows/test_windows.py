@@ -13,8 +13,6 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
-from sessionlake.jobs.compact import compact
-from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.operators.windows.kind import Windows
 from sessionlake.warehouse import schemas
@@ -171,13 +169,6 @@ def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
 def test_what_is_wrong_is_one_line(tmp_path: Path, window: Row, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         window_config(tmp_path, **window)
-
-
-def test_jobs_of_sessions_refuse_windows_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    config = window_config(tmp_path)
-    for refused in (lambda: compact(spark, config), lambda: read_status(config)):
-        with pytest.raises(ConfigError, match=r"^window: this is for pipelines of sessions"):
-            refused()
 
 
 def test_only_windows_do_without_a_key(tmp_path: Path) -> None:

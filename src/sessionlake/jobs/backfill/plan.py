@@ -39,14 +39,13 @@ from sessionlake.jobs.backfill.ledger import (
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.operators.sessions.kind import engine_rows
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.operators.sessions.views import sessions_meeting
 from sessionlake.sources.registry import source_of
 from sessionlake.stream.ingest import events_of
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables, spark_schema
-from sessionlake.warehouse.views import read_batches
+from sessionlake.warehouse.views import read_batches, rows_meeting
 
 STATS = "stats"
 _RESULT = CORRECTION_SCHEMA.append(pa.field(STATS, pa.string()))
@@ -72,7 +71,7 @@ class Basis:
     def stored(self, low_us: int, high_us: int) -> DataFrame:
         """Return the stored sessions with a time in [low_us, high_us], as of the pinned batch."""
         versions = {"snapshot_version": self.snapshot_version, "changelog_version": self.changelog_version}
-        return engine_rows(sessions_meeting(self.tables, low_us, high_us, **versions))
+        return engine_rows(rows_meeting(self.tables, low_us, high_us, **versions))
 
     @cached_property
     def taken(self) -> DataFrame:

@@ -29,7 +29,7 @@ def backup(spark: SparkSession, config: Config, directory: str, on_file: OnFile 
     The stream and jobs may go on meanwhile. A directory in which a backup was not finished is emptied and used again;
     any other that is not empty is refused with JobError.
     """
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables.of(spark, config)
     if f"{directory}/".startswith(f"{tables.warehouse}/"):
         raise JobError(f"backup: {directory!r} is in the warehouse that it is to save; choose a directory elsewhere")
     _prepare(tables, directory)

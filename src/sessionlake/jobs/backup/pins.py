@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sessionlake.config.load import Config
 from sessionlake.errors import ContendedError, JobError
+from sessionlake.operators.registry import changelogs_of
 from sessionlake.stream.planned import fingerprint
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -46,11 +47,13 @@ def pin(tables: Tables, config: Config) -> Pins:
                 f"checkpoint: {config.checkpoint!r} has no offsets of batch {batch_id}, or others than the changelog says; "
                 "a backup of the two could not be run on"
             )
-        versions[schemas.CHANGELOG] = last.version
-        for side in schemas.SIDES:
+        first, *others = changelogs_of(tables, config)
+        for side in (*schemas.SIDES, *(of.changes for of in others)):
             if side in versions:
                 versions[side] = _as_of_batch(tables, side, batch_id)
-        versions[schemas.SESSIONS] = _folded_up_to(tables, batch_id)
+        versions[first.changes] = last.version
+        for of in (first, *others):
+            versions[of.snapshot] = _folded_up_to(tables.seen_by(of), batch_id)
         if _corrections_read(tables, offsets or "") <= versions[schemas.CORRECTIONS] + 1:
             check_history(tables)
             return Pins(last, versions)
@@ -72,7 +75,7 @@ def _as_of_batch(tables: Tables, name: str, batch_id: int) -> int:
 
 def _folded_up_to(tables: Tables, batch_id: int) -> int:
     """Return the newest version of the snapshot that holds no later batch: not older, or the changelog may be trimmed beyond it."""
-    for version in tables.versions(schemas.SESSIONS):
+    for version in tables.versions(tables.changelog.snapshot):
         reached = fold_point(tables, version)
         if reached is None or reached <= batch_id:
             return version

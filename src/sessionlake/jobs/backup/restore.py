@@ -19,7 +19,7 @@ def restore(
     Raises JobError where the warehouse holds anything else than what a restore of this backup, interrupted before, has
     put there, where the backup is of another pipeline, or where one of its files is missing or damaged.
     """
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables.of(spark, config)
     manifest = read_manifest(tables, directory)
     if manifest.pipeline != config.pipeline.name:
         raise JobError(

@@ -12,17 +12,15 @@ from sessionlake.errors import FencedError
 from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
 from sessionlake.jobs.compact.plan import MB, File, touched
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import FOLD
+from sessionlake.warehouse.changelog import FOLD, Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.schemas import IDENTITY, SESSION_DATE
 from sessionlake.warehouse.views import CHANGE_COUNT, ERASURES, changes, fold_point, latest_changes
 
 STEP = "fold"
 AUTO, MERGE, REWRITE, NOTHING = "auto", "merge", "rewrite", "nothing"
 REWRITE_FROM = 0.1
-"""Share of the touched files' sessions from which their rewrite is cheaper than a MERGE, measured: docs/decisions/0007."""
+"""Share of the touched files' rows from which their rewrite is cheaper than a MERGE, measured: docs/decisions/0007."""
 REWRITE_BELOW = 32 * MB
 """Bytes of touched files up to which their rewrite takes no longer than a MERGE starts up."""
 _DELETION_VECTORS = "delta.enableDeletionVectors"
@@ -33,31 +31,32 @@ _ERASED = "a key was erased while the changelog was read; it is read again"
 class Tail:
     """The changes to fold: of batches after the snapshot's fold point, up to the run's last batch."""
 
+    of: Changelog
     changes: DataFrame
-    """The last change of each session, kept by Spark until released."""
+    """The last change of each row, kept by Spark until released."""
     until: int
     changelog_version: int
     rows: int
     upserts: int
     deletes: int
     by_date: dict[str, int]
-    """How many sessions the fold puts there, by date; in order, dates of deletes only with 0."""
+    """How many rows the fold puts there, by date; in order, dates of deletes only with 0."""
     files: list[File]
     """Those of the snapshot that may hold one of them."""
 
     @property
     def dates(self) -> list[str]:
-        """Dates on which sessions change, in order."""
+        """Dates on which rows change, in order."""
         return list(self.by_date)
 
     @property
     def stored(self) -> int:
-        """Sessions that these files hold."""
+        """Rows that these files hold."""
         return sum(file.rows - file.deleted for file in self.files)
 
     @property
     def changed(self) -> int:
-        """Sessions that the fold changes."""
+        """Rows that the fold changes."""
         return self.upserts + self.deletes
 
     def method(self, asked: str) -> str:
@@ -91,15 +90,16 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     It is read at the changelog's newest version: a batch's rows never change, unless a key was erased, which a pinned
     version would bring back.
     """
-    tables = upkeep.tables
+    tables, of = upkeep.tables, upkeep.tables.changelog
     after = fold_point(tables)
-    version = tables.latest_version(schemas.CHANGELOG)
-    batches = changes(tables.read(schemas.CHANGELOG, version), -1 if after is None else after, until)
-    latest = latest_changes(batches).persist(StorageLevel.MEMORY_AND_DISK)
+    version = tables.latest_version(of.changes)
+    batches = changes(tables.read(of.changes, version), -1 if after is None else after, until)
+    latest = latest_changes(batches, of).persist(StorageLevel.MEMORY_AND_DISK)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
-    by_date = latest.groupBy(SESSION_DATE).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
-    upserts = {row[SESSION_DATE].isoformat(): row.upsert for row in sorted(by_date)}
+    by_date = latest.groupBy(of.date).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
+    upserts = {row[of.date].isoformat(): row.upsert for row in sorted(by_date)}
     return Tail(
+        of=of,
         changes=latest,
         until=until,
         changelog_version=version,
@@ -116,12 +116,13 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
 
     Of two folds at once Delta refuses the second, which then starts from the fold point of the first.
     """
+    tables, of = upkeep.tables, upkeep.tables.changelog
 
     def once() -> None:
-        reached = fold_point(upkeep.tables)
+        reached = fold_point(tables)
         if reached is not None and reached >= until:
             return
-        erasures = upkeep.tables.app_version(schemas.SESSIONS, ERASURES)
+        erasures = tables.app_version(of.snapshot, ERASURES)
         tail = read_tail(upkeep, until)
         failpoints.hit("compact_tail_read")
         try:
@@ -130,30 +131,31 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
                 _rewrite(upkeep, tail, file_bytes, erasures)
                 return
             # One from here on, before the transaction below, sets the fold point too, by which Delta refuses the fold.
-            if upkeep.tables.app_version(schemas.SESSIONS, ERASURES) != erasures:
+            if tables.app_version(of.snapshot, ERASURES) != erasures:
                 raise FencedError(_ERASED)
             if method == MERGE:
                 _merge(upkeep, tail)
             # Without changes, or with none that Delta wrote, the fold point still moves, so that trim can follow.
-            nothing = upkeep.spark.createDataFrame([], upkeep.tables.read(schemas.SESSIONS).schema)
-            upkeep.tables.append(schemas.SESSIONS, nothing, FOLD, until, _metadata(upkeep, tail, method))
+            nothing = upkeep.spark.createDataFrame([], tables.read(of.snapshot).schema)
+            tables.append(of.snapshot, nothing, FOLD, until, _metadata(upkeep, tail, method))
         finally:
             tail.release()
 
-    upkeep.tables.retried(schemas.SESSIONS, ATTEMPTS, once)
+    tables.retried(of.snapshot, ATTEMPTS, once)
 
 
 def _metadata(upkeep: Upkeep, tail: Tail, method: str, **details: int) -> dict[str, Any]:
-    return upkeep.metadata(schemas.SESSIONS, STEP, **tail.details(method), **details)
+    return upkeep.metadata(tail.of.snapshot, STEP, **tail.details(method), **details)
 
 
 def _merge(upkeep: Upkeep, tail: Tail) -> None:
     """Mark changed rows in deletion vectors and write the new ones: files keep their other rows unread and unwritten."""
-    name = upkeep.tables.sql_name(schemas.SESSIONS)
+    of = tail.of
+    name = upkeep.tables.sql_name(of.snapshot)
     properties = {row.key: row.value for row in upkeep.spark.sql(f"show tblproperties {name}").collect()}
     if properties.get(_DELETION_VECTORS) != "true":
         upkeep.execute(
-            schemas.SESSIONS, "properties", f"alter table {name} set tblproperties ('{_DELETION_VECTORS}' = 'true')"
+            of.snapshot, "properties", f"alter table {name} set tblproperties ('{_DELETION_VECTORS}' = 'true')"
         )
     tail.changes.createOrReplaceTempView("tail")
     # MERGE has no writer options: its transaction and metadata are settings of the session.
@@ -163,8 +165,8 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
         upkeep.spark.sql(
             f"""
             merge into {name} t using tail s
-            on t.session_date in ({_dates(tail)}) and t.session_date = s.session_date
-                and t.session_key = s.session_key and t.session_start = s.session_start
+            on t.{of.date} in ({_dates(tail)}) and t.{of.date} = s.{of.date}
+                and t.{of.key} = s.{of.key} and t.{of.start} = s.{of.start}
             when matched and s.op = 'delete' then delete
             when matched then update set *
             when not matched and s.op = 'upsert' then insert *
@@ -174,7 +176,8 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
 
 def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) -> None:
     """Replace the files that may hold a changed session by ones in order of date and key."""
-    change = upkeep.tables.replacement(schemas.SESSIONS)
+    of = tail.of
+    change = upkeep.tables.replacement(of.snapshot)
     # Asked of the transaction, so that one of which this does not know refuses the commit.
     if change.app_version(ERASURES) != (-1 if erasures is None else erasures):
         raise FencedError(_ERASED)
@@ -184,16 +187,16 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
     upserts = tail.changes.where("op = 'upsert'")
     rows = sample = upserts
     stored = change.read([file.path for file in files]) if files else None
-    names = upkeep.tables.read(schemas.SESSIONS).columns
+    names = upkeep.tables.read(of.snapshot).columns
     if stored is not None:
-        kept = stored.join(tail.changes.select(*IDENTITY), IDENTITY, "left_anti")
+        kept = stored.join(tail.changes.select(*of.identity), list(of.identity), "left_anti")
         rows = kept.select(*names).unionAll(upserts.select(*names))
-        places = [SESSION_DATE, IDENTITY[0]]
+        places = [of.date, of.key]
         sample = stored.select(*places).unionAll(upserts.select(*places))
-    counts = rows_by_date(files, stored)
+    counts = rows_by_date(of, files, stored)
     for day, more in tail.by_date.items():
         counts[day] = counts.get(day, 0) + more
-    written = change.write(in_order(rows.select(*names), sample, counts, row_bytes(files), file_bytes))
+    written = change.write(in_order(of, rows.select(*names), sample, counts, row_bytes(files), file_bytes))
     failpoints.hit("compact_files_written")
     metadata = _metadata(upkeep, tail, REWRITE, rows_written=written.rows)
     change.commit(written, [f.path for f in files], metadata, app=(FOLD, tail.until), changes_data=True)

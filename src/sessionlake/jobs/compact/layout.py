@@ -16,7 +16,6 @@ from sessionlake.jobs.compact.plan import MB, File, ragged
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.schemas import SESSION_DATE
 from sessionlake.warehouse.tables import Tables
 
 STEP_LAYOUT, STEP_OPTIMIZE, STEP_VACUUM = "layout", "optimize", "vacuum"
@@ -47,43 +46,45 @@ def take_partitions_away(upkeep: Upkeep, config: Config) -> None:
 
     Who changes the snapshot meanwhile makes this start again, or does so itself: the commit changes the table's metadata.
     """
-    tables = upkeep.tables
+    tables, of = upkeep.tables, upkeep.tables.changelog
 
     def once() -> None:
-        if not tables.partitioned_by(schemas.SESSIONS):
+        if not tables.partitioned_by(of.snapshot):
             return
         # Not pinned to a version: so Delta reads it within the transaction, and refuses the commit if it changed meanwhile.
-        rows, files = tables.read(schemas.SESSIONS), snapshot_files(tables)
-        counts = rows_by_date(files, rows)
-        ordered = in_order(rows, rows, counts, row_bytes(files), config.compact.file_mb * MB)
+        rows, files = tables.read(of.snapshot), snapshot_files(tables)
+        counts = rows_by_date(of, files, rows)
+        ordered = in_order(of, rows, rows, counts, row_bytes(files), config.compact.file_mb * MB)
         failpoints.hit("compact_layout_read")
-        writer = ordered.withMetadata(SESSION_DATE, {"comment": schemas.SESSION_DATE_COMMENT}).write.format("delta")
-        metadata = user_metadata(upkeep.metadata(schemas.SESSIONS, STEP_LAYOUT, files_removed=len(files)))
+        writer = ordered.withMetadata(of.date, {"comment": schemas.SESSION_DATE_COMMENT}).write.format("delta")
+        metadata = user_metadata(upkeep.metadata(of.snapshot, STEP_LAYOUT, files_removed=len(files)))
         writer = writer.option("txnAppId", LAYOUT).option("txnVersion", 1).option("userMetadata", metadata)
-        writer.mode("overwrite").option("overwriteSchema", "true").save(tables.path(schemas.SESSIONS))
+        writer.mode("overwrite").option("overwriteSchema", "true").save(tables.path(of.snapshot))
 
-    tables.retried(schemas.SESSIONS, ATTEMPTS, once)
+    tables.retried(of.snapshot, ATTEMPTS, once)
 
 
-def optimize_sessions(upkeep: Upkeep, config: Config) -> None:
+def optimize_snapshot(upkeep: Upkeep, config: Config) -> None:
     """Rewrite the snapshot's files where they are ragged, in order of date and key; no reader sees a change."""
+    snapshot = upkeep.tables.changelog.snapshot
 
     def metadata(rows_written: int, files_removed: int) -> dict[str, Any]:
         details = {"rows_written": rows_written, "files_removed": files_removed}
-        return upkeep.metadata(schemas.SESSIONS, STEP_OPTIMIZE, **details)
+        return upkeep.metadata(snapshot, STEP_OPTIMIZE, **details)
 
     rewrite = partial(rewrite_ragged, upkeep.tables, config.compact.file_mb * MB, metadata)
-    upkeep.tables.retried(schemas.SESSIONS, ATTEMPTS, rewrite)
+    upkeep.tables.retried(snapshot, ATTEMPTS, rewrite)
 
 
 def rewrite_ragged(tables: Tables, file_bytes: int, metadata: Callable[[int, int], dict[str, Any]]) -> list[File]:
     """Rewrite ragged files in one commit, whose metadata hangs on the numbers of rows and replaced files; return these files."""
-    change = tables.replacement(schemas.SESSIONS)
+    of = tables.changelog
+    change = tables.replacement(of.snapshot)
     files = ragged(snapshot_files(tables, change.version), file_bytes)
     if files:
         paths = [file.path for file in files]
         rows = change.read(paths)
-        written = change.write(in_order(rows, rows, rows_by_date(files, rows), row_bytes(files), file_bytes))
+        written = change.write(in_order(of, rows, rows, rows_by_date(of, files, rows), row_bytes(files), file_bytes))
         change.commit(written, paths, metadata(written.rows, len(files)), changes_data=False)
     return files
 

@@ -8,8 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.jobs.compact.plan import File, Share, shares
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.schemas import IDENTITY, SESSION_DATE
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
 ROW_BYTES = 64.0
@@ -21,13 +20,14 @@ _ALL_DATES = "0001-01-01", "9999-12-31"
 
 def snapshot_files(tables: Tables, version: int | None = None) -> list[File]:
     """Return the snapshot's files."""
+    of = tables.changelog
 
     def bound(kind: str) -> Column:
-        return F.get_json_object("stats", f"$.{kind}.{SESSION_DATE}")
+        return F.get_json_object("stats", f"$.{kind}.{of.date}")
 
     # Of a table with partitions, as earlier releases made it, the date stands there.
-    partition = F.col("partitionValues")[SESSION_DATE]
-    found = tables.files(schemas.SESSIONS, version).select(
+    partition = F.col("partitionValues")[of.date]
+    found = tables.files(of.snapshot, version).select(
         "path",
         F.col("size").alias("bytes"),
         F.coalesce(F.get_json_object("stats", "$.numRecords").cast("long"), F.lit(0)).alias("rows"),
@@ -44,20 +44,20 @@ def row_bytes(files: list[File]) -> float:
     return sum(file.bytes for file in files) / rows if rows else ROW_BYTES
 
 
-def rows_by_date(files: list[File], stored: DataFrame | None) -> dict[str, int]:
+def rows_by_date(of: Changelog, files: list[File], stored: DataFrame | None) -> dict[str, int]:
     """Return how many rows some files have of each date: as the log says it where each has one date, else as counted in `stored`."""
     found: dict[str, int] = defaultdict(int)
     if stored is None or all(file.first == file.last and file.rows for file in files):
         for file in files:
             found[file.first] += file.rows - file.deleted
     else:
-        for row in stored.groupBy(SESSION_DATE).count().collect():
-            found[row[SESSION_DATE].isoformat()] = row["count"]
+        for row in stored.groupBy(of.date).count().collect():
+            found[row[of.date].isoformat()] = row["count"]
     return dict(found)
 
 
 def in_order(
-    rows: DataFrame, sample: DataFrame, counts: Mapping[str, int], row_size: float, file_bytes: int
+    of: Changelog, rows: DataFrame, sample: DataFrame, counts: Mapping[str, int], row_size: float, file_bytes: int
 ) -> DataFrame:
     """Return rows of the snapshot in partitions that each make one file, see `shares`; in order of date and key.
 
@@ -66,30 +66,30 @@ def in_order(
     spark = rows.sparkSession
     divided = shares(counts, row_size, file_bytes, spark.sparkContext.defaultParallelism)
     if len(divided) > 1 or (divided and divided[0].files > 1):
-        cuts = _cuts(sample, counts, divided)
+        cuts = _cuts(of, sample, counts, divided)
         plan, first = [], 0
         for share in divided:
             plan += [(date.fromisoformat(day), first, cuts.get(day, [])) for day in share.dates]
             first += share.files
-        table = spark.createDataFrame(plan, f"{SESSION_DATE} date, _first int, _cuts array<string>")
+        table = spark.createDataFrame(plan, f"{of.date} date, _first int, _cuts array<string>")
         # A date that is not in the plan, which none should be, is in the first file.
-        number = F.expr(f"coalesce(_first + size(filter(_cuts, cut -> cut <= {IDENTITY[0]})), 0)")
-        numbered = rows.join(F.broadcast(table), SESSION_DATE, "left").withColumn("_file", number)
+        number = F.expr(f"coalesce(_first + size(filter(_cuts, cut -> cut <= {of.key})), 0)")
+        numbered = rows.join(F.broadcast(table), of.date, "left").withColumn("_file", number)
         rows = numbered.repartitionById(first, "_file").select(*rows.columns)
     else:
         rows = rows.coalesce(1)
-    return rows.sortWithinPartitions(SESSION_DATE, *IDENTITY)
+    return rows.sortWithinPartitions(of.date, *of.identity)
 
 
-def _cuts(sample: DataFrame, counts: Mapping[str, int], divided: list[Share]) -> dict[str, list[str]]:
+def _cuts(of: Changelog, sample: DataFrame, counts: Mapping[str, int], divided: list[Share]) -> dict[str, list[str]]:
     """Return the keys at which dates of several files are cut, by date: each begins a file."""
     files = {share.dates[0]: share.files for share in divided if share.files > 1}
     if not files:
         return {}
     fraction = min(1.0, _SAMPLED * sum(files.values()) / max(1, sum(counts[day] for day in files)))
     keys: dict[str, list[str]] = defaultdict(list)
-    some = sample.where(F.col(SESSION_DATE).isin([date.fromisoformat(day) for day in files])).sample(fraction, seed=1)
-    for row in some.select(SESSION_DATE, IDENTITY[0]).collect():
+    some = sample.where(F.col(of.date).isin([date.fromisoformat(day) for day in files])).sample(fraction, seed=1)
+    for row in some.select(of.date, of.key).collect():
         keys[row[0].isoformat()].append(row[1])
     return {
         day: sorted({found[len(found) * n // files[day]] for n in range(1, files[day])})

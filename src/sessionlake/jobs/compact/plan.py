@@ -1,7 +1,7 @@
 """Which files of the snapshot to rewrite together, and how rows are dealt out to files: by date, as many as the bytes ask for.
 
 The snapshot has no partitions. Instead each file holds whole dates, next to each other, or a range of one date's keys;
-Delta's bounds on session_date, in the log, then say what partitions would. How many dates share a file follows from how
+Delta's bounds on the date of the rows' start, in the log, then say what partitions would. How many dates share a file follows from how
 many bytes they have.
 """
 

@@ -16,13 +16,14 @@ STEP = "trim"
 
 
 def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
-    """Return the batch_id up to which changes may go: the fold point as the safety window began; None where there is none.
+    """Return the batch_id up to which changes of the changelog may go: the fold point as the safety window began; None where there is none.
 
     Where the log does not reach back that far, nothing may go.
     """
     before_ms = (now_us - parse_duration(config.compact.safety)) // 1000
-    for version in tables.versions(schemas.SESSIONS):
-        info = tables.commit_info(schemas.SESSIONS, version)
+    snapshot = tables.changelog.snapshot
+    for version in tables.versions(snapshot):
+        info = tables.commit_info(snapshot, version)
         if info is not None and info["timestamp"] <= before_ms:
             return fold_point(tables, version)
     return None
@@ -30,8 +31,9 @@ def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
 
 def trim(upkeep: Upkeep, until: int) -> None:
     """Delete the changes of batches up to and including one. Files of such batches only go unread and unwritten."""
-    statement = f"delete from {upkeep.tables.sql_name(schemas.CHANGELOG)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
-    upkeep.execute(schemas.CHANGELOG, STEP, statement, trimmed_to=until)
+    changes = upkeep.tables.changelog.changes
+    statement = f"delete from {upkeep.tables.sql_name(changes)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
+    upkeep.execute(changes, STEP, statement, trimmed_to=until)
 
 
 def archive_point(tables: Tables, config: Config) -> int | None:

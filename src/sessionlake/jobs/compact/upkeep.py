@@ -1,5 +1,6 @@
 """The job's own commits on Delta tables: marked with run and step, retried where another one came first."""
 
+from copy import copy
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -7,8 +8,10 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact.plan import MB
 from sessionlake.jobs.run import JobRun
+from sessionlake.operators.registry import changelogs_of
 from sessionlake.stream.input_log import BATCH_INPUTS
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
@@ -33,11 +36,14 @@ class Upkeep:
 
     def __init__(self, spark: SparkSession, config: Config, run: JobRun) -> None:
         self.run = run
+        self.changelogs = [of for of in changelogs_of(run.tables, config) if f"{of.changes}_version" in run.pinned]
+        """What there is to fold, that of the batches first."""
         session = spark.newSession()
         cores = session.sparkContext.defaultParallelism
         size = config.compact.file_mb * MB
         # A fold's joins and sorts grow with the tables, not with the number of shards.
-        shuffled = (run.pinned["sessions_bytes"] + run.pinned["session_changelog_bytes"]) // _SHUFFLE_BYTES
+        folded = [name for of in self.changelogs for name in (of.snapshot, of.changes)]
+        shuffled = sum(run.pinned[f"{name}_bytes"] for name in folded) // _SHUFFLE_BYTES
         settings = {
             "spark.sql.shuffle.partitions": str(max(cores, min(shuffled, _MAX_PARTITIONS))),
             # On little data its many small jobs cost more than they save.
@@ -53,15 +59,22 @@ class Upkeep:
         for name, value in settings.items():
             session.conf.set(name, value)
         self.spark = session
-        self.tables = Tables(session, config.pipeline.warehouse)
+        self.tables = Tables.of(session, config)
+
+    def seen_by(self, changelog: Changelog) -> "Upkeep":
+        """Return the same hold with another changelog as the one that is folded."""
+        found = copy(self)
+        found.tables = self.tables.seen_by(changelog)
+        return found
 
     def metadata(self, table: str, step: str, **details: Any) -> dict[str, Any]:
         """Return what a commit of a step carries. One on a table of the stream's carries on what its last commit said."""
         mark = {"job": self.run.job, "run_id": self.run.run_id, "step": step, **details}
-        if table == schemas.SESSIONS:
+        of = next((of for of in self.changelogs if of.snapshot == table), None)
+        if of is not None:
             # The run was refused if somebody else had changed the snapshot by then; the next one looks from there.
             follows = {"follows": self.run.pinned[f"{table}_version"]} if step == "fold" else {"copied": True}
-            return {"batch_id": fold_point(self.tables), **details, **follows, "maintenance": mark}
+            return {"batch_id": fold_point(self.tables.seen_by(of)), **details, **follows, "maintenance": mark}
         last = None if table in (*OF_BATCHES, *OF_RUNS) else self.tables.last_commit(table)
         return {**(last.metadata if last else {}), "copied": True, "maintenance": mark}
 

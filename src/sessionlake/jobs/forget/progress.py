@@ -19,7 +19,7 @@ def unread_from(lake: Lake, name: str) -> int | None:
     """
     if name == schemas.CORRECTIONS or lake.tables.path(name) == lake.config.source.path:
         return _consumed(lake, name, lake.config.checkpoint)
-    return _published(lake) if name == schemas.CHANGELOG else None
+    return _published(lake) if name == lake.tables.changelog.changes else None
 
 
 def _published(lake: Lake) -> int | None:
@@ -27,9 +27,11 @@ def _published(lake: Lake) -> int | None:
     checkpoint = newest_checkpoint(lake.tables, lake.config)
     if checkpoint is None:
         return None
-    if lake.config.sessions.emit == "final":
+    if lake.config.publishes_final:
         return read_reached(lake.tables, checkpoint).version + 1
-    return max(from_version(lake.tables, checkpoint), _consumed(lake, schemas.CHANGELOG, f"{checkpoint}/stream"))
+    return max(
+        from_version(lake.tables, checkpoint), _consumed(lake, lake.tables.changelog.changes, f"{checkpoint}/stream")
+    )
 
 
 def _consumed(lake: Lake, name: str, checkpoint: str) -> int:

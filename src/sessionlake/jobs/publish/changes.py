@@ -1,4 +1,4 @@
-"""Every change of a session to a topic: at the first start all sessions there are, from then on what the changelog has more."""
+"""Every change of a session or window to a topic: at the first start all there are, from then on what the changelog has more."""
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -11,7 +11,6 @@ from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError
 from sessionlake.jobs.publish.records import OnBatch, send
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.stream.queries import is_second_driver, run_to_end
-from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import changes, latest_changes, merged_rows
 
@@ -30,18 +29,18 @@ def publish_changes(
     tables: Tables, config: Config, sink: KafkaSink, checkpoint: str, *, once: bool, on_batch: OnBatch
 ) -> tuple[int, bool]:
     """Publish until stopped or, with `once`, up to now; return how often records were sent, and whether from the beginning on."""
-    batches = 0
+    batches, of = 0, tables.changelog
     first = not tables.names(f"{checkpoint}/stream/offsets")
     version = from_version(tables, checkpoint)
     if first:
-        send(merged_rows(tables).withColumn("op", F.lit("upsert")), sink)
+        send(merged_rows(tables).withColumn("op", F.lit("upsert")), of, sink)
         failpoints.hit("published_all")
         batches += 1
         on_batch(batches, True)
 
     def changed(rows: DataFrame, _batch_id: int) -> None:
         nonlocal batches
-        send(latest_changes(changes(rows, after=-1)), sink)
+        send(latest_changes(changes(rows, after=-1), of), of, sink)
         failpoints.hit("published")
         batches += 1
         on_batch(batches, False)
@@ -51,7 +50,7 @@ def publish_changes(
         .option("startingVersion", version)
         # What maintenance rewrites or trims has been published before.
         .option("skipChangeCommits", "true")
-        .load(tables.path(schemas.CHANGELOG))
+        .load(tables.path(of.changes))
     )
     writer = (
         changelog.writeStream.foreachBatch(changed)
@@ -61,16 +60,16 @@ def publish_changes(
     try:
         run_to_end(config, writer, once=once)
     except StreamingQueryException as error:
-        raise _explained(str(error), checkpoint) or error from error
+        raise _explained(str(error), tables, checkpoint) or error from error
     return batches, first
 
 
 def pin_version(tables: Tables, checkpoint: str) -> None:
-    """Write down, once and before sessions are read, with which version of the changelog the stream begins.
+    """Write down, once and before rows are read, with which version of the changelog the stream begins.
 
     What is deleted between two attempts of the first publication must come in the stream, since no later one names it.
     """
-    tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables.latest_version(schemas.CHANGELOG)))
+    tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables.latest_version(tables.changelog.changes)))
 
 
 def from_version(tables: Tables, checkpoint: str) -> int:
@@ -78,17 +77,17 @@ def from_version(tables: Tables, checkpoint: str) -> int:
     text = tables.read_text(f"{checkpoint}/{_FROM_VERSION}")
     if text is None:
         raise PipelineStateError(
-            f"publish: {checkpoint!r} lacks its file {_FROM_VERSION}; delete the folder to start with all sessions"
+            f"publish: {checkpoint!r} lacks its file {_FROM_VERSION}; delete the folder to start anew"
         )
     return int(text)
 
 
-def _explained(text: str, checkpoint: str) -> SessionlakeError | None:
+def _explained(text: str, tables: Tables, checkpoint: str) -> SessionlakeError | None:
     if is_second_driver(text):
         return FencedError("publish: another process publishes to this topic; stop it first")
     if any(sign in text for sign in _GONE):
         return PipelineStateError(
-            f"publish: changes that were not read yet are gone from {schemas.CHANGELOG!r}; delete {checkpoint!r} to start with all "
-            "sessions, and make a new topic, in which those deleted meanwhile are not"
+            f"publish: changes that were not read yet are gone from {tables.changelog.changes!r}; delete {checkpoint!r} to start with all "
+            f"{tables.changelog.snapshot}, and make a new topic, in which those deleted meanwhile are not"
         )
     return kafka.explained(text, "sink.kafka")

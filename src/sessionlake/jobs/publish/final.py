@@ -1,7 +1,7 @@
-"""Final sessions to a topic: each when the watermark passes its close; then what becomes of it.
+"""Final sessions or windows to a topic: each when the watermark passes its close; then what becomes of it.
 
-No change tells that a session closes: only the watermark moves, which every batch's commit has. So this goes from one
-committed batch to a later one and asks the tables which sessions closed between, by their end. Nothing is kept in the
+No change tells that one closes: only the watermark moves, which every batch's commit has. So this goes from one
+committed batch to a later one and asks the tables which closed between, by their end. Nothing is kept in the
 stream's stores for it, and a stream that is not published pays nothing (docs/decisions/0013). A final session may open again, by a
 correction or by an event that joins it to an open one (docs/rules.md, rule 5): it stays in the topic as it was until it is final again or deleted.
 """
@@ -19,22 +19,20 @@ from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.publish.records import OnBatch, send
-from sessionlake.operators.sessions.views import sessions_meeting
-from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import changes, latest_changes, read_batches
+from sessionlake.warehouse.views import changes, latest_changes, read_batches, rows_meeting
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far the topic is: all sessions that were final as of a batch are in it, as they were then."""
+    """How far the topic is: all rows that were final as of a batch are in it, as they were then."""
 
     batch_id: int = -1
     close_us: int = NO_WATERMARK
-    """Sessions that ended strictly before it are final."""
+    """What ended strictly before it is final."""
     version: int = -1
     """The changelog's version of that batch."""
 
@@ -50,7 +48,7 @@ def publish_final(
         last = last_batch(tables)
         if last.batch_id > reached.batch_id:
             now = Reached(last.batch_id, max(reached.close_us, closed_us(config, last)), last.version)
-            send(finals(tables, reached, now), sink)
+            send(finals(tables, reached, now), tables.changelog, sink)
             # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
             failpoints.hit("published_final")
             _write(tables, checkpoint, now)
@@ -81,24 +79,25 @@ def _steps(tables: Tables, checkpoint: str) -> list[int]:
 
 
 def closed_us(config: Config, last: BatchCommit) -> int:
-    """Return the time before which a session must have ended to be final as of a batch."""
-    closed = SessionWindows.of(config).closed_us(last.watermark_us)
+    """Return the time strictly before which what is final as of a batch has ended."""
+    closed = config.section.closed_us(last.watermark_us)
     return NO_WATERMARK if closed is None else closed
 
 
 def finals(tables: Tables, before: Reached, now: Reached) -> DataFrame:
-    """Return what became final between two batches, and what became of sessions that were final before: rows with op."""
-    sessions = sessions_meeting(tables, before.close_us, changelog_version=now.version)
-    end = F.unix_micros("session_end")
-    closed = sessions.where((end >= before.close_us) & (end < now.close_us)).withColumn("op", F.lit("upsert"))
+    """Return what became final between two batches, and what became of what was final before: rows with op."""
+    of = tables.changelog
+    rows = rows_meeting(tables, before.close_us, changelog_version=now.version)
+    end = F.unix_micros(of.end)
+    closed = rows.where((end >= before.close_us) & (end < now.close_us)).withColumn("op", F.lit("upsert"))
     if before.batch_id < 0:
         return closed
-    tail = changes(tables.read(tables.changelog.changes, now.version), before.batch_id, now.batch_id)
+    tail = changes(tables.read(of.changes, now.version), before.batch_id, now.batch_id)
     _require_whole(tables, tail, before, now)
     was_final = end < before.close_us
     # One that opened again since may be deleted while its end is beyond the close: its start tells that it may be in the topic.
-    may_be_there = (F.col("op") == "delete") & (F.unix_micros("session_start") < before.close_us)
-    return closed.unionByName(latest_changes(tail).where(was_final | may_be_there).select(*closed.columns))
+    may_be_there = (F.col("op") == "delete") & (F.unix_micros(of.start) < before.close_us)
+    return closed.unionByName(latest_changes(tail, of).where(was_final | may_be_there).select(*closed.columns))
 
 
 def _require_whole(tables: Tables, tail: DataFrame, before: Reached, now: Reached) -> None:
@@ -107,6 +106,6 @@ def _require_whole(tables: Tables, tail: DataFrame, before: Reached, now: Reache
     summed = read_batches(tables).where(of_span).agg(F.coalesce(F.sum(F.col("upserts") + F.col("deletes")), F.lit(0)))
     if tail.count() < summed.collect()[0][0]:
         raise PipelineStateError(
-            f"publish: changes that were not read yet are gone from {tables.changelog.changes!r}; make a new topic, which then gets every "
-            "final session"
+            f"publish: changes that were not read yet are gone from {tables.changelog.changes!r}; make a new topic, which then gets all that "
+            "is final"
         )

@@ -1,4 +1,4 @@
-"""Sessions to a compacted Kafka topic: one record a session, replaced with each change, removed with the session."""
+"""Sessions or windows to a compacted Kafka topic: one record each, replaced with each change, removed when they are."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,6 @@ from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.final import publish_final
 from sessionlake.jobs.publish.records import OnBatch, topic_of
-from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import check_history
 from sessionlake.warehouse.tables import Tables
 
@@ -24,29 +23,30 @@ class Published:
 
     batches: int
     from_the_beginning: bool
-    """Whether the run began by publishing every session."""
+    """Whether the run began by publishing all there was."""
 
 
 def publish(
     spark: SparkSession, config: Config, *, once: bool = False, on_batch: OnBatch = lambda *_: None
 ) -> Published:
-    """Publish all sessions at the first start, from then on what changes; until stopped or, with `once`, up to now.
+    """Publish all sessions or windows at the first start, from then on what changes; until stopped or, with `once`, up to now.
 
-    At least once: after a crash records are sent again, and a reader may for a moment see an older state of a session,
-    which the newer one, sent again too, replaces. A topic that is made anew gets every session again. With emit = "final"
-    a session is sent when it closes, and again only where it changes after that.
+    At least once: after a crash records are sent again, and a reader may for a moment see an older state,
+    which the newer one, sent again too, replaces. A topic that is made anew gets all again. With emit = "final" each is
+    sent when it closes, and again only where it changes after that.
     """
     sink = _sink(config)
-    tables = Tables(spark, config.pipeline.warehouse)
-    if tables.latest_version(schemas.CHANGELOG) < 0:
+    tables = Tables.of(spark, config)
+    of = tables.changelog
+    if not tables.exists(of.changes):
         raise NoBatchesError(
-            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no sessions yet; run `sessionlake run` first"
+            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
     check_history(tables)
     topic = topic_of(spark, sink)
     checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     pin_version(tables, checkpoint)
-    follow = publish_final if config.sessions.emit == "final" else publish_changes
+    follow = publish_final if config.publishes_final else publish_changes
     return Published(*follow(tables, config, sink, checkpoint, once=once, on_batch=on_batch))
 
 

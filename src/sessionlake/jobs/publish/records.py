@@ -1,4 +1,4 @@
-"""Sessions as records of a compacted topic, and the topic that takes them."""
+"""Sessions or windows as records of a compacted topic, and the topic that takes them."""
 
 import logging
 from collections.abc import Callable
@@ -8,12 +8,11 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.source import KafkaSink, option_texts
 from sessionlake.sources import kafka_cluster as kafka
-from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.views import CHANGE_COUNT
 
-_FIRST = (*schemas.IDENTITY, "session_end", "session_id", "event_count", "revision")
-_HIDDEN = ("state", "session_date", "op", "commit_id", "batch_id", CHANGE_COUNT)
-# To the microsecond: cut to milliseconds, as to_json does by itself, two sessions of a key could be one.
+_HIDDEN = ("state", "op", "commit_id", "batch_id", CHANGE_COUNT)
+# To the microsecond: cut to milliseconds, as to_json does by itself, two rows of a key could be one.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
 _log = logging.getLogger("sessionlake")
 
@@ -21,16 +20,17 @@ OnBatch = Callable[[int, bool], None]
 """Called after each time that records were sent: how often so far, and whether it was the first of the topic's."""
 
 
-def to_records(sessions: DataFrame) -> DataFrame:
-    """Return sessions (with op) as records: key and value are JSON, the value null where the session is deleted."""
-    columns = [*_FIRST, *(c for c in sessions.columns if c not in (*_FIRST, *_HIDDEN))]
+def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
+    """Return rows (with op) as records: key and value are JSON, the value null where the row is deleted."""
+    first = (*of.identity, of.end, of.id, "event_count", "revision")
+    columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *_HIDDEN))]
     value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), _JSON))
-    return sessions.select(F.to_json(F.struct(*schemas.IDENTITY), _JSON).alias("key"), value.alias("value"))
+    return rows.select(F.to_json(F.struct(*of.identity), _JSON).alias("key"), value.alias("value"))
 
 
-def send(sessions: DataFrame, sink: KafkaSink) -> None:
-    """Send sessions (with op) to the topic."""
-    _cluster(sink).write(to_records(sessions), sink.topic)
+def send(rows: DataFrame, of: Changelog, sink: KafkaSink) -> None:
+    """Send rows (with op) to the topic."""
+    _cluster(sink).write(to_records(rows, of), sink.topic)
 
 
 def _cluster(sink: KafkaSink) -> kafka.Cluster:
@@ -47,7 +47,7 @@ def topic_of(spark: SparkSession, sink: KafkaSink) -> kafka.Topic:
         topic = cluster.describe(spark, sink.topic)
     if topic.cleanup_policy and not topic.compacted:
         _log.warning(
-            "sessionlake: warning: sink.kafka.topic: %r has cleanup.policy=%s: sessions that don't change for long go missing; "
+            "sessionlake: warning: sink.kafka.topic: %r has cleanup.policy=%s: what does not change for long goes missing; "
             "set cleanup.policy=compact",
             sink.topic,
             topic.cleanup_policy,

@@ -23,7 +23,7 @@ from sessionlake.jobs.redeem.ledger import (
     with_letter,
 )
 from sessionlake.jobs.redeem.rows import EXPIRED, REFUSED, TAKEN, TWIN, UNREADABLE, judge_letters, judged_schema
-from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
+from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start_run
 from sessionlake.operators.sessions.setup import build_spec, check_settings
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.sources.decoding.kafka_records import META
@@ -53,7 +53,8 @@ def redeem(
     if not reasons:
         raise JobError("--reason: is missing; write a reason as dead_letters has it, such as 'too far in the future'")
     check_range(from_us, to_us)
-    last = last_batch(Tables(spark, config.pipeline.warehouse))
+    require_known(config, REDEEM)
+    last = last_batch(Tables.of(spark, config))
     check_settings(config, last)
     spec = build_spec(spark, config, last.settings.types)
     _check_readable(config, spec)

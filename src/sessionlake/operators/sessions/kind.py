@@ -14,7 +14,6 @@ from sessionlake.engine.outputs import Output
 from sessionlake.operators.sessions.control import TOMBSTONES
 from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.operators.sessions.views import sessions_meeting
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.base import Source
 from sessionlake.stream import watermark
@@ -25,7 +24,7 @@ from sessionlake.stream.outputs import same_rows
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import SESSIONS, Changelog
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import merged_rows
+from sessionlake.warehouse.views import merged_rows, rows_meeting
 
 
 class Sessions:
@@ -38,6 +37,12 @@ class Sessions:
 
     def __init__(self, config: Config, spec: SessionizerSpec) -> None:
         self._config, self.spec = config, spec
+
+    @classmethod
+    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
+        """Return the one."""
+        del config
+        return cls.changelogs
 
     @property
     def inputs(self) -> Mapping[str, EventSpec]:
@@ -86,7 +91,7 @@ class Sessions:
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the warm sessions."""
-        return engine_rows(sessions_meeting(tables, _horizon_us(operator, state)))
+        return engine_rows(rows_meeting(tables, _horizon_us(operator, state)))
 
     def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
         """Return the cold sessions that shards need."""
@@ -102,6 +107,10 @@ class Sessions:
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return the retention: it decides how sessions are cut into segments and which of them are kept."""
         return str(_windows(operator).kept_us)
+
+    def suite_values(self) -> dict[str, int | bool]:
+        """Return the gap."""
+        return {"gap_us": self.spec.windows.gap_us}
 
     def due_us(self, state: State) -> None:
         """Return None: sessions change by events and corrections only."""

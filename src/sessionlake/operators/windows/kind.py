@@ -13,14 +13,16 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.operators.windows import emission
+from sessionlake.operators.windows.control import Correcting
 from sessionlake.operators.windows.emission import Progress
-from sessionlake.operators.windows.mapper import PARTLY
 from sessionlake.operators.windows.operator import STATE, Windower
 from sessionlake.operators.windows.section import WindowSection
 from sessionlake.operators.windows.spec import (
     SLICES,
     WINDOWS,
+    Grid,
     WindowSpec,
+    rows_are_state,
     slice_schema,
     snapshot_schema,
     window_schema,
@@ -43,7 +45,7 @@ class Windows:
     ranks_files: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = WINDOWS
     late_columns: ClassVar[tuple[pa.Field, ...]] = (
-        schemas.commented(PARTLY, pa.bool_(), "Whether the event is in those of its windows that were open"),
+        schemas.commented(schemas.PARTLY, pa.bool_(), "Whether the event is in those of its windows that were open"),
     )
 
     def __init__(self, config: Config, spec: WindowSpec) -> None:
@@ -57,7 +59,13 @@ class Windows:
     @property
     def changelogs(self) -> tuple[Changelog, ...]:
         """Return those of the state and of the windows, which are one where a window is all its state."""
-        return (WINDOWS,) if self.spec.rows_are_state else (SLICES, WINDOWS)
+        return self.changelogs_in(self._config)
+
+    @classmethod
+    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
+        """Return them by the config's section."""
+        section = cast("WindowSection", config.section)
+        return (WINDOWS,) if rows_are_state(section.windows, section.emit.policies) else (SLICES, WINDOWS)
 
     @classmethod
     def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "Windows":
@@ -69,9 +77,9 @@ class Windows:
         )
         return cls(config, spec)
 
-    def operator(self, live: Mapping[str, Any] | None = None) -> Windower:
-        """Return the windower."""
-        return Windower(self.spec if live is None else self.spec.under(live))
+    def operator(self, live: Mapping[str, Any] | None = None) -> Correcting:
+        """Return the windower, corrections around it."""
+        return Correcting(Windower(self.spec if live is None else self.spec.under(live)))
 
     def tables(self) -> tuple[TableSpec, ...]:
         """Return the snapshots and the changelogs."""
@@ -107,7 +115,7 @@ class Windows:
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the slices that are not below the horizon."""
-        spec = cast("Windower", operator).spec
+        spec = cast("Correcting", operator).spec
         of = self.changelogs[0]
         last = tables.last_commit(WINDOWS.changes)
         # Slices are committed before the windows: those of a batch that has not happened yet are not to be read.
@@ -127,13 +135,30 @@ class Windows:
         )
 
     def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
-        """Raise NotImplementedError: what windows need is in their stores."""
-        raise NotImplementedError
+        """Return the rows that tombstones name, as they were sent last (`control.ASKED_SCHEMA`)."""
+        del operator, state
+        last = 1 if self.spec.is_sliding else 0
+        keys = F.broadcast(asked.select(F.col("key").alias("window_key")).distinct())
+        live = merged_rows(tables, narrowed=lambda rows: rows.join(keys, "window_key", "left_semi"))
+        rows = live.select(
+            F.col("window_key").alias("key"),
+            F.unix_micros("window_start").alias("start_us"),
+            (F.unix_micros("window_end") + last).alias("end_us"),
+            "revision",
+        )
+        return rows.join(asked, ["key", "start_us"], "left_semi")
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return the retention, which decides how slices are cut into segments, and the policies, of which lists depend."""
-        spec = cast("Windower", operator).spec
+        spec = cast("Correcting", operator).spec
         return f"{spec.retention_us}/{spec.emit.early}/{spec.emit.full}/{spec.emit.late}"
+
+    def suite_values(self) -> dict[str, int | bool]:
+        """Return how windows lie, and whether their rows carry states."""
+        windows = self.spec.windows
+        grid = (windows.advance_us, windows.offset_us) if isinstance(windows, Grid) else (1, 0)
+        lie = {"size_us": windows.size_us, "advance_us": grid[0], "offset_us": grid[1]}
+        return {**lie, "with_state": self.spec.rows_are_state}
 
     def due_us(self, state: State) -> int | None:
         """Return when the next period has something to send."""

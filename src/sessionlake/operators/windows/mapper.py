@@ -14,11 +14,10 @@ from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import Judged, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
+from sessionlake.warehouse.schemas import PARTLY
 
 PARTS = "parts"
 """Kind of the rows that go to shards: one for each slice that a task's events lie in."""
-PARTLY = "partly"
-"""The column of late events that says whether an event is in those of its windows that were open."""
 
 
 def split_events(spec: WindowSpec, at: Progress, clock_us: int, rows: Rows) -> Split:

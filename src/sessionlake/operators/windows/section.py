@@ -61,7 +61,17 @@ class WindowSection(OperatorSection):
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
     KEYED: ClassVar[bool] = False
     RESERVED: ClassVar[frozenset[str]] = frozenset(
-        ("window_key", "window_start", "window_end", "window_id", "window_date", "trigger", "emitted_at", "at_event")
+        (
+            "window_key",
+            "window_start",
+            "window_end",
+            "window_id",
+            "window_date",
+            "trigger",
+            "emitted_at",
+            "at_event",
+            "final",
+        )
     )
 
     kind: Literal["tumbling", "hopping", "sliding"]
@@ -111,6 +121,16 @@ class WindowSection(OperatorSection):
     def retention_us(self) -> int:
         """Retention."""
         return parse_duration(self.retention_time)
+
+    @property
+    def ends_inclusive(self) -> bool:
+        """Whether a window's end is in it: that of a sliding one is."""
+        return self.kind == "sliding"
+
+    @property
+    def sums_events(self) -> bool:
+        """Whether each accepted event is in exactly one row: of tumbling windows that are sent with every change."""
+        return rows_are_state(self.windows, self.emit.policies)
 
     @property
     def skew_us(self) -> int:

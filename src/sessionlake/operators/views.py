@@ -1,0 +1,31 @@
+"""What a pipeline computes as users read it with Spark: sessions_live, windows_live, exact at any moment."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.errors import NoBatchesError
+from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
+
+
+def read_live(spark: SparkSession, config: Config) -> DataFrame:
+    """Return all rows as of the last committed batch, the snapshot and the changelog's tail merged on read.
+
+    They are shown as the operator's section says (`OperatorSection.shown`): all, those that are final and so can't change
+    by events any more, or all with a column `final`. NoBatchesError where there are none yet.
+    """
+    tables, section = Tables.of(spark, config), config.section
+    of = tables.changelog
+    if not tables.exists(of.changes):
+        raise NoBatchesError(
+            f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
+        )
+    last = find_last_batch(tables)
+    rows = merged_rows(tables)
+    if section.shown == "all":
+        return rows
+    closed = section.closed_us(None if last is None else last.watermark_us)
+    final = F.lit(False) if closed is None else F.col(of.end) < F.timestamp_micros(F.lit(closed))
+    return rows.where(final) if section.shown == "final" else rows.withColumn("final", final)

@@ -1,0 +1,211 @@
+"""The corrections of windows (docs/rules.md, rule 110): a tombstone deletes the row of a closed window.
+
+What was sent is decided about, and that is in the tables alone: shards ask for the rows that tombstones name, whatever form
+a window has in their stores. A store keeps its part of a window whose row is deleted until it leaves with age: of a closed
+window no event asks for it, and a restored store has it no more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Keyed, ShardResult, Split
+from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.windows.operator import Windower
+from sessionlake.operators.windows.spec import WindowSpec, window_schema
+from sessionlake.store.slices import SliceStore
+from sessionlake.stream.control import (
+    OUTCOMES,
+    CorrectionKind,
+    Limits,
+    is_keyless,
+    is_null,
+    latest_advance_us,
+    micros,
+    no_time,
+    split_corrections,
+)
+from sessionlake.stream.ingest import CORRECTIONS, DEAD, DEAD_SCHEMA, by_input
+from sessionlake.warehouse.schemas import APPLIED, STALE, TIME
+
+REMOVE = "remove"
+"""Kind of the rows that go to shards: one for each tombstone."""
+REMOVE_SCHEMA = pa.schema(
+    [
+        ("correction_id", pa.string()),
+        ("key", pa.string()),
+        ("start_us", pa.int64()),
+        ("revision", pa.int64()),
+        ("any", pa.bool_()),
+    ]
+)
+"""`any` says that the window need not be closed: a key that is forgotten leaves the stores, too, by the job itself."""
+ASKED_SCHEMA = pa.schema([("key", pa.string()), ("start_us", pa.int64())])
+"""Which rows a shard asks for; what it is handed has end_us (exclusive) and revision beside."""
+_FORGET = "forget"
+
+
+@dataclass(frozen=True)
+class Correcting:
+    """Windows with their corrections around the operator that computes them; see `engine.operator.Operator`."""
+
+    windower: Windower
+
+    @property
+    def spec(self) -> WindowSpec:
+        """The windows."""
+        return self.windower.spec
+
+    @property
+    def ticks(self) -> bool:
+        """Whether every shard runs in every batch."""
+        return self.windower.ticks
+
+    def split(self, rows: pa.Table, context: BatchContext) -> Split:
+        """Split source rows; corrections here, events by the operator."""
+        for name, part in by_input(rows):
+            if name != CORRECTIONS:
+                yield from self.windower.split(part, context)
+                continue
+            at, skew = Progress.of(context.state), self.spec.events.max_future_skew_us
+            to_close = self.spec.windows.span_us + self.spec.grace_us
+            latest = latest_advance_us(skew, context.clock_us, at.close_us, to_close)
+            yield from split_corrections(KINDS, Limits(at.expired_us, latest, context.clock_us), part)
+
+    def open_store(self, path: Path) -> SliceStore:
+        """Open a shard's store."""
+        return self.windower.open_store(path)
+
+    def apply(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
+        """Compute a shard, and delete the rows that tombstones name."""
+        if REMOVE not in inputs:
+            return self.windower.apply(inputs, store, context)
+        removals = inputs[REMOVE]
+        if not context.handed_in:
+            none = window_schema(self.spec, {}, marks=False).empty_table()
+            return ShardResult(none, None, needs=removals.select(ASKED_SCHEMA.names).cast(ASKED_SCHEMA))
+        own = {name: rows for name, rows in inputs.items() if name not in (REMOVE, LOOKUP, OUTCOMES)}
+        result = self.windower.apply(own, store, context)
+        deleted, stale = removed(removals, inputs.get(LOOKUP), result.changes, Progress.of(context.state).close_us)
+        changes = pa.concat_tables([result.changes, _deletes(self.spec, deleted, context)])
+        side = {**result.side, DEAD: _dead(removals, stale)}
+        if OUTCOMES in inputs:
+            side[OUTCOMES] = _outcomes(inputs[OUTCOMES], stale)
+        told = {"applied": deleted.num_rows, "stale": len(stale), "deletes": deleted.num_rows}
+        stats = {**result.stats, **{name: result.stats.get(name, 0) + n for name, n in told.items()}}
+        return ShardResult(changes, result.writes, side, stats, result.cursor)
+
+    def commit(self, store: SliceStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+        """Apply writes."""
+        self.windower.commit(store, writes, meta, context)
+
+    def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
+        """Return the writes of handed-in windows."""
+        return self.windower.restored(inputs, store)
+
+
+def removed(
+    removals: pa.Table, rows: pa.Table | None, changes: pa.Table, close_us: int
+) -> tuple[pa.Table, frozenset[str]]:
+    """Return the rows (key, start_us, end_us, revision) that tombstones delete, and the ids of those that are stale.
+
+    A tombstone is stale where its window was never sent, is gone, is at another revision or changes in this batch, where it
+    is not closed (ends after `close_us`), and where one with a lower correction_id names it.
+    """
+    ids = combined(removals["correction_id"])
+    if rows is None or not rows.num_rows:
+        return _NO_ROWS, frozenset(ids.to_pylist())
+    tables = removals, rows, _named(changes)
+    keys = pc.dictionary_encode(
+        pa.concat_arrays([combined(t["key"]).cast(pa.string()) for t in tables])
+    ).indices.to_numpy()
+    starts = [t["start_us"].to_numpy() for t in tables]
+    _, pair = np.unique(np.stack([keys, np.concatenate(starts)]), axis=1, return_inverse=True)
+    mine, stored, changing = np.split(pair.reshape(-1), np.cumsum([len(part) for part in starts])[:-1])
+    row = np.full(int(pair.max()) + 1, -1)
+    row[stored] = np.arange(len(stored))
+    at = row[mine]
+    fits: Bools = (at >= 0) & ~np.isin(mine, changing)
+    end, revision = (rows[name].to_numpy()[at] for name in ("end_us", "revision"))
+    whatever = combined(removals["any"]).to_numpy(zero_copy_only=False)
+    fits &= (revision == removals["revision"].to_numpy()) & ((end <= close_us) | whatever)
+    # Of those that fit, the lowest id of each window: rows come in any order, and a rerun must decide alike.
+    order: Ints = pc.sort_indices(ids).to_numpy().astype(np.int64)
+    order = order[fits[order]]
+    _, first = np.unique(mine[order], return_index=True)
+    taken = order[first]
+    left = np.ones(len(ids), bool)
+    left[taken] = False
+    return rows.take(pa.array(at[taken])).select(_NO_ROWS.column_names), frozenset(
+        ids.filter(pa.array(left)).to_pylist()
+    )
+
+
+def _named(changes: pa.Table) -> pa.Table:
+    columns = [changes["window_key"].cast(pa.string()), changes["window_start"].cast(pa.int64())]
+    return pa.Table.from_arrays(columns, schema=ASKED_SCHEMA)
+
+
+def _bad_tombstone(table: pa.Table) -> Bools:
+    return is_keyless(table) | no_time(table["session_start"]) | is_null(table, "revision")
+
+
+def _removals(rows: pa.Table) -> Split:
+    ids, keys, revision = (combined(rows[name]) for name in ("correction_id", "session_key", "revision"))
+    forgotten = pc.equal(pc.fill_null(combined(rows["job"]), ""), _FORGET)
+    arrays = [ids, keys, pa.array(micros(rows["session_start"])), revision, forgotten]
+    yield Keyed(REMOVE, keys, pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA))
+
+
+KINDS: Mapping[str, CorrectionKind] = {"tombstone": CorrectionKind(_bad_tombstone, _removals)}
+"""The kinds of corrections that windows know, beside every pipeline's."""
+_NO_ROWS = pa.schema(
+    [("key", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64()), ("revision", pa.int64())]
+).empty_table()
+
+
+def _deletes(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> pa.Table:
+    n, schema = deleted.num_rows, window_schema(spec, {}, marks=False)
+    last = 1 if spec.is_sliding else 0
+    known: dict[str, Any] = {
+        "op": pa.repeat("delete", n),
+        "window_key": combined(deleted["key"]),
+        "window_start": combined(deleted["start_us"]),
+        "window_end": pc.subtract(combined(deleted["end_us"]), last),
+        "event_count": pa.repeat(0, n),
+        "revision": pa.repeat(context.batch_id, n),
+        "emitted_at": pa.repeat(context.clock_us, n),
+    }
+    arrays = [known[f.name].cast(f.type) if f.name in known else pa.nulls(n, f.type) for f in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _dead(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
+    """Return dead letters of stale tombstones."""
+    rows = removals.filter(pc.is_in(removals["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
+    n = rows.num_rows
+    arrays = [
+        pa.repeat(STALE, n),
+        pa.repeat("tombstone", n),
+        combined(rows["key"]),
+        combined(rows["start_us"]).cast(TIME),
+        pa.nulls(n, pa.string()),
+        combined(rows["correction_id"]),
+    ]
+    return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
+
+
+def _outcomes(told: pa.Table, stale: frozenset[str]) -> pa.Table:
+    """Return what became of the tombstones of the shard."""
+    is_stale = pc.is_in(told["correction_id"], value_set=pa.array(sorted(stale), pa.string()))
+    columns = {
+        "outcome": pc.if_else(is_stale, STALE, APPLIED),
+        "reason": pc.if_else(is_stale, STALE, pa.scalar(None, pa.string())),
+    }
+    return pa.Table.from_arrays([columns.get(n, told[n]) for n in told.column_names], schema=told.schema)
