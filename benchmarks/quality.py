@@ -21,7 +21,7 @@ from benchmarks.memory import peak_memory
 from sessionlake.config.load import Config
 from sessionlake.engine.spark import build_session
 from sessionlake.quality.context import open_context, validate
-from sessionlake.quality.frames import FRAMES, Inputs, pin
+from sessionlake.quality.frames import Inputs, frames_of, pin
 from sessionlake.quality.parameters import parameters
 from sessionlake.quality.run import run_quality
 from sessionlake.quality.suites import load_suite
@@ -54,7 +54,7 @@ def measures(spark: SparkSession, config: Config, docs: Path) -> dict[str, Calla
         live.write.format("noop").mode("overwrite").save()
 
     def checks(table: str) -> None:
-        checked = FRAMES[table](inputs)
+        checked = frames_of(inputs.of)[table](inputs)
         suite = load_suite(config, table, {**parameters(inputs), "columns": checked.columns})
         validate(context, suite, checked.frame, "bench", inputs.now_us)
 

@@ -440,13 +440,13 @@ def test_a_shipped_suite_is_answered_by_one_query(
     spark: SparkSession, lake: Path, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sessionlake.quality.context import open_context, validate
-    from sessionlake.quality.frames import FRAMES, Inputs, pin
+    from sessionlake.quality.frames import Inputs, frames_of, pin
     from sessionlake.quality.parameters import parameters
     from sessionlake.quality.suites import load_suite
 
     config, tables = configure(lake), tables_of(spark, lake)
     inputs = Inputs(tables, config, pin(tables), 0)
-    checked = FRAMES[table](inputs)
+    checked = frames_of(inputs.of)[table](inputs)
     suite = load_suite(config, table, {**parameters(inputs), "columns": checked.columns})
     queries = []
     collect = type(checked.frame).collect

@@ -13,20 +13,21 @@ from pyspark.sql import functions as F
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.jobs.run import was_forgotten
-from sessionlake.operators.sessions.setup import build_spec
-from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.registry import kind_of
 from sessionlake.quality.neighbours import crowded, repeated
+from sessionlake.sources.registry import source_of
+from sessionlake.stream.ingest import EVENTS
+from sessionlake.stream.kind import Kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.outcomes import told_from
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, read_batches, row_versions
 
 SECOND_US = 1_000_000
 NULL_KEY = ("null key", "empty key")
-_READ = (
-    schemas.SESSIONS,
-    schemas.CHANGELOG,
+_SHARED = (
     schemas.LATE_EVENTS,
     schemas.DEAD_LETTERS,
     schemas.CORRECTIONS,
@@ -73,21 +74,33 @@ class Inputs:
     @cached_property
     def changelog_rows(self) -> int:
         """Rows of the changelog now: about as many as are checked."""
-        return self.tables.rows(schemas.CHANGELOG)
+        return self.tables.rows(self.of.changes)
 
-    def spec(self) -> SessionizerSpec:
-        """Return the pipeline's aggregates and their types, as pinned by its first commit."""
-        return build_spec(self.tables.spark, self.config, self.pinned["types"])
+    @property
+    def of(self) -> Changelog:
+        """How the tables of what the pipeline computes are called."""
+        return self.tables.changelog
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What the pipeline computes, with the columns' types as pinned by its first commit."""
+        source = source_of(self.tables.spark, self.config)
+        return kind_of(self.config).make(self.config, source, self.pinned["types"])
+
+    def types_of(self, name: str) -> dict[str, str]:
+        """Return the columns that a table of the pipeline's own should have."""
+        return _types(next(spec.schema for spec in self.kind.tables() if spec.name == name))
 
 
 def pin(tables: Tables) -> dict[str, Any]:
     """Return versions of all inputs that belong together: those of the changelog up to one commit, the rest not older."""
-    versions = {name: tables.latest_version(name) for name in _READ if name != schemas.CHANGELOG}
-    changelog = tables.latest_version(schemas.CHANGELOG)
+    of = tables.changelog
+    versions = {name: tables.latest_version(name) for name in (of.snapshot, *_SHARED)}
+    changelog = tables.latest_version(of.changes)
     last = last_batch(tables)
     return {
         # A batch may have been committed between the two look-ups.
-        "versions": {**versions, schemas.CHANGELOG: max(changelog, last.version)},
+        "versions": {**versions, of.changes: max(changelog, last.version)},
         "batch_id": last.batch_id,
         "committed_us": last.committed_us,
         "types": dict(last.settings.types),
@@ -105,7 +118,7 @@ def events(inputs: Inputs) -> Checked:
     batches = batches_of(inputs)
     names = batches.columns
     joined = (
-        batches.join(inputs.committed(schemas.LATE_EVENTS).groupBy("batch_id").agg(F.count("*").alias("_late")), "batch_id", "left")
+        batches.join(_late(inputs).where("counted").groupBy("batch_id").agg(F.count("*").alias("_late")), "batch_id", "left")
         .join(dead.groupBy("batch_id").agg(F.count("*").alias("_dead"), no_key.alias("_no_key")), "batch_id", "left")
         .join(_outcomes(inputs), "batch_id", "left")
     )  # fmt: skip
@@ -130,7 +143,7 @@ def events(inputs: Inputs) -> Checked:
     }
     frame = joined.select(*names, *(column.alias(name) for name, column in added.items()))
     told = [schemas.CORRECTION_OUTCOMES] if inputs.has(schemas.CORRECTION_OUTCOMES) else []
-    version = inputs.version(schemas.CHANGELOG, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, *told)
+    version = inputs.version(inputs.of.changes, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, *told)
     return Checked(frame, columns, version)
 
 
@@ -147,35 +160,36 @@ def batches_of(inputs: Inputs) -> DataFrame:
     return read_batches(inputs.tables).where(F.col("batch_id") <= inputs.pinned["batch_id"])
 
 
-def session_changelog(inputs: Inputs) -> Checked:
+def changelog(inputs: Inputs) -> Checked:
     """Return the changelog; repeated, the same in each row, counts changes beyond the first of one key, start and batch."""
-    changes = inputs.table(schemas.CHANGELOG)
+    changes = inputs.table(inputs.of.changes)
     twice = repeated(inputs.tables, changes, inputs.changelog_rows)
     frame = changes.withColumns({"has_state": F.col("state").isNotNull(), "repeated": F.lit(twice).cast("bigint")})
-    columns = _types(schemas.changelog(inputs.spec().value_types, {}))
     added = {"has_state": "boolean", "repeated": "bigint"}
-    return Checked(frame, columns | added, inputs.version(schemas.CHANGELOG))
+    return Checked(frame, inputs.types_of(inputs.of.changes) | added, inputs.version(inputs.of.changes))
 
 
-def sessions(inputs: Inputs) -> Checked:
-    """Return sessions_live; two counts over all of it are the same in each row.
+def latest(inputs: Inputs) -> Checked:
+    """Return the latest of each row; counts over all of it are the same in each row.
 
-    too_near counts sessions that begin within the gap after the key's session before, doubled those of which the
-    snapshot has more than one row.
+    doubled counts rows of which the snapshot has more than one; too_near, where rows of a key lie a gap apart, those that
+    begin within the gap after the one before.
     """
-    versions = {f"{n}_version": inputs.pinned["versions"][t] for n, t in _MERGED.items()}
-    columns = _types(schemas.sessions(inputs.spec().value_types, {}))
-    added = {"has_state": "boolean", "too_near": "bigint", "doubled": "bigint"}
-    version = inputs.version(schemas.SESSIONS, schemas.CHANGELOG)
+    of, pinned = inputs.of, inputs.pinned["versions"]
+    pins = {"snapshot_version": pinned[of.snapshot], "changelog_version": pinned[of.changes]}
+    gap_us = inputs.kind.suite_values().get("gap_us")
+    columns = inputs.types_of(of.snapshot)
+    added = {"has_state": "boolean", **({} if gap_us is None else {"too_near": "bigint"}), "doubled": "bigint"}
+    version = inputs.version(of.snapshot, of.changes)
     try:
-        live = merged_rows(inputs.tables, **versions)
-        everything = row_versions(inputs.tables, **versions)
+        live = merged_rows(inputs.tables, snapshot_version=pinned[of.snapshot], changelog_version=pinned[of.changes])
+        everything = row_versions(inputs.tables, **pins)
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.
-        return Checked(inputs.table(schemas.SESSIONS), columns | added, version)
-    rows = inputs.tables.rows(schemas.SESSIONS) + inputs.changelog_rows
-    near, doubled = crowded(inputs.tables, everything, rows, inputs.config.gap_us)
-    counts = {"too_near": near, "doubled": doubled}
+        return Checked(inputs.table(of.snapshot), columns | added, version)
+    rows = inputs.tables.rows(of.snapshot) + inputs.changelog_rows
+    near, doubled = crowded(inputs.tables, everything, rows, gap_us)
+    counts = {**({} if gap_us is None else {"too_near": near}), "doubled": doubled}
     frame = live.withColumn("has_state", F.col("state").isNotNull())
     return Checked(
         frame.withColumns({name: F.lit(value).cast("bigint") for name, value in counts.items()}),
@@ -186,17 +200,21 @@ def sessions(inputs: Inputs) -> Checked:
 
 def late_events(inputs: Inputs) -> Checked:
     """Return the late events of committed batches."""
-    columns = _types(schemas.late_events(inputs.spec().input_types))
-    return Checked(inputs.committed(schemas.LATE_EVENTS), columns, inputs.version(schemas.LATE_EVENTS))
+    names = inputs.kind.inputs[EVENTS].decoder.columns
+    schema = schemas.late_events({name: names.types[name] for name in names.inputs}, inputs.kind.late_columns)
+    return Checked(_late(inputs), _types(schema) | {"counted": "boolean"}, inputs.version(schemas.LATE_EVENTS))
 
 
-_MERGED = {"snapshot": schemas.SESSIONS, "changelog": schemas.CHANGELOG}
-FRAMES: dict[str, Callable[[Inputs], Checked]] = {
-    schemas.EVENTS: events,
-    schemas.CHANGELOG: session_changelog,
-    schemas.SESSIONS: sessions,
-    schemas.LATE_EVENTS: late_events,
-}
+def _late(inputs: Inputs) -> DataFrame:
+    """Return the late events of committed batches, and whether they count as late: what is partly late counts as accepted."""
+    rows = inputs.committed(schemas.LATE_EVENTS)
+    counted = ~F.col(schemas.PARTLY) if schemas.PARTLY in rows.columns else F.lit(True)
+    return rows.withColumn("counted", counted)
+
+
+def frames_of(of: Changelog) -> dict[str, Callable[[Inputs], Checked]]:
+    """Return what is checked of a pipeline, by the names of the suites."""
+    return {schemas.EVENTS: events, of.changes: changelog, of.snapshot: latest, schemas.LATE_EVENTS: late_events}
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

@@ -19,10 +19,10 @@ Columns = dict[str, Ints]
 Count = Callable[[Columns], tuple[int, int]]
 
 
-def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int) -> tuple[int, int]:
-    """Count sessions that begin within the gap after the key's session before, and sessions of which the snapshot has two rows.
+def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int | None) -> tuple[int, int]:
+    """Count rows that begin within the gap, where there is one, after the key's row before, and rows of which the snapshot has two.
 
-    `versions` are the rows of `views.row_versions`: of each session the newest counts.
+    `versions` are the rows of `views.row_versions`: of each row the newest counts.
     """
 
     def count(columns: Columns) -> tuple[int, int]:
@@ -32,13 +32,13 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int) -> tupl
         in_snapshot = np.add.reduceat(kind == _SNAPSHOT, np.flatnonzero(newest), dtype=np.int64)
         current = newest & (kind != _DELETE)
         key, start, end = key[current], start[current], end[current]
-        near = (key[1:] == key[:-1]) & (start[1:] - end[:-1] <= gap_us)
-        return int(near.sum()), int((in_snapshot > 1).sum())
+        near = 0 if gap_us is None else ((key[1:] == key[:-1]) & (start[1:] - end[:-1] <= gap_us)).sum()
+        return int(near), int((in_snapshot > 1).sum())
 
     kind = F.when(F.col("op") == "snapshot", _SNAPSHOT).when(F.col("op") == "delete", _DELETE).otherwise(_UPSERT)
     numbers = {
-        "start": F.unix_micros("session_start"),
-        "end": F.unix_micros("session_end"),
+        "start": F.unix_micros(tables.changelog.start),
+        "end": F.unix_micros(tables.changelog.end),
         "batch": F.col("batch_id"),
         "kind": kind,
     }
@@ -54,7 +54,7 @@ def repeated(tables: Tables, changes: DataFrame, rows: int) -> int:
         same = np.logical_and.reduce([column[1:] == column[:-1] for column in found])
         return int(same.sum()), 0
 
-    numbers = {"start": F.unix_micros("session_start"), "batch": F.col("batch_id")}
+    numbers = {"start": F.unix_micros(tables.changelog.start), "batch": F.col("batch_id")}
     return _counted(tables, changes.where("op != 'emit'"), rows, numbers, count)[0]
 
 
@@ -65,7 +65,7 @@ def _counted(
     tables: Tables, frame: DataFrame, rows: int, numbers: dict[str, F.Column], count: Count
 ) -> tuple[int, int]:
     """Bring the rows of each key together as numbers, and add up what is counted there."""
-    columns = {"key": F.xxhash64("session_key"), **numbers}
+    columns = {"key": F.xxhash64(tables.changelog.key), **numbers}
     # A row without a time is another check's business.
     narrow = frame.select(*(column.cast("bigint").alias(name) for name, column in columns.items())).na.drop()
 

@@ -1,6 +1,6 @@
 """Check the tables at pinned versions: results as Great Expectations stores them, as Data Docs, and in Delta."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.quality.context import open_context, remove_older, validate
-from sessionlake.quality.frames import FRAMES, Inputs, pin
+from sessionlake.quality.frames import Inputs, frames_of, pin
 from sessionlake.quality.parameters import parameters
 from sessionlake.quality.results import rows_of
 from sessionlake.quality.suites import load_suite
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.tables import spark_schema
 
 JOB = "quality"
@@ -45,7 +46,8 @@ def run_quality(
     Nothing but quality_results, job_runs and the files below `data_docs` (`quality` beside the config by default) is
     written, a dry run writes none of them. A run that is repeated reports what it found the first time.
     """
-    tables = _chosen(only)
+    frames = frames_of(changelog_of(config))
+    tables = _chosen(frames, only)
     arguments = {"tables": list(tables)}
     run = start_run(spark, config, JOB, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run, on_step=on_step)
     if run.finished is not None:
@@ -59,7 +61,7 @@ def run_quality(
     rows: Rows = []
     for table in tables:
         with run.step(f"checking {table}"):
-            checked = FRAMES[table](inputs)
+            checked = frames[table](inputs)
             suite = load_suite(config, table, {**values, "columns": checked.columns})
             result = validate(context, suite, checked.frame, run.run_id, run.started_us)
             rows += rows_of(result, table, checked, run.run_id, run.started_us)
@@ -77,11 +79,11 @@ def _judged(report: JobReport, fail_on: str) -> JobReport:
     return replace(report, failed=any(report.counts[name] for name in _FAILS_ON[fail_on]))
 
 
-def _chosen(only: Sequence[str]) -> tuple[str, ...]:
+def _chosen(known: Collection[str], only: Sequence[str]) -> tuple[str, ...]:
     for table in only:
-        if table not in FRAMES:
-            raise JobError(f"--table: {table!r} has no suite; write one of {', '.join(FRAMES)}")
-    return tuple(table for table in FRAMES if not only or table in only)
+        if table not in known:
+            raise JobError(f"--table: {table!r} has no suite; write one of {', '.join(known)}")
+    return tuple(table for table in known if not only or table in only)
 
 
 def _store(run: JobRun, rows: Rows) -> None:

@@ -13,6 +13,7 @@ from great_expectations.expectations.expectation_configuration import Expectatio
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import changelog_of
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHIPPED = "expectations"
@@ -45,7 +46,7 @@ def load_suite(config: Config, table: str, values: dict[str, Any]) -> Expectatio
         raise ConfigError(
             f'quality.expectations: {str(file)!r} is no suite ({error}); write {{"expectations": [...]}} as JSON'
         ) from error
-    if table == schemas.SESSIONS:
+    if table == changelog_of(config).snapshot:
         expectations = [*expectations, *_bounds(config)]
     return ExpectationSuite(
         name=table,

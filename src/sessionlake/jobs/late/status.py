@@ -30,7 +30,7 @@ def read_late_status(lake: Lake, database: DuckDBPyConnection, batch_id: int, *,
     runs = _runs(lake, database)
     refused = refused_sql(schemas.CORRECTION_OUTCOMES, schemas.DEAD_LETTERS, told_from(lake))
     database.execute(f"create or replace temp view refused as {refused}")
-    events, taken = _counted(database, runs, batch_id)
+    events, taken = _counted(lake, database, runs, batch_id)
     buried = _number(
         database,
         "select count(*) from dead_letters where batch_id is null and kind = 'event' and reason = 'expired'",
@@ -69,7 +69,7 @@ def _runs(lake: Lake, database: DuckDBPyConnection) -> list[LateRun]:
     return sorted(runs, key=lambda run: run.order)
 
 
-def _counted(database: DuckDBPyConnection, runs: list[LateRun], batch_id: int) -> tuple[int, int]:
+def _counted(lake: Lake, database: DuckDBPyConnection, runs: list[LateRun], batch_id: int) -> tuple[int, int]:
     """Return how many late events there are, and how many of them the runs cover."""
     database.execute(
         """
@@ -91,8 +91,11 @@ def _counted(database: DuckDBPyConnection, runs: list[LateRun], batch_id: int) -
         for i in range(len(stale))
     )
     marks = {(run.job, run.run_id): f"stale_at_{i}" for i, run in enumerate(stale)}
+    # What is partly late counts as accepted.
+    names = lake.table(schemas.LATE_EVENTS).schema().to_arrow().names
+    alone = f" and not {schemas.PARTLY}" if schemas.PARTLY in names else ""
     found = database.execute(
-        f"select count(*), count(*) filter ({covered(runs, marks)}) from late_events as late {joins} where batch_id <= $1",
+        f"select count(*), count(*) filter ({covered(runs, marks)}) from late_events as late {joins} where batch_id <= $1{alone}",
         [batch_id, *(run.run_id for run in stale)],
     ).fetchall()[0]
     return int(found[0]), int(found[1])
