@@ -1,22 +1,29 @@
-"""Tombstones as rows of the table corrections."""
+"""Tombstones as rows of the table corrections, whatever a pipeline computes."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.jobs.run import JobRun
+from sessionlake.warehouse.changelog import Changelog
 
 IDENTITY = ["session_key", "session_start", "revision"]
-"""What a tombstone names: a session, as of its last change."""
+"""What a tombstone names: a session or window, as of its last change; so the columns of corrections are called."""
 
 
-def tombstones(run: JobRun, sessions: DataFrame) -> DataFrame:
-    """Return a tombstone for each session, as rows of corrections; of `sessions` only IDENTITY is read.
+def named(rows: DataFrame, of: Changelog, *more: str) -> DataFrame:
+    """Return what names rows to tombstones: their IDENTITY, and more of their columns."""
+    key, start = F.col(of.key).alias(IDENTITY[0]), F.col(of.start).alias(IDENTITY[1])
+    return rows.select(key, start, "revision", *more)
+
+
+def tombstones(run: JobRun, rows: DataFrame) -> DataFrame:
+    """Return a tombstone for each row, as rows of corrections; of `rows` only IDENTITY is read.
 
     The correction_id is a function of the job and what is named, so that it shows where two runs name the same.
     """
-    named = F.concat_ws("\0", "session_key", F.unix_micros("session_start"), "revision")
-    identity = F.concat(F.lit(f"{run.job}-"), F.substring(F.sha2(named, 256), 1, 32))
-    return run.corrections(sessions.select(*IDENTITY), correction_id=identity, kind=F.lit("tombstone"))
+    text = F.concat_ws("\0", "session_key", F.unix_micros("session_start"), "revision")
+    identity = F.concat(F.lit(f"{run.job}-"), F.substring(F.sha2(text, 256), 1, 32))
+    return run.corrections(rows.select(*IDENTITY), correction_id=identity, kind=F.lit("tombstone"))
 
 
 def emitted_tombstones(corrections: DataFrame, job: str) -> DataFrame:

@@ -19,6 +19,7 @@ from sessionlake.jobs.expire.topic import require_topic, send_tombstones
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import tombstones
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 
 JOB = "expire"
@@ -58,11 +59,11 @@ def expire(
     on_step: OnStep = lambda _: None,
     to_topic: bool = False,
 ) -> JobReport:
-    """Append a tombstone for each expired session that has none yet at its revision; the rule given here replaces the config's.
+    """Append a tombstone for each expired session or window that has none yet at its revision; the rule given here replaces the config's.
 
-    No session gets two tombstones at one revision, whatever runs beside or after each other: appends of all runs are
+    None gets two tombstones at one revision, whatever runs beside or after each other: appends of all runs are
     one sequence (Delta's txnVersion), and a run that finds another's append after what it had pinned stops there.
-    A run that would remove more than `max_share` of all sessions is refused with JobError before the first tombstone; a
+    A run that would remove more than `max_share` of all there are is refused with JobError before the first tombstone; a
     dry run says so in its notes. With `to_topic` tombstones go to the source's topic instead, where none of this holds: a repeated one is stale.
     """
     if to_topic:
@@ -83,7 +84,7 @@ def expire(
             "max_per_second": rate,
             **({"to_topic": True} if to_topic else {}),
         },
-        pin=lambda lake: _pin(lake, spark, named),
+        pin=lambda lake: _pin(lake, config, named),
         dry_run=dry_run,
         on_step=on_step,
     )
@@ -128,15 +129,17 @@ def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).resolve())
 
 
-def _pin(lake: Tables, spark: SparkSession, named: Mapping[str, str]) -> dict[str, Any]:
+def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, Any]:
     # In this order: what the sequence has counted is in the version of corrections, and what is trimmed from the
     # changelog is in the version of the snapshot.
     sequence = lake.app_version(schemas.CORRECTIONS, JOB)
-    names = (schemas.CORRECTIONS, schemas.CHANGELOG, schemas.SESSIONS)
+    names = (schemas.CORRECTIONS, *lake.changelog.tables)
+    closed_us = config.section.closed_us(last_batch(lake).watermark_us)
     return {
         "sequence": -1 if sequence is None else sequence,
         **{name: lake.latest_version(name) for name in names},
-        "tables": {name: _version(spark, name, path) for name, path in named.items()},
+        **({} if config.section.removes_open or closed_us is None else {"closed_us": closed_us}),
+        "tables": {name: _version(lake.spark, name, path) for name, path in named.items()},
     }
 
 

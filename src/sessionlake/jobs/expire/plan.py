@@ -1,4 +1,4 @@
-"""Which sessions a run of expire sends tombstones for, and in which append: a plan that every attempt of the run makes alike."""
+"""Which sessions or windows a run of expire sends tombstones for, and in which append: a plan that every attempt of the run makes alike."""
 
 from dataclasses import dataclass
 
@@ -9,32 +9,34 @@ from pyspark.sql import functions as F
 from sessionlake.errors import JobError
 from sessionlake.jobs.expire.rule import Rule, wrong_sql
 from sessionlake.jobs.run import JobRun
-from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones
+from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, named
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.views import merged_rows
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The tombstones of a run: ranked sessions, of which rank < total are emitted, oldest end first."""
+    """The tombstones of a run: ranked rows, of which rank < total are emitted, oldest end first."""
 
     ranked: DataFrame
     counts: dict[str, int]
     total: int
     chunk: int
-    sessions: DataFrame
-    """All sessions of the pinned versions."""
+    rows_there: DataFrame
+    """All sessions or windows of the pinned versions."""
+    what: str
+    """What they are called, for people."""
     at_least: int
     """How many there are at the least, by the tables' own statistics."""
 
     def check_share(self, max_share: float) -> None:
-        """Raise JobError where the run would remove more than this share of all sessions."""
+        """Raise JobError where the run would remove more than this share of all there are."""
         if self.total <= max_share * self.at_least:
             return
-        every = self.sessions.count()
+        every = self.rows_there.count()
         if self.total > max_share * every:
             raise JobError(
-                f"expire.max_share: the run would remove {self.total:,} of {every:,} sessions ({self.total / every:.0%}), more than {max_share:.0%}; "
+                f"expire.max_share: the run would remove {self.total:,} of {every:,} {self.what} ({self.total / every:.0%}), more than {max_share:.0%}; "
                 "correct the rule, set --max-per-run, or allow it with --max-share"
             )
 
@@ -52,23 +54,28 @@ class Plan:
         return f"{self.sent(steps):,} of {self.total:,} tombstones"
 
     def rows(self, step: int) -> DataFrame:
-        """Return the sessions of one append; the same ones in every attempt."""
+        """Return the rows of one append; the same ones in every attempt."""
         rank = F.col("rank")
         return self.ranked.where((rank >= step * self.chunk) & (rank < self.sent(step + 1)))
 
 
 def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
-    """Find what expires and rank it by (session_end, key, start), what has its tombstone already last.
+    """Find what expires and rank it by (end, key, start), what has its tombstone already last.
 
     `max_per_run` tombstones at the most (None: all), `chunk` of them an append. JobError for SQL that Spark refuses.
     """
     pinned, lake = run.pinned, run.tables
-    sessions = merged_rows(lake, snapshot_version=pinned[schemas.SESSIONS], changelog_version=pinned[schemas.CHANGELOG])
+    of = lake.changelog
+    there = merged_rows(lake, snapshot_version=pinned[of.snapshot], changelog_version=pinned[of.changes])
     before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), run.job)
-    matched = rule.matching(sessions, run.started_us, run.pinned["tables"]).select(*IDENTITY, "session_end")
-    # Kept, because a sort reads its input twice: the sessions would be read twice.
+    matched = rule.matching(there, run.started_us, run.pinned["tables"], of)
+    if "closed_us" in pinned:
+        # A tombstone of what is not final would be stale.
+        matched = matched.where(F.unix_micros(of.end) < F.lit(pinned["closed_us"]))
+    matched = named(matched, of, of.end)
+    # Kept, because a sort reads its input twice: the tables would be read twice.
     marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left").persist()
-    ordered = marked.orderBy(F.col("before").isNotNull(), "session_end", "session_key", "session_start").withColumn(
+    ordered = marked.orderBy(F.col("before").isNotNull(), of.end, "session_key", "session_start").withColumn(
         "place", F.monotonically_increasing_id()
     )
     ordered = ordered.persist()
@@ -82,7 +89,7 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     finally:
         marked.unpersist()
     emitted_before = sum(old for _, _, old in parts)
-    folded, logged = (lake.rows(name, pinned[name]) for name in (schemas.SESSIONS, schemas.CHANGELOG))
+    folded, logged = (lake.rows(name, pinned[name]) for name in (of.snapshot, of.changes))
     counts = {
         "rows_read": folded + logged,
         "matched": sum(rows for _, rows, _ in parts),
@@ -90,11 +97,11 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     }
     new = counts["matched"] - emitted_before
     total = new if max_per_run is None else min(new, max_per_run)
-    return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk, sessions, folded - logged)
+    return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk, there, of.snapshot, folded - logged)
 
 
 def _parts(ordered: DataFrame) -> list[tuple[int, int, int]]:
-    """Return (number, rows, rows that have their tombstone) of each partition of the ordered sessions."""
+    """Return (number, rows, rows that have their tombstone) of each partition of the ordered rows."""
     rows = ordered.groupBy(_part().alias("part")).agg(F.count(F.lit(1)), F.count("before")).orderBy("part").collect()
     return [(row[0], row[1], row[2]) for row in rows]
 

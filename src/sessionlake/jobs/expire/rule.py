@@ -1,4 +1,4 @@
-"""Which sessions expire: a time to live, SQL over the session's row, or both; `now()` is the start of the run."""
+"""Which sessions or windows expire: a time to live, SQL over the row, or both; `now()` is the start of the run."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from sqlglot.errors import TokenError
 from sessionlake.errors import JobError, NotNeededError, first_line
 from sessionlake.jobs.expire.reach import check_reach, without_files
 from sessionlake.jobs.expire.trees import Tree, items
+from sessionlake.warehouse.changelog import SESSIONS, Changelog
 
 _CLOCKS = ("CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp", "CurrentBatchTimestamp")
 _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
@@ -19,7 +20,7 @@ _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 
 @dataclass(frozen=True)
 class Rule:
-    """A session expires where its end is older than the ttl, or where the SQL is true."""
+    """A row expires where its end is older than the ttl, or where the SQL is true."""
 
     ttl_us: int | None
     where: str | None
@@ -30,24 +31,26 @@ class Rule:
                 "expire: no rule says what expires; write ttl = '90 days' or where = '<SQL>' into [expire], or pass --ttl or --where"
             )
 
-    def matching(self, sessions: DataFrame, now_us: int, tables: Collection[str] = ()) -> DataFrame:
-        """Return the sessions that expire at a moment; in the SQL the row is called `session`. JobError in one line.
+    def matching(
+        self, rows: DataFrame, now_us: int, tables: Collection[str] = (), of: Changelog = SESSIONS
+    ) -> DataFrame:
+        """Return the rows that expire at a moment; in the SQL one is called `session`, or `window`. JobError in one line.
 
         Of the world outside the row, the SQL may read the temporary views named in `tables` only: it may be the text of
         somebody who may start the job, and is not to read what the job's user can.
         """
-        older = "" if self.ttl_us is None else f"session_end < timestamp_micros({now_us - self.ttl_us}L)"
+        older = "" if self.ttl_us is None else f"{of.end} < timestamp_micros({now_us - self.ttl_us}L)"
         if self.where is None:
-            return sessions.where(older)
+            return rows.where(older)
         # A comment at the end of the SQL would hide a bracket that stands on its line.
         where = f"(\n{frozen(self.where, now_us)}\n)"
         try:
-            with without_files(sessions.sparkSession):
-                chosen = sessions.alias("session").where(f"{where} or {older}" if older else where)
+            with without_files(rows.sparkSession):
+                chosen = rows.alias(of.name).where(f"{where} or {older}" if older else where)
         except PySparkException as error:
             raise wrong_sql(error) from error
         tree = Tree(chosen)
-        check_reach(tree, Tree(sessions), tables)
+        check_reach(tree, Tree(rows), tables)
         _check_fixed(tree)
         return chosen
 

@@ -12,6 +12,10 @@ from sessionlake.sources.kafka_cluster import Cluster
 
 def require_topic(spark: SparkSession, config: Config) -> None:
     """Raise ConfigError unless the events come from a topic whose tombstones are read, SourceError where that can't be reached or is missing."""
+    if config.session is None:
+        raise ConfigError(
+            f"--to-topic: tombstones in a topic are of sessions, and this pipeline computes {config.operator}s; leave the option out"
+        )
     if config.source.kind != "kafka":
         raise ConfigError(
             f"--to-topic: source.kind is {config.source.kind!r}, there is no topic to send tombstones to; leave the option out"

@@ -11,7 +11,6 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.progress import unread_from
-from sessionlake.warehouse import schemas
 from sessionlake.warehouse.filesystem import Entry
 
 _LOG = "_delta_log"
@@ -106,7 +105,7 @@ def _going(lake: Lake, name: str, found: Found, *, alone: bool) -> list[Entry]:
     since = unread_from(lake, name) if found.removed else None
     unread = set() if since is None else lake.tables.added_since(name, since)
     read = [e for e in found.removed if e.name not in unread]
-    if name == schemas.CHANGELOG and len(read) < len(found.removed):
+    if name == lake.tables.changelog.changes and len(read) < len(found.removed):
         raise JobError(
             "forget: publish has not read the deletes yet; run `sessionlake publish --once`, then repeat the run"
         )

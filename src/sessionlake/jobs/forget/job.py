@@ -24,7 +24,7 @@ from sessionlake.jobs.forget.single import one_at_a_time
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
 from sessionlake.jobs.late.ledger import fence_runs
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, tombstones
+from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, named, tombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import FOLD
@@ -71,7 +71,7 @@ def forget(
     data_docs: Path | None = None,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Remove the keys' sessions through the stream, then their rows, files, traces in logs, local stores, and validation results; prove it.
+    """Remove the keys' sessions or windows through the stream, then their rows, files, traces in logs, local stores, and validation results; prove it.
 
     `apply` runs passes of the sessionizer where no stream runs on this machine; for one that runs, `wait` is the time it
     has to read the tombstones, and again to remove the stores. Every step finds for itself what is left to do, so that a
@@ -96,7 +96,11 @@ def forget(
     documents = documents_dir(config, data_docs)
     if dry_run:
         proof = proof_of(lake, on_step, (), documents, _seen(lake, on_step))
-        numbers = {"sessions": _live(lake).count(), "found": proof.found, "unsearched": len(proof.unsearched)}
+        numbers = {
+            lake.tables.changelog.snapshot: _live(lake).count(),
+            "found": proof.found,
+            "unsearched": len(proof.unsearched),
+        }
         return run.finish(numbers, proof.lines())
     with one_at_a_time(config, waiting.until_late()):
         return _erase(lake, run, waiting, documents, apply=apply)
@@ -146,9 +150,9 @@ def _seen(lake: Lake, on_step: OnStep) -> list[str]:
 
 
 def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
-    """Have the stream drop the keys' sessions and read every correction that names one; return the tombstones sent.
+    """Have the stream drop the keys' rows and read every correction that names one; return the tombstones sent.
 
-    The first pass comes before the first look: a batch that a crash interrupted may hold the keys too. A session that
+    The first pass comes before the first look: a batch that a crash interrupted may hold the keys too. A row that
     stays though its tombstone was read is not the stream's any more, but a row that some job has brought back.
     """
     sent = passes = 0
@@ -169,9 +173,9 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
 
 
 def _send(lake: Lake, run: JobRun) -> int:
-    """Append tombstones for the sessions that have none of this job at their revision."""
+    """Append tombstones for the rows that have none of this job at their revision."""
     before = emitted_tombstones(lake.tables.read(schemas.CORRECTIONS), JOB)
-    new = _live(lake).select(*IDENTITY).join(before, IDENTITY, "left_anti").persist()
+    new = named(_live(lake), lake.tables.changelog).join(before, IDENTITY, "left_anti").persist()
     try:
         count = new.count()
         if count:
@@ -184,7 +188,7 @@ def _send(lake: Lake, run: JobRun) -> int:
 
 def _live(lake: Lake) -> DataFrame:
     def of_keys(rows: DataFrame) -> DataFrame:
-        return matching(rows.alias("t"), lake.frame, F.expr("t.session_key = k.key"))
+        return matching(rows.alias("t"), lake.frame, F.expr(f"t.{lake.tables.changelog.key} = k.key"))
 
     return merged_rows(lake.tables, narrowed=of_keys)
 
@@ -195,9 +199,11 @@ def _keep_out(lake: Lake) -> None:
     A fold that commits before this may have brought rows back; one that would commit later fails, and reads again.
     """
     fence_runs(lake.tables)
-    lake.tables.set_app_versions(schemas.SESSIONS, {FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
+    for of in lake.changelogs:
+        lake.tables.set_app_versions(of.snapshot, {FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
     failpoints.hit("forget_kept_out")
-    lake.delete(schemas.SESSIONS)
+    for of in lake.changelogs:
+        lake.delete(of.snapshot)
 
 
 def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], *, alone: bool) -> None:
@@ -229,5 +235,5 @@ def check(
     data_docs: Path | None = None,
 ) -> Proof:
     """Return the proof alone, without a run."""
-    lake = Lake(Tables(spark, config.pipeline.warehouse), config, Keys.of(keys))
+    lake = Lake(Tables.of(spark, config), config, Keys.of(keys))
     return proof_of(lake, on_step, (), documents_dir(config, data_docs), _seen(lake, on_step))

@@ -9,7 +9,9 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.jobs.forget.keys import Keys, matching
+from sessionlake.operators.registry import changelogs_of
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
@@ -67,14 +69,24 @@ class Lake:
         return self.keys.frame(self.tables.spark, None if is_csv else self.config.event.key)
 
     @cached_property
+    def changelogs(self) -> list[Changelog]:
+        """The pipeline's changelogs, that of the batches first."""
+        return changelogs_of(self.tables, self.config)
+
+    @property
+    def _columns(self) -> list[str]:
+        """The columns that are keys: of every pipeline's tables, and of those of its own."""
+        return sorted({"session_key", *(of.key for of in self.changelogs)})
+
+    @cached_property
     def holders(self) -> dict[str, list[Holder]]:
         """Where keys can stand, by table, in the order in which rows are removed.
 
-        The snapshot is first: without the changelog's deletes its rows would be sessions again, until they go too. Then the
+        The snapshots are first: without the changelog's deletes their rows would be there again, until they go too. Then the
         corrections: without their outcomes they would be corrections that no batch has taken yet.
         """
         found = {}
-        first = {schemas.SESSIONS: 0, schemas.CORRECTIONS: 1}
+        first = {**{of.snapshot: 0 for of in self.changelogs}, schemas.CORRECTIONS: 1}
         for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (first.get(n, 2), n)):
             if not name.startswith(("_", ".")) and self.tables.exists(name):
                 found[name] = self._of(name, self.tables.read(name).columns)
@@ -83,10 +95,9 @@ class Lake:
     def _of(self, name: str, columns: list[str]) -> list[Holder]:
         if name in _QUOTING:
             return [Holder(name, _QUOTING[name], "quoted")]
-        if "session_key" not in columns:
-            return []
+        found = [column for column in self._columns if column in columns]
         return [
-            Holder(name, "session_key", "key"),
+            *(Holder(name, column, "key") for column in found),
             *([Holder(name, "raw", "value")] if name == schemas.DEAD_LETTERS else []),
         ]
 
@@ -139,11 +150,11 @@ class Lake:
     def change(self, name: str, statement: str) -> None:
         """Run a statement that rewrites files of a table, again where another commit came between.
 
-        A commit on the changelog carries the metadata of the stream's last one; every one says whose it is.
+        A commit on a changelog carries the metadata of the stream's last one; every one says whose it is.
         """
 
         def once() -> None:
-            last = self.tables.last_commit(name) if name == schemas.CHANGELOG else None
+            last = self.tables.last_commit(name) if name in [of.changes for of in self.changelogs] else None
             mark = {"copied": True, "maintenance": {"job": "forget"}}
             metadata = user_metadata({**(last.metadata if last else {}), **mark})
             settings = {_REWRITE: "false", _LISTING: str(_LISTING_TASKS), USER_METADATA: metadata}
