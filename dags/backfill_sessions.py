@@ -7,6 +7,8 @@ night for the day before, as an audit; for a range of days `airflow backfill cre
 
 Runs beside the stream. Late events of the days are taken in too. **If it is red with "overtook":** another job
 restated the same sessions meanwhile; trigger it again.
+
+Skipped on a pipeline that computes something else than sessions.
 """
 
 from datetime import UTC, datetime
@@ -21,7 +23,7 @@ from sessionlake_airflow.defaults import (
     dry_run_param,
     time_param,
 )
-from sessionlake_airflow.exit_codes import NO_BATCHES
+from sessionlake_airflow.exit_codes import NO_BATCHES, NOT_NEEDED
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -45,6 +47,6 @@ with DAG(
         command="backfill",
         options=["from", "to", "apply", "dry_run"],
         interval=True,
-        skip_on=[NO_BATCHES],
+        skip_on=[NO_BATCHES, NOT_NEEDED],
         outlets=[SESSIONS],
     )

@@ -1,8 +1,8 @@
 """
 ### Keeps the tables small and fast to read
 
-Folds the changelog into the snapshot `sessions`, trims what is folded, puts files in order, vacuums. Readers of
-`sessions_live` see the same rows before, during and after; the stream goes on beside it.
+Folds the changelog into the snapshot (`sessions`, `windows`), trims what is folded, puts files in order, vacuums. Readers of
+the live view see the same rows before, during and after; the stream goes on beside it.
 
 **If it fails or is late:** nothing is wrong but slow: reads and restores go through more of the changelog. A retry does
 what is left.

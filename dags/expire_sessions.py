@@ -1,8 +1,9 @@
 """
-### Removes expired sessions
+### Removes expired sessions or windows
 
-By the rule of the config's section `[expire]`, or by the one given here: an age, SQL over a session's row, or both. Each
-session gets one tombstone, ever; one that changed in between survives. Skipped where no rule says what expires.
+By the rule of the config's section `[expire]`, or by the one given here: an age, SQL over a row, or both. Each
+gets one tombstone, ever; one that changed in between survives, and so does a window that is not closed. Skipped where no
+rule says what expires.
 
 **Before a new rule:** trigger with *Dry run*; the counts are in the task's XCom. **Retries and clearing are safe:** all
 tries of a run are one run of the job (`--run-id`).
@@ -16,7 +17,7 @@ from sessionlake_airflow.job import SparkJob
 
 with DAG(
     "expire_sessions",
-    description="Removes expired sessions: by age, or by any SQL",
+    description="Removes expired sessions or windows: by age, or by any SQL",
     doc_md=__doc__,
     schedule=CronTriggerTimetable("30 2 * * *", timezone="UTC"),
     tags=["sessionlake", "maintenance"],
@@ -26,16 +27,16 @@ with DAG(
             None,
             type=["null", "string"],
             title="Time to live",
-            description="After session_end, as in '90 days'. Empty: the config's rule.",
+            description="After the end, as in '90 days'. Empty: the config's rule.",
         ),
         "where": Param(
             None,
             type=["null", "string"],
             title="Where",
-            description="SQL over a session's row, as in event_count > 1000.",
+            description="SQL over a row, as in event_count > 1000.",
         ),
         "max_per_run": Param(
-            None, type=["null", "integer"], minimum=1, title="At most", description="Sessions to remove in this run."
+            None, type=["null", "integer"], minimum=1, title="At most", description="Rows to remove in this run."
         ),
         "max_share": Param(
             None,
@@ -43,7 +44,7 @@ with DAG(
             exclusiveMinimum=0,
             maximum=1,
             title="Largest share",
-            description="A run that would remove more of all sessions fails. Empty: the config's, or 0.2.",
+            description="A run that would remove more of all there are fails. Empty: the config's, or 0.2.",
         ),
         "apply": apply_param(),
         "dry_run": dry_run_param(),

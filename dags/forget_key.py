@@ -1,8 +1,8 @@
 """
 ### The right to erasure: removes all that is kept of some keys, and proves it
 
-Sessions, late events, dead letters, data files, logs, stores, validation results; then all of it is searched again. Only by
-hand. Stop whatever sends events of the keys first.
+Sessions or windows, late events, dead letters, data files, logs, stores, validation results; then all of it is searched
+again. Only by hand. Stop whatever sends events of the keys first.
 
 Put the keys into a file on the driver's machine, readable by its user only, and name it here. Keys that are typed into
 this form reach the driver by such a file too, but Airflow's database keeps them with this run (and its audit log with the
@@ -36,7 +36,7 @@ with DAG(
             type="array",
             items={"type": "string", "minLength": 1},
             title="Keys",
-            description="Where there is no file: session keys, one a line. Airflow keeps them with this run until that is deleted.",
+            description="Where there is no file: keys, one a line. Airflow keeps them with this run until that is deleted.",
         ),
         "wait": Param(
             "10 minutes", type="string", title="Wait", description="How long to wait for a stream that runs."

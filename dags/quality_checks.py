@@ -1,5 +1,5 @@
 """
-### Checks the tables, each time sessions were updated
+### Checks the tables, each time sessions or windows were updated
 
 The suites of Great Expectations in `expectations/`. Only if they pass is the asset `checked_sessions` updated: schedule on
 it what must not see bad data, `schedule=[Asset("checked_sessions")]`.

@@ -7,11 +7,14 @@ contract join their sessions. By hand only. **Before it:** trigger with *Dry run
 **Retries and clearing are safe:** all tries of a run are one run of the job (`--run-id`), and a dead letter is redeemed once.
 
 **If it is red with "was overtaken":** another run started after it, or keys were erased; trigger a new run.
+
+Skipped on a pipeline that computes something else than sessions.
 """
 
 from airflow.sdk import DAG, Param
 
 from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
+from sessionlake_airflow.exit_codes import NOT_NEEDED
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -40,5 +43,6 @@ with DAG(
         task_id="redeem_dead_letters",
         command="redeem",
         options=["reason", "from", "to", "apply", "dry_run"],
+        skip_on=[NOT_NEEDED],
         outlets=[SESSIONS],
     )

@@ -8,11 +8,14 @@ those that fell out of retention meanwhile go to `dead_letters`. Daily, or by ha
 does nothing; to take what came since, trigger a new one.
 
 **If it is red with "no batches yet":** the sessionizer has not run on this pipeline.
+
+Skipped on a pipeline that computes something else than sessions.
 """
 
 from airflow.sdk import DAG, CronTriggerTimetable
 
 from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
+from sessionlake_airflow.exit_codes import NOT_NEEDED
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -34,5 +37,6 @@ with DAG(
         task_id="reprocess_late",
         command="reprocess-late",
         options=["from", "to", "apply", "dry_run"],
+        skip_on=[NOT_NEEDED],
         outlets=[SESSIONS],
     )

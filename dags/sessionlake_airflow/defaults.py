@@ -20,9 +20,9 @@ MAINTENANCE_POOL = "maintenance"
 """One slot for maintenance, so that its jobs don't fight over the machine; `make airflow` creates both pools."""
 
 SESSIONS = Asset("sessions", uri="delta://sessionlake/sessions", group="sessionlake")
-"""Sessions changed; the event's extra has the job's counts."""
+"""Sessions or windows changed; the event's extra has the job's counts."""
 CHECKED_SESSIONS = Asset("checked_sessions", uri="delta://sessionlake/checked_sessions", group="sessionlake")
-"""Sessions changed and passed the quality checks: what dashboards and exports are to be scheduled on."""
+"""They changed and passed the quality checks: what dashboards and exports are to be scheduled on."""
 
 
 def alert(context: Mapping[str, Any]) -> None:
