@@ -24,7 +24,6 @@ from sessionlake.stream.control import (
     OUTCOMES,
     CorrectionKind,
     Limits,
-    is_keyless,
     is_null,
     latest_advance_us,
     micros,
@@ -153,7 +152,8 @@ def _named(changes: pa.Table) -> pa.Table:
 
 
 def _bad_tombstone(table: pa.Table) -> Bools:
-    return is_keyless(table) | no_time(table["session_start"]) | is_null(table, "revision")
+    # An empty key is that of windows without one.
+    return no_time(table["session_start"]) | is_null(table, "session_key", "revision")
 
 
 def _removals(rows: pa.Table) -> Split:
