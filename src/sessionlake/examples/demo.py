@@ -8,9 +8,8 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
 
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import open_session
@@ -19,6 +18,8 @@ from sessionlake.cli.tables import register_tables
 from sessionlake.config.load import load_config
 from sessionlake.errors import SourceError
 from sessionlake.examples.jobs import run_jobs
+from sessionlake.examples.table import table_of
+from sessionlake.examples.windows import CONFIGS, FOLDER, run_windows
 from sessionlake.extras import has_module
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
@@ -75,6 +76,8 @@ def run_demo(directory: str, console: Console) -> None:
     _show(spark, console)
     console.rule("the scheduled jobs, as Airflow would run them")
     run_jobs(spark, config, root, console)
+    console.rule("the same events in windows: a pipeline each")
+    run_windows(spark, root, console)
     picture = _picture(spark, root / "sessions.png")
     print_status(config, read_status(config))
     _next(root, command, picture, console)
@@ -86,13 +89,14 @@ def prepare(root: Path, console: Console) -> None:
 
     Raises SourceError where the folder holds such things and is no demo's.
     """
-    taken = [root / name for name in ("warehouse", "store", "events", "quality") if (root / name).exists()]
+    taken = [root / name for name in ("warehouse", "store", "events", "quality", FOLDER) if (root / name).exists()]
     if taken and not (root / CONFIG_NAME).exists():
         raise SourceError(f"demo: {str(taken[0])!r} is there and is no demo's; pass --directory with a new folder")
     for old in taken:
         shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    (root / CONFIG_NAME).write_text(CONFIG)
+    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS}.items():
+        (root / name).write_text(text)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
         shutil.copy(file, copied)
@@ -114,7 +118,7 @@ def _show(spark: SparkSession, console: Console) -> None:
         markup=True,
     )
     console.print(
-        _table(
+        table_of(
             "the longest sittings",
             spark.sql("""
                 select session_key author, session_start start, cast((unix_seconds(session_end) - unix_seconds(session_start)) / 60 as int) minutes,
@@ -123,7 +127,7 @@ def _show(spark: SparkSession, console: Console) -> None:
         )
     )
     console.print(
-        _table(
+        table_of(
             "late events: past grace, within retention, waiting to be reprocessed",
             spark.sql(
                 "select date_format(event_time, 'yyyy') year, count(*) events, count(distinct session_key) authors from late_events group by 1 order by 1"
@@ -131,18 +135,11 @@ def _show(spark: SparkSession, console: Console) -> None:
         )
     )
     console.print(
-        _table(
+        table_of(
             "dead letters: refused, with their text, place and reason",
             spark.sql("select reason, count(*) events, min(source) `first at` from dead_letters group by 1"),
         )
     )
-
-
-def _table(title: str, rows: DataFrame) -> Table:
-    table = Table(*rows.columns, title=title, title_justify="left")
-    for row in rows.collect():
-        table.add_row(*(f"{v:,}" if isinstance(v, int) else "" if v is None else str(v) for v in row))
-    return table
 
 
 def _picture(spark: SparkSession, file: Path) -> str:
@@ -167,6 +164,8 @@ def _next(root: Path, command: str, picture: str, console: Console) -> None:
         "select job, event, counts from job_runs",
     ):
         console.print(f'  {command} sql {config} "{query}"', soft_wrap=True)
+    weeks, query = os.path.relpath(root / "weeks.toml"), "select * from windows_live order by event_count desc limit 10"
+    console.print(f'  {command} sql {weeks} "{query}"', soft_wrap=True)
     console.print(f"  {command} status {config}")
     console.print(f"  {command} run {config} --once     # again: nothing new, nothing twice")
 

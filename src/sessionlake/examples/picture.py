@@ -33,3 +33,26 @@ def draw(spark: SparkSession, file: Path) -> None:
     )
     figure.colorbar(image, ax=bottom, label="sessions")
     figure.savefig(file, dpi=110)
+
+
+def draw_windows(spark: SparkSession, file: Path) -> None:
+    """Write the picture of the views `weeks` and `bursts`: changes a week of each project, and the greatest bursts."""
+    weeks: Any = spark.table("weeks").select("window_start", "window_key", "event_count").toPandas()
+    bursts: Any = (
+        (
+            spark.table("bursts")
+            .groupBy(F.trunc("window_end", "month").alias("month"))
+            .agg(F.max("event_count").alias("most"))
+        )
+        .orderBy("month")
+        .toPandas()
+    )
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    stacked = weeks.pivot_table(index="window_start", columns="window_key", values="event_count", fill_value=0)
+    top.stackplot(stacked.index, stacked.T.to_numpy(), labels=list(stacked.columns))
+    top.set(title="Changes a week, by project (tumbling windows)", ylabel="changes")
+    top.legend(loc="upper left", fontsize="small")
+    bottom.bar(bursts["month"], bursts["most"], width=25, color="#3b7ea1")
+    bottom.set(title="Most changes of one author within seven days (sliding windows), by month", ylabel="changes")
+    figure.savefig(file, dpi=110)
