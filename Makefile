@@ -88,5 +88,9 @@ promtool: ## fetch promtool into .tools, which the tests of the alert rules need
 kafka-jars: .venv/stamp java
 	@$(PYTHON) -m sessionlake.jars infra/kafka/jars.toml >/dev/null
 
+.PHONY: kstreams-jars
+kstreams-jars: .venv/stamp java ## fetch Kafka Streams and its test driver, with which tests compare
+	@$(PYTHON) -m sessionlake.jars infra/kstreams/jars.toml >/dev/null
+
 .tools/bin/uv:
 	@infra/setup/uv

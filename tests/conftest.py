@@ -40,6 +40,10 @@ LONGEST = (
 # Modules that use one fixture of all tests' that takes long to make.
 SHARING = {
     "a broker": ("tests/sources/test_kafka.py", "tests/stream/test_kafka_crash.py", "tests/jobs/test_publish.py"),
+    "a JVM": (
+        "tests/operators/sessions/test_invariants_kafka.py",
+        "tests/operators/windows/test_kafka_streams.py",
+    ),
     "nine batches": ("tests/jobs/compact/test_compact_fold.py", "tests/jobs/compact/test_compact_layout.py"),
 }
 _GROUPS = {module: name for name, modules in SHARING.items() for module in modules}
