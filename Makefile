@@ -53,6 +53,11 @@ bench-kafka: setup kafka-jars ## measure a topic of JSON and of Avro against fil
 bench-latency: setup kafka-jars ## measure event to Delta row through Kafka at 10,000 events a second
 	@$(PYTHON) -m benchmarks.latency
 
+.PHONY: bench-peers
+bench-peers: setup kafka-jars kstreams-jars ## measure Kafka Streams, Flink, Spark's own operators and DuckDB on the same events
+	@$(PYTHON) -m sessionlake.jars infra/flink/jars.toml >/dev/null
+	@$(PYTHON) -m benchmarks.peers.run
+
 .PHONY: lint
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo && .venv/bin/mypy

@@ -18,6 +18,11 @@ CASES = {
     "session_window_batch": "native",
     "duckdb_batch": "duck",
     "produce": "produce",
+    "ours_peer": "peers.ours",
+    "kafka_streams_peer": "peers.kafka_streams",
+    "flink_peer": "peers.flink",
+    "spark_peer": "peers.spark",
+    "duckdb_peer": "peers.duck",
 }
 """The module of each case's function, which has the case's name."""
 

@@ -1,0 +1,24 @@
+"""What a peer's results add up to, by DuckDB, so that all can be compared."""
+
+from typing import Any
+
+import duckdb
+
+from benchmarks.peers.workloads import GRACE_MS, Workload
+
+
+def added_up(results: str, workload: Workload, case: dict[str, Any]) -> list[int]:
+    """Return rows, sum of counts and sum of totals of the results that all peers have sent."""
+    where = f'WHERE "end" <= {case["latest_ms"] - GRACE_MS - (workload.step_ms if workload.name == "sessions" else 0)}'
+    if not closed_only(workload):
+        where = ""
+    total = "0" if workload.compare == "counts" else "sum(total)::BIGINT"
+    config = {"threads": 2, "temp_directory": f"{case['home']}/spilled", "memory_limit": "4GB"}
+    with duckdb.connect(config=config) as connection:
+        row = connection.execute(f"SELECT count(*), sum(count)::BIGINT, {total} FROM {results} {where}").fetchone()
+    return [int(value or 0) for value in row or ()]
+
+
+def closed_only(workload: Workload) -> bool:
+    """Return whether some peer sends results of the workload only when they can't change any more."""
+    return workload.final or workload.name == "sessions"

@@ -1,0 +1,167 @@
+"""`make bench-peers`: this engine, Kafka Streams, Flink, Spark's own operators and DuckDB on the same events; a table and a JSON file.
+
+All have two cores. A stream's figure is the median over the last three quarters of its batches, which are the same files for all; one that
+knows no batches is timed as it has taken each batch's events. CPU seconds are those of all processes of a
+peer, a broker's too, and the firmer figures where other load is beside. Where a peer's results are not DuckDB's, the table says so.
+"""
+
+import argparse
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import STREAM_SETTINGS, summary
+from benchmarks.peers.inputs import write_inputs
+from benchmarks.peers.results import added_up
+from benchmarks.peers.workloads import WORKLOADS, Workload, sliding_with_exits
+from benchmarks.processes import input_folder, measure
+from benchmarks.run import RESULTS, about
+from benchmarks.trees import this_tree
+
+Found = dict[str, Any]
+EVENTS, FILES = 1_000_000, 4
+PEERS = {
+    "duckdb": ("DuckDB, one batch", set(WORKLOADS)),
+    "ours": ("this engine", {"sessions", "tumbling"}),
+    "spark": ("Spark", {"sessions", "tumbling", "hopping", "join"}),
+    "flink": ("Flink", set(WORKLOADS)),
+    "kafka_streams": ("Kafka Streams", set(WORKLOADS) - {"count"}),
+}
+"""What each is called, and the workloads that it has an operator for."""
+DURABLE = {"duckdb": "a file", "ours": "Delta", "spark": "Delta", "flink": "Parquet", "kafka_streams": "a topic"}
+COLUMNS = (
+    *("workload", "peer", "events/s", "CPU s a batch", "against ours", "CPU"),
+    *("cores", "durable", "early", "equal", "load"),
+)
+console = Console(highlight=False)
+
+
+def early(peer: str, workload: Workload) -> str:
+    """Return how soon a peer sends a result."""
+    if peer == "duckdb":
+        return "no"
+    if workload.name == "join":
+        return "each pair"
+    if workload.name == "count":
+        return "when full"
+    if workload.final or (workload.name == "sessions" and peer in ("spark", "flink")):
+        return "when closed"
+    return {"ours": "each batch", "spark": "each batch"}.get(peer, "each 2 s")
+
+
+class Peers:
+    """The measurements of one run."""
+
+    def __init__(self, work: Path, scale: int) -> None:
+        self.work, self.scale = work, scale
+        self.results: dict[str, Found] = {}
+
+    def measure(self, name: str, workload: Workload, batches: int | None) -> None:
+        """Run a workload on a peer; what it found, or why it has nothing, is in the results."""
+        case = self._case(workload, batches or workload.batches)
+        began, load = time.time(), os.getloadavg()[0]
+        kind = {"kind": f"{name}_peer", "conf": STREAM_SETTINGS if name == "ours" else None}
+        found = measure(this_tree(), case | kind, self.work)
+        one = summary([found], case["events_per_batch"])
+        of_workload = self.results.setdefault(workload.name, {"batches": case["batches"]})
+        expected = of_workload.setdefault("expected", {})
+        definition = "with exits" if (workload.name, name) == ("sliding", "kafka_streams") else "all"
+        expected.setdefault(definition, self._expected(workload, case, definition))
+        wall_s = time.time() - began
+        one["load"] = [round(load, 1), round(os.getloadavg()[0], 1)]
+        one["equal"] = found["added_up"] == expected[definition]
+        of_workload[name] = one
+        console.print(
+            f"  {workload.name}, {name}: {wall_s:.0f} s, {one['events_per_s']:,} events/s, {found['added_up']}"
+        )
+
+    def _expected(self, workload: Workload, case: Found, definition: str) -> list[int]:
+        sql = workload.sql if definition == "all" else sliding_with_exits
+        results = sql(workload, f"read_parquet('{case['input']}/events/*.parquet')")
+        return added_up(f"({results})", workload, case | {"home": str(self.work)})
+
+    def _case(self, workload: Workload, batches: int) -> Found:
+        events, users = EVENTS // self.scale, workload.users // self.scale
+        folder = self.work / f"{users}-{batches}"
+        if not folder.exists():
+            folder.mkdir()
+            write_inputs(folder, batches, events, users, FILES)
+        millis = pq.read_table(folder / "events", columns=["ms"])["ms"]
+        return {
+            "workload": workload.name,
+            "input": str(folder),
+            # Chance makes some fewer than were asked for.
+            "events": len(millis),
+            "events_per_batch": len(millis) // batches,
+            "batches": batches,
+            "files": FILES,
+            "shards": 2,
+            "driver_memory": "6g",
+            "latest_ms": pc.max(millis).as_py(),
+        }
+
+
+def show(results: dict[str, Found]) -> None:
+    table = Table(*COLUMNS, title="1M events a batch, 2 cores; against ours: above 1 this engine is faster")
+    for name, of_workload in results.items():
+        ours = of_workload.get("ours")
+        for peer, (label, _) in PEERS.items():
+            if one := of_workload.get(peer):
+                ratios = ("", "")
+                if ours and peer != "ours":
+                    ratios = (f"{one['median_s'] / ours['median_s']:.2f}x", f"{one['cpu_s'] / ours['cpu_s']:.2f}x")
+                run = one["runs"][0]
+                table.add_row(
+                    WORKLOADS[name].label,
+                    f"{label} {run['version']}",
+                    f"{one['events_per_s']:,}",
+                    f"{one['cpu_s']:.2f}",
+                    *ratios,
+                    f"{one['cpu_s'] / one['median_s']:.1f}",
+                    DURABLE[peer],
+                    early(peer, WORKLOADS[name]),
+                    "yes" if one["equal"] else "NO",
+                    "-".join(map(str, one["load"])),
+                )
+    console.print(table)
+    told = {
+        peer: one["runs"][0]["settings"]
+        for of_workload in results.values()
+        for peer, one in of_workload.items()
+        if peer in PEERS
+    }
+    for peer, settings in told.items():
+        console.print(f"{PEERS[peer][0]}: {settings}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=WORKLOADS, help="a workload; may be given several times")
+    parser.add_argument("--peer", action="append", choices=PEERS, help="a peer; may be given several times")
+    parser.add_argument("--batches", type=int, help="batches in place of each workload's own")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the sizes: to try the benchmark itself")
+    arguments = parser.parse_args()
+    file = RESULTS / f"peers-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
+    with input_folder() as work:
+        told = about((this_tree(),), STREAM_SETTINGS, None)
+        peers = Peers(work, scale=10 if arguments.quick else 1)
+        for name in arguments.only or WORKLOADS:
+            for peer, (_, operators) in PEERS.items():
+                if name in operators and peer in (arguments.peer or PEERS):
+                    peers.measure(peer, WORKLOADS[name], arguments.batches)
+                    # After each: what a later one ends with costs nothing of this.
+                    file.write_text(json.dumps(told | {"scale": peers.scale} | peers.results, indent=1) + "\n")
+        show(peers.results)
+    console.print(f"written to {file}")
+
+
+if __name__ == "__main__":
+    main()
