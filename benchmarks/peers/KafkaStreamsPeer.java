@@ -114,7 +114,7 @@ public class KafkaStreamsPeer {
                 throw new IllegalStateException("the stream has ended; its log says why");
             }
         }
-        if (workload.equals("hopping") || workload.equals("sliding")) {
+        if (workload.equals("hopping") || workload.equals("sliding_exits")) {
             emitClosed();
         }
         streams.close();
@@ -190,7 +190,7 @@ public class KafkaStreamsPeer {
                 return grouped.windowedBy(TimeWindows.ofSizeAndGrace(size, grace).advanceBy(step))
                         .emitStrategy(EmitStrategy.onWindowClose())
                         .aggregate(() -> none, (key, amount, sum) -> sum.with(amount), kept);
-            case "sliding":
+            case "sliding_exits":
                 return grouped.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(size, grace))
                         .emitStrategy(EmitStrategy.onWindowClose())
                         .aggregate(() -> none, (key, amount, sum) -> sum.with(amount), kept);

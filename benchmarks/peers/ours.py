@@ -16,11 +16,21 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 
 SETTINGS = "local[2], 2 shards, 4 files a batch, Delta"
+_TIMES = {"grace": f"{GRACE_MS} ms", "retention_time": RETENTION}
+_SLIDING = {"kind": "sliding", "size": "10 minutes", **_TIMES}
+_FINAL = {"full": "close"}
 SECTIONS: dict[str, dict[str, Any]] = {
     "sessions": {"session": {"gap": "30 minutes", "grace": f"{GRACE_MS} ms", "retention": RETENTION}},
     "tumbling": {
-        "window": {"kind": "tumbling", "size": "1 hour", "grace": f"{GRACE_MS} ms", "retention_time": RETENTION}
+        "window": {"kind": "tumbling", "size": "1 hour", **_TIMES},
+        "emit": {"early": "batch", "late": "batch"},
     },
+    "hopping": {
+        "window": {"kind": "hopping", "size": "1 hour", "advance": "5 minutes", **_TIMES},
+        "emit": _FINAL,
+    },
+    "sliding": {"window": {**_SLIDING, "exits": False}, "emit": _FINAL},
+    "sliding_exits": {"window": _SLIDING, "emit": _FINAL},
 }
 """The sections of a config that ask for a workload's operator."""
 

@@ -62,7 +62,7 @@ def _sliding(workload: Workload, events: str) -> str:
         FROM {events} WINDOW w AS (PARTITION BY key ORDER BY ms RANGE BETWEEN {workload.size_ms} PRECEDING AND CURRENT ROW)"""
 
 
-def sliding_with_exits(workload: Workload, events: str) -> str:
+def _sliding_with_exits(workload: Workload, events: str) -> str:
     """Return Kafka's sliding windows: also those that begin after an event, where they hold any."""
     size = workload.size_ms
     return f"""{_sliding(workload, events)}
@@ -94,6 +94,7 @@ _ALL = (
         "hopping", "hopping 1 h / 5 min, final", _windows, size_ms=60 * MINUTE_MS, step_ms=5 * MINUTE_MS, final=True
     ),
     Workload("sliding", "sliding 10 min, final", _sliding, size_ms=10 * MINUTE_MS, final=True),
+    Workload("sliding_exits", "the same, and after events", _sliding_with_exits, size_ms=10 * MINUTE_MS, final=True),
     Workload("count", "count 100 per key", _count, messages=100, users=10_000, compare="counts"),
     Workload("join", "join 10 min, half + half", _join, size_ms=10 * MINUTE_MS),
 )
