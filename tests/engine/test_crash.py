@@ -14,7 +14,6 @@ from sessionlake.warehouse.views import read_batches
 from tests.engine.crash_support import (
     DRIVER_POINTS,
     FIRST,
-    SECOND,
     Lake,
     assert_killed,
     assert_reconciles,
@@ -62,13 +61,9 @@ def test_input_has_every_kind_of_row(spark: SparkSession, expected: Lake) -> Non
 
 
 @pytest.mark.timeout(600)
-def test_sigkill_chain(spark: SparkSession, expected: Lake, tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "lake", tmp_path / "events")
-    lake.write_files(FIRST)
-    assert_killed(killed_run(lake, "after_changelog:2"))
-    run_once(spark, lake)
-    lake.correct(spark)
-    lake.write_files(SECOND)
+def test_sigkill_chain(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
+    lake = half.copy(tmp_path / "lake")
+    assert_killed(killed_run(lake, "after_changelog"))
     done = killed_run(lake, "worker_applied", tmp_path / "once")
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "once").exists(), "no worker was killed"
@@ -107,6 +102,7 @@ def test_driver_fails_at_every_point_of_one_batch(
     assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_worker_killed_in_mid_batch(
     spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
