@@ -282,7 +282,7 @@ def killed_run(
         once_file.touch()
         env["SESSIONLAKE_KILL_ONCE"] = str(once_file)
     command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(config or lake.path), "--once"]
-    return subprocess.run(command, env=env, cwd=lake.root, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(command, env=env, cwd=lake.root, capture_output=True, text=True, timeout=400, check=False)
 
 
 def assert_killed(done: subprocess.CompletedProcess[str]) -> None:

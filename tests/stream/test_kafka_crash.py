@@ -74,7 +74,7 @@ def test_driver_is_killed(spark: SparkSession, broker: Broker, tmp_path: Path, p
 def _command(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(path), "--once"]
     env = {**os.environ, **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=400, check=False)
 
 
 @pytest.mark.slow

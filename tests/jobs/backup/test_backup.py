@@ -106,7 +106,7 @@ def test_killed_backup_and_restore(spark: SparkSession, tmp_path: Path) -> None:
         env = {**os.environ, **({"SESSIONLAKE_KILL_AT": kill_at} if kill_at else {})}
         program = str(Path(sys.executable).with_name("sessionlake"))
         arguments = [program, command, str(of.path), str(saved)]
-        return subprocess.run(arguments, env=env, capture_output=True, text=True, timeout=200, check=False)
+        return subprocess.run(arguments, env=env, capture_output=True, text=True, timeout=400, check=False)
 
     assert_killed(call("backup", lake, "backup_file_copied:9"))
     assert (saved / INCOMPLETE).exists()

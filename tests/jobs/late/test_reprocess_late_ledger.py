@@ -188,7 +188,7 @@ def test_kill_9_between_an_append_and_the_end_then_again_is_once(
     lake = lake_with_late_events(spark, tmp_path)
     command = [str(Path(sys.executable).with_name("sessionlake")), "reprocess-late", str(lake.path), "--run-id", "r"]
     env = {**os.environ, "SESSIONLAKE_KILL_AT": f"reprocess_late_after_{table}", "PYTHONFAULTHANDLER": "0"}
-    killed = subprocess.run(command, env=env, cwd=lake.root, capture_output=True, text=True, timeout=200, check=False)
+    killed = subprocess.run(command, env=env, cwd=lake.root, capture_output=True, text=True, timeout=400, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     again = CliRunner().invoke(main, ["reprocess-late", str(lake.path), "--run-id", "r"])
     assert again.exit_code == 0, again.output
