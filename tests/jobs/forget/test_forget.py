@@ -28,7 +28,7 @@ from sessionlake.warehouse.tables import Tables
 from tests.engine import crash_support
 from tests.jobs.backup.copies import copy_pipeline
 from tests.jobs.forget.forget_support import ANNA, GONE, SECTIONS, STAY, build, kept_rows, live, traces
-from tests.support import write_rows
+from tests.support import make_config, write_rows
 
 TABLES = (
     "sessions",
@@ -270,6 +270,15 @@ def test_command_line(config: Config) -> None:
     assert json.loads(dry.stdout.splitlines()[-1])["sessions"] > 0
 
 
+def test_a_part_of_a_key_or_of_a_malformed_row_is_in_no_proof(spark: SparkSession, tmp_path: Path) -> None:
+    config = make_config(tmp_path)
+    broken = json.dumps({"key": ANNA, "v": 2}) + " broken"
+    write_rows(tmp_path, "0.json", [{"key": ANNA, "time_us": 1000, "v": 1}, broken])
+    assert run(spark, config, once=True).counts["dead"] == 1
+    assert check(spark, config, ["ann", "longer", "org", "upsert", "1"]).places == {}
+
+
+@pytest.mark.slow
 def test_proof_of_other_keys_is_not_confused(spark: SparkSession, original: Path) -> None:
     """Parts of kept texts are no keys: `ann`, and the word `longer` in a malformed row."""
     config = copy_pipeline(original, original.with_name("same"), **SECTIONS)
