@@ -15,7 +15,6 @@ Skipped on a pipeline that computes something else than sessions.
 from airflow.sdk import DAG, CronTriggerTimetable
 
 from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
-from sessionlake_airflow.exit_codes import NOT_NEEDED
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -37,6 +36,5 @@ with DAG(
         task_id="reprocess_late",
         command="reprocess-late",
         options=["from", "to", "apply", "dry_run"],
-        skip_on=[NOT_NEEDED],
         outlets=[SESSIONS],
     )

@@ -132,7 +132,6 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "busy stream": {"dag": "sessionize_stream", "env": refusing(BUSY, ExitCode.BUSY)},
     "busy micro": {"dag": "sessionize_micro", "env": refusing(BUSY, ExitCode.BUSY)},
-    "windows": {"dag": "reprocess_late", "env": refusing(OF_WINDOWS, ExitCode.NOT_NEEDED)},
     "windows' backfill": {"dag": "backfill_sessions", "env": refusing(OF_WINDOWS, ExitCode.NOT_NEEDED)},
     "no rule": {"dag": "expire_sessions", "env": refusing(NO_RULE, ExitCode.NOT_NEEDED)},
     "no batches": {

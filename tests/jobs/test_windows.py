@@ -17,7 +17,6 @@ from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, NotNeededError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
-from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.final import Reached, closed_us, finals
 from sessionlake.jobs.publish.records import to_records
@@ -156,7 +155,6 @@ def test_the_command_windows_and_its_counterpart(ran: Config, tmp_path: Path) ->
 
 def test_jobs_that_know_sessions_only_refuse_in_one_line(spark: SparkSession, config: Config) -> None:
     refused = {
-        "reprocess-late": lambda: reprocess_late(spark, config),
         "backfill": lambda: backfill(spark, config, from_us=0, to_us=1000),
         "redeem": lambda: redeem(spark, config, reasons=("bad JSON",), from_us=0, to_us=1000),
     }

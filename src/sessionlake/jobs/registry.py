@@ -167,7 +167,6 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("corrections",), "dead_letters": ("expired",)},
         corrections="corrections",
         dag="reprocess_late",
-        sessions_only=True,
     ),
     Job(
         "redeem",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -14,6 +14,7 @@ from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.outputs import identified_rows
+from sessionlake.stream.restating import Restating
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
@@ -102,6 +103,16 @@ class Kind(Protocol):
 
     def suite_values(self) -> Mapping[str, int | bool]:
         """Return the numbers that its quality suites refer to; `gap_us`, where rows of a key must lie more than that apart."""
+
+    @classmethod
+    def expired_us(cls, config: Config, state: State) -> int:
+        """Return the time before which restates are refused, strictly, after the batch that left this state."""
+
+    def restated_us(self) -> Column:
+        """Return, of a row of late_events, the start of the restate that it would be part of, in microseconds."""
+
+    def restating(self, watermark_us: int) -> Restating:
+        """Return how late events are merged to be handed in again, under this watermark."""
 
     def due_us(self, state: State) -> int | None:
         """Return the time, by the clock, at which a batch is needed though nothing comes in; None where none is."""

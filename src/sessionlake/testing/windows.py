@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import AggregateSpec, build_aggregates
@@ -21,21 +22,24 @@ from sessionlake.engine.operator import (
     ShardResult,
     add_stats,
 )
+from sessionlake.operators.windows.control import kinds_of
 from sessionlake.operators.windows.definition import WindowDefinition
 from sessionlake.operators.windows.emission import Progress, next_progress
 from sessionlake.operators.windows.mapper import split_events
 from sessionlake.operators.windows.operator import STATE, Windower
+from sessionlake.operators.windows.restate import merged_late
 from sessionlake.operators.windows.section import EmitSection
 from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.store.slices import SliceStore
-from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
-from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
+from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_corrections
+from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, event_table, judge
 from sessionlake.stream.outputs import LATE
+from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.testing.rows import Row, event_rows, type_of
 from sessionlake.warehouse.batch_commit import WATERMARK
-from sessionlake.warehouse.schemas import COLUMN_TYPES, PARTLY
+from sessionlake.warehouse.schemas import COLUMN_TYPES, CORRECTIONS_SCHEMA, PARTLY
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,22 @@ class WindowHarness:
         at = Progress.of(self._state)
         events = event_rows(operator.spec.events.decoder.columns, list(enumerate(rows)))
         return self._run(operator, list(split_events(operator.spec, at, clock_us, events)), rows, clock_us)
+
+    def restate(self, rows: Sequence[Row], clock_us: int = 0, *, again: Sequence[Row] = ()) -> WindowOutput:
+        """Run a micro-batch of restates: late events that enter their slices whatever is closed.
+
+        The closed windows that have the slice of one of the rows `again`, which are in it already, are sent again.
+        """
+        operator = self._operator or self._make_operator(rows)
+        spec, at = operator.spec, Progress.of(self._state)
+        both = [*rows, *again]
+        given = event_rows(spec.events.decoder.columns, list(enumerate(both)))
+        judged = judge(spec.events, given, clock_us, NO_WATERMARK)
+        partly = pa.array(np.arange(len(both)) >= len(rows))
+        late = event_table(spec.events, judged.events(judged.good)).append_column(PARTLY, partly)
+        corrections = _corrections(merged_late(spec, late))
+        split = split_corrections(kinds_of(spec), Limits(at.expired_us, None, clock_us), corrections)
+        return self._run(operator, list(split), both, clock_us)
 
     def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
@@ -246,3 +266,12 @@ class WindowHarness:
             ).to_pylist()
         ]
         return sorted(found, key=lambda pair: pair[0])
+
+
+def _corrections(restates: pa.Table) -> pa.Table:
+    """Return restates as rows of the table of corrections."""
+    n = len(restates)
+    columns = {name: restates[name] for name in restates.column_names}
+    columns |= {"correction_id": pa.array([str(i) for i in range(n)], pa.string()), "kind": pa.repeat("restate", n)}
+    arrays = [columns.get(f.name, pa.nulls(n, f.type)) for f in CORRECTIONS_SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=CORRECTIONS_SCHEMA)

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.jobs.late.restate import PARTIALS_SCHEMA, _merged, _whole_cells
+from sessionlake.jobs.late.restate import _whole_cells
 from sessionlake.jobs.late.spans import Span, widest
+from sessionlake.operators.sessions.restate import merged_late
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.restating import RESTATES_SCHEMA
 from tests.oracle.sql import SqlOracle
 
 GAP = 5
@@ -52,8 +54,8 @@ def rows_of(events: Sequence[Event]) -> pa.RecordBatch:
 def partials_of(rows: pa.RecordBatch, cuts: Sequence[int], alone_before_us: int) -> pa.Table:
     edges = [0, *sorted(c % (rows.num_rows + 1) for c in cuts), rows.num_rows]
     batches = [rows.slice(a, b - a) for a, b in pairwise(edges)]
-    pieces = [_merged(SPEC, alone_before_us, piece) for piece in _whole_cells(batches, GAP)]
-    return pa.concat_tables([PARTIALS_SCHEMA.empty_table(), *pieces])
+    pieces = [merged_late(SPEC, alone_before_us, piece) for piece in _whole_cells(batches, lambda time: time // GAP)]
+    return pa.concat_tables([RESTATES_SCHEMA.empty_table(), *pieces])
 
 
 def spans_of(partials: pa.Table) -> list[tuple[str, int, int]]:

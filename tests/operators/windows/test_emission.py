@@ -1,6 +1,6 @@
 """What windows send, batch by batch: equal to a machine per window that knows no slices, for all kinds and policies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from sessionlake.operators.windows.definition import HoppingWindows, SlidingWind
 from sessionlake.operators.windows.section import EmitSection
 from sessionlake.testing.windows import WindowHarness, WindowOutput
 from tests.operators.windows.test_oracle import FOREVER, Batch, at, models, streams
-from tests.oracle.windows import Result, WindowModel
+from tests.oracle.windows import Event, Result, WindowModel
 
 
 def definition(model: WindowModel) -> WindowDefinition:
@@ -58,12 +58,16 @@ def events(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(row["key"], row["time_us"], row["v"]) for row in rows]
 
 
+def given_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
+    return [{"key": key, "time_us": time, "v": value} for key, time, value in events]
+
+
 def outputs(run: WindowHarness, batches: list[Batch], lost: set[int]) -> Iterator[tuple[Batch, WindowOutput]]:
     """Play batches, losing all stores before some; close everything at the end."""
     for number, batch in enumerate(batches):
         if number in lost:
             run.lose_stores()
-        yield batch, run.process([{"key": k, "time_us": t, "v": v} for k, t, v in batch.events], batch.clock)
+        yield batch, run.process(given_rows(batch.events), batch.clock)
     clock = batches[-1].clock
     yield Batch(clock, (), restate=False), run.advance(FOREVER, clock)
 
@@ -89,6 +93,41 @@ def test_every_batch_sends_what_the_machines_send(
 @settings(max_examples=600)
 def test_every_batch_of_many_streams(model: WindowModel, batches: list[Batch], shards: int, lost: set[int]) -> None:
     test_every_batch_sends_what_the_machines_send.hypothesis.inner_test(model, batches, shards, lost)
+
+
+@given(models(), streams(), st.integers(1, 3), st.integers(0, 10))
+@settings(max_examples=40)
+def test_restated_events_are_in_all_their_windows(
+    model: WindowModel, batches: list[Batch], shards: int, at_batch: int
+) -> None:
+    """Late events are handed in again once, those that are still in retention; the model has the rest."""
+    with harness(model, shards) as run:
+        late: list[Any] = []
+        for number, (batch, output) in enumerate(outputs(run, batches, set())):
+            result = model.batch(batch.events, batch.clock, advance=FOREVER if number == len(batches) else None)
+            late += result.late
+            assert rows(output) == expected(model, result)
+            if number == min(at_batch, len(batches) - 1):
+                kept = [event for event in late if model.slice_start(event) >= model.watermark - model.retention]
+                again = run.restate(given_rows(kept), batch.clock)
+                told = model.batch([], batch.clock, restated=kept)
+                assert rows(again) == expected(model, told)
+                assert not again.dead
+
+
+def test_a_restate_without_events_sends_the_closed_windows_with_its_slice() -> None:
+    windows = HoppingWindows.of("4 us", "2 us").grace("4 us").until("20 us")
+    with WindowHarness(windows, {"total": "sum(v)"}, emit=EmitSection(early="off", late="batch")) as run:
+        run.process(given_rows([("a", 1, 1), ("a", 9, 2)]))
+        output = run.process(
+            given_rows([("a", 3, 4)])
+        )  # in [0, 4), which is closed, and in [2, 6), which is open: 9 - 4 < 6
+        assert output.late == []
+        assert events(output.partly_late) == [("a", 3, 4)]
+        assert [row["window_start"] for row in output.changes] == [2]
+        again = run.restate([], again=given_rows([("a", 3, 4)]))
+        assert [(row["window_start"], row["total"], row["trigger"]) for row in again.changes] == [(0, 5, "restate")]
+        assert run.restate([], again=given_rows([("b", 3, 4)])).changes == []
 
 
 def test_case_1_of_the_seed_by_time() -> None:

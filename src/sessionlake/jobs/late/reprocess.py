@@ -18,10 +18,12 @@ from sessionlake.jobs.late.ledger import (
     restated_by_runs,
     runs_before,
 )
-from sessionlake.jobs.late.restate import last_batch_pins, restatements
+from sessionlake.jobs.late.restate import last_batch_pins, restatements, without_partly
 from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, asked_times, check_range
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
-from sessionlake.operators.sessions.setup import build_spec, check_settings
+from sessionlake.operators.registry import kind_of
+from sessionlake.sources.registry import source_of
+from sessionlake.stream.pipeline import check_settings
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
@@ -36,6 +38,8 @@ class _Frames:
     kept: Column
     """Of these: the run's own ones still in retention."""
     expired: Column
+    partly: DataFrame | None
+    """The run's partly late ones in retention, where the operator knows such; they are not among `marked`."""
     asked: Span
     corrections: DataFrame
     dead_letters: DataFrame
@@ -81,21 +85,23 @@ def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables)
 def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     tables, pinned = run.tables, run.pinned
     last = last_batch(tables)
-    check_settings(config, last)
-    spec = build_spec(spark, config, last.settings.types)
+    kind = kind_of(config).make(config, source_of(spark, config), last.settings.types)
+    check_settings(config, last, kind.bound_settings())
     before = runs_before(run) if run.dry_run else claim(run)
     # Not at the pinned version: late_events only grows, so that the batches pinned are the same rows; but what was
     # erased since (the right to be forgotten) must not come back.
-    marked = mark_covered(tables, tables.read(schemas.LATE_EVENTS), before, pinned["batch_id"])
+    every = mark_covered(tables, tables.read(schemas.LATE_EVENTS), before, pinned["batch_id"])
+    marked = without_partly(every)
     asked = Span(pinned["batch_id"], *asked_times(pinned["from_us"], pinned["to_us"]))
-    in_retention = F.unix_micros("event_time") >= pinned["expired_us"]
+    in_retention = kind.restated_us() >= pinned["expired_us"]
     ours = F.expr(asked.holds()) & ~F.col(COVERED)
     kept, expired = ours & in_retention, ours & ~in_retention
     unique = marked.where(kept)
     if config.event.id is not None:
         unique = _without_twins(unique, marked.where(COVERED))
-    corrections = restatements(run, config, unique, spec)
-    return _Frames(marked, kept, expired, asked, corrections, _dead_letters(run, marked.where(expired)))
+    partly = every.where(kept & F.col(schemas.PARTLY)) if schemas.PARTLY in every.columns else None
+    corrections = restatements(run, unique if partly is None else unique.unionByName(partly), kind)
+    return _Frames(marked, kept, expired, partly, asked, corrections, _dead_letters(run, marked.where(expired)))
 
 
 def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
@@ -144,4 +150,5 @@ def _counted(run: JobRun, frames: _Frames) -> tuple[dict[str, int], list[str]]:
         "expired": expired,
         "corrections": corrections,
         "still_waiting": left,
+        **({} if frames.partly is None else {"partly_late": frames.partly.count()}),
     }, notes

@@ -24,6 +24,7 @@ from sessionlake.jobs.redeem.ledger import (
 )
 from sessionlake.jobs.redeem.rows import EXPIRED, REFUSED, TAKEN, TWIN, UNREADABLE, judge_letters, judged_schema
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start_run
+from sessionlake.operators.sessions.kind import Sessions
 from sessionlake.operators.sessions.setup import build_spec, check_settings
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.sources.decoding.kafka_records import META
@@ -151,7 +152,7 @@ def _write(run: JobRun, config: Config, spec: SessionizerSpec, judged: DataFrame
         taken = judged.where(F.col("outcome").isin(TAKEN, TWIN))
         run.append(schemas.REDEEMED, taken.select(LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")))
     with run.step("restating", schemas.CORRECTIONS):
-        append_corrections(run, restatements(run, config, judged.where(F.col("outcome") == TAKEN), spec))
+        append_corrections(run, restatements(run, judged.where(F.col("outcome") == TAKEN), Sessions(config, spec)))
 
 
 def _notes(counts: dict[str, int]) -> list[str]:

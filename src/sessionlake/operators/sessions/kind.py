@@ -1,18 +1,21 @@
 """Sessions as everything above the engine sees them: their tables, and how their state is read back from these."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.operators.sessions.control import TOMBSTONES
 from sessionlake.operators.sessions.operator import Sessionizer
+from sessionlake.operators.sessions.restate import merged_late
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.base import Source
@@ -21,6 +24,7 @@ from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
+from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import SESSIONS, Changelog
 from sessionlake.warehouse.tables import Tables
@@ -112,6 +116,20 @@ class Sessions:
         """Return the gap."""
         return {"gap_us": self.spec.windows.gap_us}
 
+    @classmethod
+    def expired_us(cls, config: Config, state: State) -> int:
+        """Return the time before which events are beyond retention."""
+        return SessionWindows.of(config).bounds(watermark.watermark_of(state)).expired_us
+
+    def restated_us(self) -> Column:
+        """Return the event's time."""
+        return F.unix_micros("event_time")
+
+    def restating(self, watermark_us: int) -> Restating:
+        """Return the merge of events of one gap; those that may soon be beyond retention each for itself."""
+        alone_before_us = watermark_us - self._config.retention_us // 2
+        return Restating(partial(_cells, self.spec.windows.gap_us), partial(merged_late, self.spec, alone_before_us))
+
     def due_us(self, state: State) -> None:
         """Return None: sessions change by events and corrections only."""
 
@@ -141,3 +159,7 @@ def _windows(operator: Operator[Any]) -> SessionWindows:
 
 def _horizon_us(operator: Operator[Any], state: State) -> int:
     return _windows(operator).bounds(watermark.watermark_of(state)).horizon_us
+
+
+def _cells(gap_us: int, time_us: Ints) -> Ints:
+    return time_us // gap_us

@@ -1,12 +1,16 @@
-"""The corrections of windows (docs/rules.md, rule 110): a tombstone deletes the row of a closed window.
+"""The corrections of windows (docs/rules.md, rules 110 and 111).
 
-What was sent is decided about, and that is in the tables alone: shards ask for the rows that tombstones name, whatever form
-a window has in their stores. A store keeps its part of a window whose row is deleted until it leaves with age: of a closed
-window no event asks for it, and a restored store has it no more.
+A tombstone deletes the row of a closed window. What was sent is decided about, and that is in the tables alone: shards ask
+for the rows that tombstones name, whatever form a window has in their stores. A store keeps its part of a window whose row is
+deleted until it leaves with age: of a closed window no event asks for it.
+
+A restate adds events to a slice, whatever is closed, and sends the closed windows with it again; one without events only
+sends them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Keyed, ShardResult, Split
 from sessionlake.operators.windows.emission import Progress
-from sessionlake.operators.windows.operator import Windower
+from sessionlake.operators.windows.operator import NAMED, RESTATED, Windower
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
 from sessionlake.store.slices import SliceStore
 from sessionlake.stream.control import (
@@ -75,7 +81,7 @@ class Correcting:
             at, skew = Progress.of(context.state), self.spec.events.max_future_skew_us
             to_close = self.spec.windows.span_us + self.spec.grace_us
             latest = latest_advance_us(skew, context.clock_us, at.close_us, to_close)
-            yield from split_corrections(KINDS, Limits(at.expired_us, latest, context.clock_us), part)
+            yield from split_corrections(kinds_of(self.spec), Limits(at.expired_us, latest, context.clock_us), part)
 
     def open_store(self, path: Path) -> SliceStore:
         """Open a shard's store."""
@@ -163,8 +169,34 @@ def _removals(rows: pa.Table) -> Split:
     yield Keyed(REMOVE, keys, pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA))
 
 
-KINDS: Mapping[str, CorrectionKind] = {"tombstone": CorrectionKind(_bad_tombstone, _removals)}
-"""The kinds of corrections that windows know, beside every pipeline's."""
+def _bad_restate(table: pa.Table) -> Bools:
+    events = pc.fill_null(combined(table["event_count"]), -1).to_numpy()
+    lacking = is_null(table, "session_key") | no_time(table["session_start"]) | (events < 0)
+    return lacking | ((events > 0) & is_null(table, "state"))
+
+
+def _restates(spec: WindowSpec, rows: pa.Table) -> Split:
+    """Yield parts of slices that hold events, and slices that are named only."""
+    start = spec.windows.slices_of(micros(rows["session_start"]))
+    keys, count = combined(rows["session_key"]), combined(rows["event_count"]).to_numpy()
+    some = np.flatnonzero(count > 0)
+    if len(some):
+        at = pa.array(some)
+        states = StateCodec(spec.aggregates).decode(combined(rows["state"]).take(at))
+        end = start[some] + spec.windows.slice_us - 1
+        parts = Partials(keys.take(at), start[some], end, count[some], np.zeros(len(some), np.int64), states)
+        yield Keyed(RESTATED, parts.keys, parts.to_table())
+    yield Keyed(NAMED, keys, pa.table({"key": keys, "start_us": start}))
+
+
+def kinds_of(spec: WindowSpec) -> Mapping[str, CorrectionKind]:
+    """Return the kinds of corrections that windows know, beside every pipeline's."""
+    return {
+        "tombstone": CorrectionKind(_bad_tombstone, _removals),
+        "restate": CorrectionKind(_bad_restate, partial(_restates, spec), expires=True, at_once=True),
+    }
+
+
 _NO_ROWS = pa.schema(
     [("key", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64()), ("revision", pa.int64())]
 ).empty_table()

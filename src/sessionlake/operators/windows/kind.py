@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
@@ -16,6 +16,7 @@ from sessionlake.operators.windows import emission
 from sessionlake.operators.windows.control import Correcting
 from sessionlake.operators.windows.emission import Progress
 from sessionlake.operators.windows.operator import STATE, Windower
+from sessionlake.operators.windows.restate import merged_late
 from sessionlake.operators.windows.section import WindowSection
 from sessionlake.operators.windows.spec import (
     SLICES,
@@ -32,6 +33,7 @@ from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import identified_rows
+from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import Changelog
@@ -159,6 +161,24 @@ class Windows:
         grid = (windows.advance_us, windows.offset_us) if isinstance(windows, Grid) else (1, 0)
         lie = {"size_us": windows.size_us, "advance_us": grid[0], "offset_us": grid[1]}
         return {**lie, "with_state": self.spec.rows_are_state}
+
+    @classmethod
+    def expired_us(cls, config: Config, state: State) -> int:
+        """Return the time before which events are beyond retention."""
+        del config
+        return Progress.of(state).expired_us
+
+    def restated_us(self) -> Column:
+        """Return the start of the event's slice."""
+        windows, time = self.spec.windows, F.unix_micros("event_time")
+        if not isinstance(windows, Grid):
+            return time
+        return time - F.pmod(time - F.lit(windows.offset_us), F.lit(windows.slice_us))
+
+    def restating(self, watermark_us: int) -> Restating:
+        """Return the merge of the events of a slice."""
+        del watermark_us
+        return Restating(self.spec.windows.slices_of, partial(merged_late, self.spec))
 
     def due_us(self, state: State) -> int | None:
         """Return when the next period has something to send."""

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates.partials import Partials, values_of
+from sessionlake.aggregates.partials import Partials, concat, values_of
 from sessionlake.columnar.arrays import combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult, Split
+from sessionlake.operators.windows import emission
 from sessionlake.operators.windows.emission import (
     BATCH,
     FOREVER,
@@ -49,6 +50,8 @@ from sessionlake.warehouse.schemas import TIME
 
 STATE = "slices"
 """Kind of the rows of slice_changelog."""
+RESTATED, NAMED = "restated", "named"
+"""Kinds of the rows of restates: parts of slices, and slices whose closed windows are to be sent again."""
 _WAITING = {"early": "E", "late": "L"}
 """The stores' letters of the lists of slices whose early or full, and whose late changes are not sent yet."""
 
@@ -103,9 +106,17 @@ class Windower:
         """Merge the batch's parts into the stored slices, and send the windows that are due."""
         moment = self._moment(inputs, context)
         firing = firings(self.spec.emit, moment.before, moment.after, moment.ticks, moment.batch_id)
-        parts = Partials.from_table(inputs[PARTS]) if PARTS in inputs else Partials.empty(self.spec.aggregates)
-        keys, given, listed = self._candidates(store, firing, parts, moment.after.watermark_us)
-        candidates = [joined([given, more]).distinct() for more in listed]
+        if NAMED in inputs:
+            closed = moment.before.close_us
+            firing.append(Firing(emission.RESTATE, -FOREVER, closed, moment.batch_id - 1, listed=False))
+        parts = concat([Partials.empty(self.spec.aggregates), *_parts_of(inputs)])
+        keys, given, named, listed = self._candidates(
+            store, firing, parts, inputs.get(NAMED), moment.after.watermark_us
+        )
+        candidates = [
+            (named if one.trigger == emission.RESTATE else joined([given, more])).distinct()
+            for one, more in zip(firing, listed, strict=True)
+        ]
         if isinstance(windows := self.spec.windows, Grid):
             candidates = [grid_windows(windows, some, one) for some, one in zip(candidates, firing, strict=True)]
         stored = self._stored(store, keys, given, candidates, firing, moment)
@@ -163,24 +174,27 @@ class Windower:
         )
 
     def _candidates(
-        self, store: SliceStore, firing: Sequence[Firing], parts: Partials, frontier_us: int
-    ) -> tuple[pa.Array, Pairs, list[Pairs]]:
-        """Return all keys, ascending; the parts' slices; and for each firing those that lists name."""
+        self, store: SliceStore, firing: Sequence[Firing], parts: Partials, restates: pa.Table | None, frontier_us: int
+    ) -> tuple[pa.Array, Pairs, Pairs, list[Pairs]]:
+        """Return all keys, ascending; the parts' slices; those that restates name; and for each firing those that lists do."""
         span = self.spec.windows.span_us
         listed = []
         for one in firing:
             letter = _WAITING["late" if one.reached else "early"]
             low, high = one.low_us - span - 1, min(one.high_us, frontier_us + 1)
             listed.append(store.lists(letter, low, high)[1] if one.listed and high > low else None)
-        columns = [parts.keys, *(found.keys for found in listed if found is not None)]
+        none = np.zeros(0, np.int64)
+        named = pa.array([], pa.string()) if restates is None else combined(restates["key"])
+        columns = [parts.keys, named, *(found.keys for found in listed if found is not None)]
         codes, keys = sorted_codes(pa.chunked_array(columns))
-        given = Pairs(codes[: len(parts)], parts.start)
-        named, at = [], len(parts)
+        given, at = Pairs(codes[: len(parts)], parts.start), len(parts) + len(named)
+        again = Pairs(codes[len(parts) : at], none if restates is None else restates["start_us"].to_numpy())
+        waiting = []
         for found in listed:
             n = 0 if found is None else len(found)
-            named.append(Pairs(codes[at : at + n], np.zeros(0, np.int64) if found is None else found.start))
+            waiting.append(Pairs(codes[at : at + n], none if found is None else found.start))
             at += n
-        return keys, given, named
+        return keys, given, again, waiting
 
     def _stored(
         self,
@@ -299,6 +313,10 @@ class Windower:
             columns["state"] = slices.state.take(pa.array(windows.low))
         schema = window_schema(self.spec, {}, marks=False)
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _parts_of(inputs: Inputs) -> list[Partials]:
+    return [Partials.from_table(inputs[kind]) for kind in (PARTS, RESTATED) if kind in inputs]
 
 
 def _greatest(told: pa.Table, name: str) -> int:

@@ -13,7 +13,7 @@ from sessionlake.aggregates.ranges import merge_ranges
 from sessionlake.columnar.arrays import Bools, Groups, Ints, within_group
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.ranges import range_max
-from sessionlake.operators.windows.emission import Firing
+from sessionlake.operators.windows.emission import RESTATE, Firing
 from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows
 from sessionlake.store.layout import Heads
 from sessionlake.store.slices import Slices
@@ -216,14 +216,16 @@ def sent_windows(windows: TimeWindows, slices: Slices, axis: Axis, asked: Pairs,
         found = _sliding_windows(windows, slices, firing)
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.span_us)
     kept = high > low
+    holds = kept
     if isinstance(windows, Sliding):
         # The candidates before each row; a window that is left when one drops out begins right after it.
         sums = np.concatenate([[0], np.cumsum(marked)])
         maker = _maker(slices, found, low)
-        kept &= (sums[high] > sums[low]) | ((maker >= 0) & (marked[maker] > 0))
-    found, low, high = found.take(kept), low[kept], high[kept]
+        holds = sums[high] > sums[low]
+        kept &= holds | ((maker >= 0) & (marked[maker] > 0))
+    found, low, high, holds = found.take(kept), low[kept], high[kept], holds[kept]
     end = found.time + windows.span_us
-    unsent = _unsent(windows, slices, found, low, high, end, firing)
+    unsent = _unsent(windows, slices, found, low, high, end, firing, holds)
     found, low, high, end = found.take(unsent), low[unsent], high[unsent], end[unsent]
     return Windows(found.codes, found.time, end, low, high, pa.repeat(firing.trigger, len(found)))
 
@@ -250,11 +252,13 @@ def _maker(slices: Slices, windows: Pairs, low: Ints) -> Ints:
 
 
 def _unsent(
-    windows: TimeWindows, slices: Slices, found: Pairs, low: Ints, high: Ints, end: Ints, firing: Firing
+    windows: TimeWindows, slices: Slices, found: Pairs, low: Ints, high: Ints, end: Ints, firing: Firing, holds: Bools
 ) -> Bools:
-    """Say which windows have a change that no batch has sent."""
+    """Say which windows have a change that no batch has sent; closed ones, whether they hold a slice that a restate names."""
     revision = slices["revision"]
-    if firing.reached:
+    if firing.trigger == RESTATE:
+        unsent = holds.copy()
+    elif firing.reached:
         # Of what changed since, how far the frontier had come: the window was past then.
         waiting = np.where(revision > firing.since, slices["reach"], NO_WATERMARK)
         unsent = range_max(waiting, low, high) >= end

@@ -1,0 +1,46 @@
+"""Late events as restates of sessions: partials that the sessionizer would merge in any case."""
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import lift, merge_states
+from sessionlake.columnar.arrays import Groups
+from sessionlake.columnar.groups import group_events
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.stream.ingest import events_of
+from sessionlake.stream.restating import RESTATES_SCHEMA
+from sessionlake.warehouse.schemas import TIME
+
+
+def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> pa.Table:
+    """Merge sorted late events as far as they may travel together.
+
+    The sessionizer judges a partial's expiry by its start. So events of a key travel together only if they lie in one
+    cell of a grid as wide as the gap, and those before `alone_before_us` only with events of the same time: whatever
+    the watermark does until then, an event that travels alone expires in its own time, another less than a gap early.
+    """
+    if not late.num_rows:
+        return RESTATES_SCHEMA.empty_table()
+    events = events_of(spec.events, late)
+    codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+    order, starts = group_events(codes, events.time_us, spec.windows.gap_us)
+    time = events.time_us[order]
+    cell = time // spec.windows.gap_us
+    breaks = np.zeros(len(order), bool)
+    breaks[starts] = True
+    breaks[1:] |= (cell[1:] != cell[:-1]) | ((time[:-1] < alone_before_us) & (time[1:] != time[:-1]))
+    starts = np.flatnonzero(breaks)
+    sizes = np.diff(starts, append=len(order))
+    rows = pa.array(order)
+    keys = events.keys.take(pa.array(order[starts]))
+    states = [column.take(rows) for column in lift(spec.aggregates, events).states]
+    merged = merge_states(spec.aggregates, states, Groups(starts, len(order), lambda: keys))
+    arrays = [
+        keys,
+        pa.array(time[starts]).cast(TIME),
+        pa.array(time[starts + sizes - 1]).cast(TIME),
+        pa.array(sizes),
+        StateCodec(spec.aggregates).encode(merged, len(starts)),
+    ]
+    return pa.Table.from_arrays(arrays, schema=RESTATES_SCHEMA)
