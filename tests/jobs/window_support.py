@@ -91,8 +91,9 @@ def slices_of_a_batch_to_come(tables: Tables) -> None:
     last = tables.last_commit(WINDOWS.changes)
     assert last is not None
     batch_id = last.metadata["batch_id"] + 1
+    # Of the first batch's version: by now all rows may be trimmed.
     rows = (
-        tables.read(SLICES.changes)
+        tables.read(SLICES.changes, 1)
         .limit(1)
         .withColumns({name: F.lit(batch_id).cast("bigint") for name in ("batch_id", "revision", "event_count")})
     )
