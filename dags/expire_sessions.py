@@ -30,10 +30,7 @@ with DAG(
             description="After the end, as in '90 days'. Empty: the config's rule.",
         ),
         "where": Param(
-            None,
-            type=["null", "string"],
-            title="Where",
-            description="SQL over a row, as in event_count > 1000.",
+            None, type=["null", "string"], title="Where", description="SQL over a row, as in event_count > 1000."
         ),
         "max_per_run": Param(
             None, type=["null", "integer"], minimum=1, title="At most", description="Rows to remove in this run."

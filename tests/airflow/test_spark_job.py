@@ -308,7 +308,7 @@ def test_dry_run_reports_and_updates_nothing(ran: Ran) -> None:
     assert (found["pushed"], found["events"]) == ({"return_value": json.loads(DRY)}, [{}])
 
 
-@pytest.mark.parametrize("case", ["no rule", "no batches", "windows", "windows' backfill"])
+@pytest.mark.parametrize("case", ["no rule", "no batches", "windows' backfill"])
 def test_what_was_not_needed_is_skipped(ran: Ran, case: str) -> None:
     assert ran(case)["state"] == "AirflowSkipException"
     assert ran(case)["events"] == [{}]
