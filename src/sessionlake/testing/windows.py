@@ -26,9 +26,10 @@ from sessionlake.operators.windows.control import kinds_of
 from sessionlake.operators.windows.definition import WindowDefinition
 from sessionlake.operators.windows.emission import Progress, next_progress
 from sessionlake.operators.windows.mapper import split_events
-from sessionlake.operators.windows.operator import STATE, Windower
+from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.restate import merged_late
 from sessionlake.operators.windows.section import EmitSection
+from sessionlake.operators.windows.shard import STATE
 from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.operators.windows.operator import STATE
+from sessionlake.operators.windows.shard import STATE
 from sessionlake.warehouse import schemas
 from tests.engine.crash_support import (
     CONFIG,

@@ -9,9 +9,7 @@ sends them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,22 +19,15 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined
-from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Keyed, ShardResult, Split
-from sessionlake.operators.windows.emission import Progress
-from sessionlake.operators.windows.operator import NAMED, RESTATED, Windower
+from sessionlake.engine.operator import BatchContext, Keyed, Split
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
-from sessionlake.store.slices import SliceStore
 from sessionlake.stream.control import (
-    OUTCOMES,
     CorrectionKind,
-    Limits,
     is_null,
-    latest_advance_us,
     micros,
     no_time,
-    split_corrections,
 )
-from sessionlake.stream.ingest import CORRECTIONS, DEAD, DEAD_SCHEMA, by_input
+from sessionlake.stream.ingest import DEAD_SCHEMA
 from sessionlake.warehouse.schemas import APPLIED, STALE, TIME
 
 REMOVE = "remove"
@@ -53,66 +44,9 @@ REMOVE_SCHEMA = pa.schema(
 """`any` says that the window need not be closed: a key that is forgotten leaves the stores, too, by the job itself."""
 ASKED_SCHEMA = pa.schema([("key", pa.string()), ("start_us", pa.int64())])
 """Which rows a shard asks for; what it is handed has end_us (exclusive) and revision beside."""
+RESTATED, NAMED = "restated", "named"
+"""Kinds of the rows of restates: parts of slices, and slices whose closed windows are to be sent again."""
 _FORGET = "forget"
-
-
-@dataclass(frozen=True)
-class Correcting:
-    """Windows with their corrections around the operator that computes them; see `engine.operator.Operator`."""
-
-    windower: Windower
-
-    @property
-    def spec(self) -> WindowSpec:
-        """The windows."""
-        return self.windower.spec
-
-    @property
-    def ticks(self) -> bool:
-        """Whether every shard runs in every batch."""
-        return self.windower.ticks
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows; corrections here, events by the operator."""
-        for name, part in by_input(rows):
-            if name != CORRECTIONS:
-                yield from self.windower.split(part, context)
-                continue
-            at, skew = Progress.of(context.state), self.spec.events.max_future_skew_us
-            to_close = self.spec.windows.span_us + self.spec.grace_us
-            latest = latest_advance_us(skew, context.clock_us, at.close_us, to_close)
-            yield from split_corrections(kinds_of(self.spec), Limits(at.expired_us, latest, context.clock_us), part)
-
-    def open_store(self, path: Path) -> SliceStore:
-        """Open a shard's store."""
-        return self.windower.open_store(path)
-
-    def apply(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
-        """Compute a shard, and delete the rows that tombstones name."""
-        if REMOVE not in inputs:
-            return self.windower.apply(inputs, store, context)
-        removals = inputs[REMOVE]
-        if not context.handed_in:
-            none = window_schema(self.spec, {}, marks=False).empty_table()
-            return ShardResult(none, None, needs=removals.select(ASKED_SCHEMA.names).cast(ASKED_SCHEMA))
-        own = {name: rows for name, rows in inputs.items() if name not in (REMOVE, LOOKUP, OUTCOMES)}
-        result = self.windower.apply(own, store, context)
-        deleted, stale = removed(removals, inputs.get(LOOKUP), result.changes, Progress.of(context.state).close_us)
-        changes = pa.concat_tables([result.changes, _deletes(self.spec, deleted, context)])
-        side = {**result.side, DEAD: _dead(removals, stale)}
-        if OUTCOMES in inputs:
-            side[OUTCOMES] = _outcomes(inputs[OUTCOMES], stale)
-        told = {"applied": deleted.num_rows, "stale": len(stale), "deletes": deleted.num_rows}
-        stats = {**result.stats, **{name: result.stats.get(name, 0) + n for name, n in told.items()}}
-        return ShardResult(changes, result.writes, side, stats, result.cursor)
-
-    def commit(self, store: SliceStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
-        """Apply writes."""
-        self.windower.commit(store, writes, meta, context)
-
-    def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
-        """Return the writes of handed-in windows."""
-        return self.windower.restored(inputs, store)
 
 
 def removed(
@@ -202,7 +136,8 @@ _NO_ROWS = pa.schema(
 ).empty_table()
 
 
-def _deletes(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> pa.Table:
+def delete_rows(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> pa.Table:
+    """Return the changes that delete the rows which `removed` found."""
     n, schema = deleted.num_rows, window_schema(spec, {}, marks=False)
     last = 1 if spec.is_sliding else 0
     known: dict[str, Any] = {
@@ -218,7 +153,7 @@ def _deletes(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> pa.T
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _dead(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
+def dead_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
     """Return dead letters of stale tombstones."""
     rows = removals.filter(pc.is_in(removals["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
     n = rows.num_rows
@@ -233,7 +168,7 @@ def _dead(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
 
 
-def _outcomes(told: pa.Table, stale: frozenset[str]) -> pa.Table:
+def outcome_rows(told: pa.Table, stale: frozenset[str]) -> pa.Table:
     """Return what became of the tombstones of the shard."""
     is_stale = pc.is_in(told["correction_id"], value_set=pa.array(sorted(stale), pa.string()))
     columns = {

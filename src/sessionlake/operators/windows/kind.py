@@ -13,11 +13,11 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.operators.windows import emission
-from sessionlake.operators.windows.control import Correcting
 from sessionlake.operators.windows.emission import Progress
-from sessionlake.operators.windows.operator import STATE, Windower
+from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.restate import merged_late
 from sessionlake.operators.windows.section import WindowSection
+from sessionlake.operators.windows.shard import STATE
 from sessionlake.operators.windows.spec import (
     SLICES,
     WINDOWS,
@@ -79,9 +79,9 @@ class Windows:
         )
         return cls(config, spec)
 
-    def operator(self, live: Mapping[str, Any] | None = None) -> Correcting:
-        """Return the windower, corrections around it."""
-        return Correcting(Windower(self.spec if live is None else self.spec.under(live)))
+    def operator(self, live: Mapping[str, Any] | None = None) -> Windower:
+        """Return the windower."""
+        return Windower(self.spec if live is None else self.spec.under(live))
 
     def tables(self) -> tuple[TableSpec, ...]:
         """Return the snapshots and the changelogs."""
@@ -117,7 +117,7 @@ class Windows:
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the slices that are not below the horizon."""
-        spec = cast("Correcting", operator).spec
+        spec = cast("Windower", operator).spec
         of = self.changelogs[0]
         last = tables.last_commit(WINDOWS.changes)
         # Slices are committed before the windows: those of a batch that has not happened yet are not to be read.
@@ -152,7 +152,7 @@ class Windows:
 
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return the retention, which decides how slices are cut into segments, and the policies, of which lists depend."""
-        spec = cast("Correcting", operator).spec
+        spec = cast("Windower", operator).spec
         return f"{spec.retention_us}/{spec.emit.early}/{spec.emit.full}/{spec.emit.late}"
 
     def suite_values(self) -> dict[str, int | bool]:

@@ -1,0 +1,288 @@
+"""One shard's part of a batch of windows: slices merged, windows sent, lists kept. The rules are in `rules.py` and `emission.py`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.aggregates.partials import Partials, concat, values_of
+from sessionlake.columnar.arrays import combined, sorted_codes
+from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
+from sessionlake.operators.windows import emission
+from sessionlake.operators.windows.control import NAMED, RESTATED
+from sessionlake.operators.windows.emission import (
+    BATCH,
+    FOREVER,
+    MAX_BATCH,
+    MAX_CLOCK,
+    UNSENT_EARLY,
+    UNSENT_LATE,
+    Firing,
+    Progress,
+    Ticks,
+    after_batch,
+    firings,
+    ticks_of,
+)
+from sessionlake.operators.windows.mapper import PARTS
+from sessionlake.operators.windows.rules import (
+    Axis,
+    Merged,
+    Pairs,
+    Windows,
+    blocks_of,
+    grid_windows,
+    joined,
+    merge_slices,
+    read_around,
+    sent_windows,
+    states_of,
+)
+from sessionlake.operators.windows.spec import Grid, WindowSpec, slice_schema, window_schema
+from sessionlake.store.slices import GRID, SLIDING, Slices, SliceStore
+from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
+from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
+from sessionlake.warehouse.schemas import TIME
+
+STATE = "slices"
+"""Kind of the rows of slice_changelog."""
+_WAITING = {"early": "E", "late": "L"}
+"""The stores' letters of the lists of slices whose early or full, and whose late changes are not sent yet."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a batch is, besides its rows: how far the pipeline was and is, and which policies fire."""
+
+    batch_id: int
+    clock_us: int
+    before: Progress
+    after: Progress
+    ticks: Ticks
+
+
+@dataclass(frozen=True)
+class WindowShard:
+    """Computes shards of one pipeline; a function of its arguments."""
+
+    spec: WindowSpec
+
+    def computed(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
+        """Return what becomes of a shard: the batch's parts merged into the stored slices, and the windows that are due."""
+        moment = self._moment(inputs, context)
+        firing = firings(self.spec.emit, moment.before, moment.after, moment.ticks, moment.batch_id)
+        if NAMED in inputs:
+            closed = moment.before.close_us
+            firing.append(Firing(emission.RESTATE, -FOREVER, closed, moment.batch_id - 1, listed=False))
+        parts = concat([Partials.empty(self.spec.aggregates), *_parts_of(inputs)])
+        keys, given, named, listed = self._candidates(
+            store, firing, parts, inputs.get(NAMED), moment.after.watermark_us
+        )
+        candidates = [
+            (named if one.trigger == emission.RESTATE else joined([given, more])).distinct()
+            for one, more in zip(firing, listed, strict=True)
+        ]
+        if isinstance(windows := self.spec.windows, Grid):
+            candidates = [grid_windows(windows, some, one) for some, one in zip(candidates, firing, strict=True)]
+        stored = self._stored(store, keys, given, candidates, firing, moment)
+        merged = merge_slices(
+            self.spec.aggregates,
+            stored,
+            given,
+            parts.count,
+            parts.states,
+            keys,
+            batch_id=moment.batch_id,
+            reach_us=moment.before.full_us,
+        )
+        sent = self._sent(merged.slices, candidates, firing)
+        lists, unsent = self._lists(store, keys, merged, moment)
+        writes = pa.concat_tables([store.writes(keys, self._touched(merged, given)), *lists])
+        stats = {"upserts": len(sent), MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id, **unsent}
+        changed = merged.slices.take(np.flatnonzero(merged.changed))
+        side = {} if self.spec.rows_are_state or not len(changed) else {STATE: self._slice_rows(keys, changed)}
+        rows = self._window_rows(keys, merged.slices, sent, moment)
+        return ShardResult(rows, writes if len(writes) else None, side, stats)
+
+    def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
+        """Return the writes of handed-in slices; all of them are listed, since what is sent is told from the slices."""
+        rows = inputs[RESTORE].combine_chunks()
+        codes, keys = sorted_codes(rows["key"])
+        head = np.zeros(len(rows), SLIDING if self.spec.is_sliding else GRID)
+        for name in head.dtype.names or ():
+            if name in rows.column_names:
+                head[name] = rows[name].to_numpy()
+        order = np.lexsort((head["start"], codes))
+        slices = Slices(codes, head, combined(rows["state"])).take(order)
+        kinds = [] if self.spec.emit.updates else list(_WAITING.values())
+        named = keys.take(pa.array(slices.codes))
+        lists = [store.list_writes(kind, 0, slices["start"], named) for kind in sorted(kinds)]
+        return pa.concat_tables([store.writes(keys, slices), *lists])
+
+    def _moment(self, inputs: Inputs, context: BatchContext) -> Moment:
+        """Return the batch's moment; of map tasks' numbers the greatest times count."""
+        spec, before = self.spec, Progress.of(context.state)
+        told = inputs.get(TICK, pa.table({}))
+        frontier = max(_greatest(told, MAX_TIME), _greatest(told, MAX_ADVANCE))
+        after = after_batch(spec.emit, spec.grace_us, spec.retention_us, before, frontier, context.clock_us)
+        flush = _greatest(told, MAX_FLUSH) > NO_WATERMARK
+        return Moment(
+            context.batch_id,
+            context.clock_us,
+            before,
+            after,
+            ticks_of(spec.emit, before, context.clock_us, flush=flush),
+        )
+
+    def _candidates(
+        self, store: SliceStore, firing: Sequence[Firing], parts: Partials, restates: pa.Table | None, frontier_us: int
+    ) -> tuple[pa.Array, Pairs, Pairs, list[Pairs]]:
+        """Return all keys, ascending; the parts' slices; those that restates name; and for each firing those that lists do."""
+        span = self.spec.windows.span_us
+        listed = []
+        for one in firing:
+            letter = _WAITING["late" if one.reached else "early"]
+            low, high = one.low_us - span - 1, min(one.high_us, frontier_us + 1)
+            listed.append(store.lists(letter, low, high)[1] if one.listed and high > low else None)
+        none = np.zeros(0, np.int64)
+        named = pa.array([], pa.string()) if restates is None else combined(restates["key"])
+        columns = [parts.keys, named, *(found.keys for found in listed if found is not None)]
+        codes, keys = sorted_codes(pa.chunked_array(columns))
+        given, at = Pairs(codes[: len(parts)], parts.start), len(parts) + len(named)
+        again = Pairs(codes[len(parts) : at], none if restates is None else restates["start_us"].to_numpy())
+        waiting = []
+        for found in listed:
+            n = 0 if found is None else len(found)
+            waiting.append(Pairs(codes[at : at + n], none if found is None else found.start))
+            at += n
+        return keys, given, again, waiting
+
+    def _stored(
+        self,
+        store: SliceStore,
+        keys: pa.Array,
+        given: Pairs,
+        candidates: Sequence[Pairs],
+        firing: Sequence[Firing],
+        moment: Moment,
+    ) -> Slices:
+        """Return the stored slices that the batch changes, or that windows which it may send are made of."""
+        windows, block_us = self.spec.windows, self.spec.windows.block_us
+        asked = [Pairs(given.codes, given.time // block_us)]
+        for some, one in zip(candidates, firing, strict=True):
+            if isinstance(windows, Grid):
+                asked.append(blocks_of(some, windows.span_us, block_us))
+            else:
+                asked.append(read_around(windows, some, one))
+        blocks = joined(asked).distinct()
+        found = store.find(keys, blocks.codes, blocks.time)
+        return found.take(np.flatnonzero(found["start"] >= moment.before.horizon_us(windows.span_us)))
+
+    def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing]) -> Windows:
+        """Return the windows that go out, by key and start."""
+        axis = Axis(slices)
+        found = [
+            sent_windows(self.spec.windows, slices, axis, some, one)
+            for some, one in zip(candidates, firing, strict=True)
+        ]
+        none = np.zeros(0, np.int64)
+        codes, start, end, low, high = (
+            np.concatenate([none, *(getattr(part, name) for part in found)])
+            for name in ("codes", "start", "end", "low", "high")
+        )
+        triggers = pa.concat_arrays([pa.array([], pa.string()), *(part.trigger for part in found)])
+        windows = Windows(codes, start, end, low, high, triggers)
+        return windows.take(np.lexsort((windows.start, windows.codes)))
+
+    def _touched(self, merged: Merged, given: Pairs) -> Slices:
+        """Return all slices of the blocks that have a changed one."""
+        block = merged.slices["start"] // self.spec.windows.block_us
+        codes = merged.slices.codes
+        starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0))
+        if not len(given):
+            return merged.slices.take(np.zeros(0, np.int64))
+        touched = np.repeat(np.logical_or.reduceat(merged.changed, starts), np.diff(starts, append=len(codes)))
+        return merged.slices.take(np.flatnonzero(touched))
+
+    def _lists(
+        self, store: SliceStore, keys: pa.Array, merged: Merged, moment: Moment
+    ) -> tuple[list[pa.Table], dict[str, int]]:
+        """Return the writes that keep the lists, and how many changes wait to be sent."""
+        emit, windows, after, before = self.spec.emit, self.spec.windows, moment.after, moment.before
+        if emit.updates:
+            return [], {}
+        start = merged.slices["start"][merged.changed]
+        old, reach = merged.before["revision"], merged.before["reach"]
+        first, done = windows.first_end(start), windows.done_at(start)
+        waits = {
+            "early": (emit.early != BATCH and not moment.ticks.early) & (done > after.full_us),
+            "late": (emit.late != BATCH and not moment.ticks.late)
+            & (first <= before.full_us)
+            & (done > after.close_us),
+        }
+        listed = {
+            "early": old > before.early_batch,
+            "late": (old > before.late_batch) & (reach >= first),
+        }
+        ended = {"early": after.full_us, "late": after.close_us}
+        ticked = {"early": moment.ticks.early, "late": moment.ticks.late}
+        tables = []
+        for name, letter in sorted(_WAITING.items(), key=lambda item: item[1]):
+            until = FOREVER if ticked[name] else ended[name] - windows.span_us - 1
+            deletes = store.ended_lists(letter, until)
+            new = np.flatnonzero(waits[name] & ~listed[name])
+            named = keys.take(pa.array(merged.slices.codes[merged.changed][new]))
+            tables += [store.list_deletes(deletes), store.list_writes(letter, moment.batch_id, start[new], named)]
+        return tables, {UNSENT_EARLY: int(waits["early"].sum()), UNSENT_LATE: int(waits["late"].sum())}
+
+    def _slice_rows(self, keys: pa.Array, slices: Slices) -> pa.Table:
+        n, start = len(slices), slices["start"]
+        columns: Mapping[str, pa.Array] = {
+            "op": pa.repeat("upsert", n),
+            "slice_key": keys.take(pa.array(slices.codes)),
+            "slice_start": pa.array(start).cast(TIME),
+            "slice_end": pa.array(start + self.spec.windows.slice_us).cast(TIME),
+            "event_count": pa.array(slices["count"]),
+            "state": slices.state,
+            **{name: pa.array(slices[name]) for name in ("revision", "reach")},
+            **({name: pa.array(slices[name]) for name in ("born", "born_reach")} if self.spec.is_sliding else {}),
+        }
+        schema = slice_schema(self.spec, marks=False)
+        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+    def _window_rows(self, keys: pa.Array, slices: Slices, windows: Windows, moment: Moment) -> pa.Table:
+        n = len(windows)
+        count, states = states_of(self.spec.aggregates, slices, windows, keys)
+        shown = windows.end - 1 if self.spec.is_sliding else windows.end
+        columns: dict[str, pa.Array] = {
+            "op": pa.repeat("upsert", n),
+            "window_key": keys.take(pa.array(windows.codes)),
+            "window_start": pa.array(windows.start).cast(TIME),
+            "window_end": pa.array(shown).cast(TIME),
+            "event_count": pa.array(count),
+            "revision": pa.array(np.full(n, moment.batch_id)),
+            "trigger": windows.trigger,
+            "emitted_at": pa.array(np.full(n, moment.clock_us)).cast(TIME),
+        }
+        columns |= {
+            a.name: values
+            for a, values in zip(self.spec.aggregates, values_of(self.spec.aggregates, states), strict=True)
+        }
+        if self.spec.is_sliding:
+            columns["at_event"] = pa.array(slices["start"][windows.high - 1] == windows.end - 1)
+        if self.spec.rows_are_state:
+            columns["state"] = slices.state.take(pa.array(windows.low))
+        schema = window_schema(self.spec, {}, marks=False)
+        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _parts_of(inputs: Inputs) -> list[Partials]:
+    return [Partials.from_table(inputs[kind]) for kind in (PARTS, RESTATED) if kind in inputs]
+
+
+def _greatest(told: pa.Table, name: str) -> int:
+    """Return the greatest of a number that map tasks told of; NO_WATERMARK where none did."""
+    found = pc.max(told[name]).as_py() if name in told.column_names else None
+    return NO_WATERMARK if found is None else int(found)
