@@ -41,7 +41,7 @@ COLUMNS = (
     *("workload", "peer", "events/s", "CPU s a batch", "against ours", "CPU"),
     *("cores", "durable", "early", "equal", "load"),
 )
-console = Console(highlight=False)
+console = Console(highlight=False, width=190)
 
 
 def early(peer: str, workload: Workload) -> str:
@@ -115,7 +115,7 @@ class Peers:
 
 
 def show(results: dict[str, Found]) -> None:
-    table = Table(*COLUMNS, title="1M events a batch, 2 cores; against ours: above 1 this engine is faster")
+    table = Table(*COLUMNS, title="2 cores; against ours: above 1 this engine is faster, or takes less CPU time")
     for name, of_workload in results.items():
         ours = of_workload.get("ours")
         for peer, (label, _) in PEERS.items():
