@@ -74,7 +74,7 @@ class LiveAirflow:
     def task(self, dag: str, run: str) -> Json:
         return self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"][0]  # type: ignore[no-any-return]
 
-    def wait_for_run(self, dag: str, run: str, seconds: float = 300) -> str:
+    def wait_for_run(self, dag: str, run: str, seconds: float = 600) -> str:
         return str(wait_for(lambda: (state := self.state(dag, run)) in ENDED and state, seconds))
 
     def result(self, dag: str, run: str) -> Json:
