@@ -282,7 +282,7 @@ def _check(config: Config) -> None:
     check_store_path(config.pipeline.store)
     config.section.check()
     if config.event.key is None and config.section.KEYED:
-        raise ConfigError("event.key: is missing; name the column whose events belong together")
+        raise ConfigError("event.key: is missing; add it to the config")
     reserved, lower = RESERVED | config.section.RESERVED, dict[str, str]()
     for name in config.aggregates:
         if not _COLUMN.fullmatch(name) or name.lower() in reserved:

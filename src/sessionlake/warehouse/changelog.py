@@ -5,8 +5,10 @@ One SQL text serves Spark and DuckDB here, and other engines by `sessionlake vie
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sessionlake.config.load import Config
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
 
 FOLD = "sessionlake.fold"
 """Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
@@ -83,7 +85,7 @@ class Changelog:
 SESSIONS = Changelog("session")
 
 
-def changelog_of(config: Config) -> Changelog:
+def changelog_of(config: "Config") -> Changelog:
     """Return the changelog of what a pipeline computes: it is called as the section that asks for it."""
     return Changelog(config.operator)
 

@@ -171,12 +171,32 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, window: Row, told: str) -> No
         window_config(tmp_path, **window)
 
 
+def test_an_idle_stream_sends_what_waits_for_a_period(spark: SparkSession, tmp_path: Path) -> None:
+    config = window_config(tmp_path, emit={"early": "2 seconds", "late": "close"})
+    config = config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"trigger": "0 seconds"})})
+    write_rows(tmp_path, "0.json", [{"key": "a", "time_us": 105, "v": 1}])
+    committed: list[BatchCommit] = []
+
+    def on_commit(batch: BatchCommit) -> None:
+        committed.append(batch)
+        if batch.counts.get("upserts"):
+            for query in spark.streams.active:
+                query.stop()
+
+    run(spark, config, on_commit=on_commit)
+    (row,) = tables_of(spark, config).read("window_changelog").collect()
+    assert (row.window_key, row.event_count, row.trigger, row.batch_id) == ("a", 1, "early", committed[-1].batch_id)
+    # One batch of the event, one of the tick; what is sent waits no longer.
+    assert [batch.counts.get("input", 0) for batch in committed] == [1, 0]
+    assert [batch.state["unsent_early"] for batch in committed] == [1, 0]
+
+
 def test_only_windows_do_without_a_key(tmp_path: Path) -> None:
     config = window_config(tmp_path)
     raw = {**config.model_dump(include={"pipeline", "source"}), "event": {"time": "time_us"}}
     section = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
     assert parse_config({**raw, "window": section}, tmp_path).event.key is None
-    with pytest.raises(ConfigError, match=r"^event\.key: is missing; name the column"):
+    with pytest.raises(ConfigError, match=r"^event\.key: is missing; add it to the config"):
         parse_config({**raw, "session": {"gap": "1 s"}}, tmp_path)
     with pytest.raises(ConfigError, match=r"^emit: stands beside \[session\].* write session\.emit"):
         parse_config({**raw, "session": {"gap": "1 s"}, "emit": {}}, tmp_path)
