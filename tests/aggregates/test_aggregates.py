@@ -173,7 +173,7 @@ def test_avg_of_exact_numbers(kind: str, data: st.DataObject, random: Random) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["count()", "sum(x)", "min(x)", "avg(x)", "last(x)", "count_distinct(x)", "collect(x, 3)"]
+    "text", ["count()", "sum(x)", "min(x)", "avg(x)", "last(x)", "count_distinct(x)", "collect(x, 3)", "median(x)"]
 )
 def test_no_events_give_no_states_and_no_values(text: str) -> None:
     for type_ in (pa.int64(), pa.float64(), pa.decimal128(9, 1)):

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
-from sessionlake.aggregates.base import Events
+from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.partials import lift, merge_states, values_of
 from sessionlake.aggregates.ranges import merge_ranges
 from sessionlake.columnar.arrays import Groups
+from sessionlake.errors import StoreError
 
 SPECS = {
     "n": "count()",
@@ -22,6 +23,7 @@ SPECS = {
     "some": "collect(v, 3)",
     "kinds": "count_distinct(v)",
 }
+FULL = {"middle": "median(v)", "upper": "quantile(v, 0.9)", "mine": "tests.aggregates.test_ranges:Listed"}
 USERS = {"mine": "tests.aggregates.test_ranges:Joined"}
 
 
@@ -43,7 +45,16 @@ class Joined:
         return merged
 
 
-@pytest.mark.parametrize("specs", [SPECS, USERS])
+class Listed:
+    """The values in order of time, after the key."""
+
+    columns = "v"
+
+    def evaluate(self, key: str, rows: list[dict[str, Any]]) -> list[Any]:
+        return [key, *(row["v"] for row in rows)]
+
+
+@pytest.mark.parametrize("specs", [SPECS, USERS, FULL, {**SPECS, **FULL}])
 @given(data=st.data())
 @settings(max_examples=60)
 def test_equal_to_one_range_after_the_other(specs: dict[str, str], data: st.DataObject) -> None:
@@ -68,3 +79,31 @@ def test_equal_to_one_range_after_the_other(specs: dict[str, str], data: st.Data
             Groups(np.zeros(1, np.int64), b - a, lambda a=a: keys.slice(a, 1)),
         )
         assert shown[at] == tuple(column.to_pylist()[0] for column in values_of(aggregates, one))
+
+
+@pytest.mark.parametrize("text", ["median(v)", "quantile(v, 0.9)", "tests.aggregates.test_ranges:Listed"])
+def test_full_states_are_merged_once_a_range(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Binary lifting would copy every value once more for each level."""
+    rows = 64
+    keys = pa.array(["k"] * rows)
+    aggregates = build_aggregates({"all": text}, {"v": pa.int64(), "key": pa.string()})
+    lifted = lift(aggregates, Events(keys, np.arange(rows), {"v": pa.array(range(rows), pa.int64())}))
+    merged: list[int] = []
+    merge = type(aggregates[0]).merge
+
+    def counted(self: Aggregate, states: States, groups: Groups) -> States:
+        merged.append(groups.rows)
+        return merge(self, states, groups)
+
+    monkeypatch.setattr(type(aggregates[0]), "merge", counted)
+    merge_ranges(aggregates, lifted.states, np.zeros(rows, np.int64), np.full(rows, rows), keys)
+    assert merged == [rows * rows]
+
+
+def test_gathering_more_than_two_gibibytes_is_one_line() -> None:
+    aggregates = build_aggregates({"middle": "median(v)"}, {"v": pa.int64()})
+    wide = np.zeros(1 << 23, np.int64).tobytes()  # 64 MiB
+    states: States = [pa.array([wide, wide], pa.binary())]
+    low, high = np.zeros(17, np.int64), np.full(17, 2)
+    with pytest.raises(StoreError, match=rf"pipeline\.shards: {34 << 26} bytes in one Arrow array, which holds 2 GiB"):
+        merge_ranges(aggregates, states, low, high, pa.array(["k", "k"]))

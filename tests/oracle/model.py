@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,7 +67,7 @@ def atom_of(row: Row, start: int, end: int, event_id: str | None = None) -> Atom
 
 def state_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
     """Return what equal aggregates agree on: more than the value where the value loses something."""
-    function, column = re.fullmatch(r"(\w+)\((\w*)\)", aggregate).groups()
+    function, column = re.fullmatch(r"(\w+)\((\w*)(?:, [\d.]+)?\)", aggregate).groups()
     if function == "count":
         return sum(atom.event_count for atom in atoms)
     present = [atom for atom in atoms if atom.column(column) is not None]
@@ -80,6 +81,8 @@ def state_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
         "first": lambda: min(ordered, default=None),
         "last": lambda: max(ordered, default=None),
         "count_distinct": lambda: frozenset(values),
+        "median": lambda: sorted(values),
+        "quantile": lambda: sorted(values),
     }[function]()
 
 
@@ -92,7 +95,18 @@ def value_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
         return state and state[2]
     if function == "count_distinct":
         return len(state)
+    if function == "median":
+        return statistics.median(state) if state else None
+    if function == "quantile":
+        return interpolated(state, float(aggregate.rstrip(")").split(",")[1])) if state else None
     return state
+
+
+def interpolated(ordered: list[float], fraction: float) -> float:
+    """Return the value at rank fraction * (n - 1), on the straight line between the two values around it."""
+    rank = fraction * (len(ordered) - 1)
+    low, high = ordered[math.floor(rank)], ordered[math.ceil(rank)]
+    return low + (rank - math.floor(rank)) * (high - low)
 
 
 def distance(one: Atom | Session, other: Atom | Session) -> int:

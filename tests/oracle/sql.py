@@ -44,7 +44,9 @@ SELECT key,
        AVG(v) AS mean,
        ARG_MIN(v, {'t': time_us, 'id': id, 'v': v}) AS earliest,
        ARG_MAX(v, {'t': time_us, 'id': id, 'v': v}) AS latest,
-       COUNT(DISTINCT v) AS kinds
+       COUNT(DISTINCT v) AS kinds,
+       MEDIAN(v) AS middle,
+       QUANTILE_CONT(v, 0.9) AS upper
 FROM events JOIN numbered USING (key, time_us)
 GROUP BY key, session_no
 ORDER BY key, start_us
@@ -94,7 +96,7 @@ class SqlOracle:
         self._connection = duckdb.connect(config={"threads": 1})
 
     def sessionize_events(self, events: list[Row], gap_us: int) -> list[Row]:
-        """Return key, start_us, end_us, event_count, total, least, most, mean, earliest, latest, kinds of column v."""
+        """Return key, start_us, end_us, event_count, total, least, most, mean, earliest, latest, kinds, middle, upper of column v."""
         self._connection.register("events", pa.Table.from_pylist(events, schema=EVENTS))
         return self._rows(EVENTS_SQL, gap_us)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Groups, Ints
+from sessionlake.columnar.arrays import Groups, Ints, concatenated
 
 States = list[pa.Array]
 """An aggregate's state columns, as many as its `state` has types, one row a group (or an event, when just lifted)."""
@@ -45,6 +45,8 @@ class Aggregate(ABC):
     value_type: pa.DataType
     inputs: tuple[str, ...] = ()
     """The event columns that `lift` reads; of a user's class that names none, all of them."""
+    full_state: bool = False
+    """Whether its state holds every value, so that to merge rows twice would be to copy all of them twice: `ranges.py` never does."""
     spans_keys: bool = True
     """Whether states of several keys may be merged where nobody reads what comes of it; a user's class is asked for one key only."""
 
@@ -89,4 +91,4 @@ def merge_shared(states: States, groups: Groups, merge: Callable[[States, Groups
     order = np.empty(len(shared), np.int64)
     order[~shared] = np.arange(len(single[0]))
     order[shared] = len(single[0]) + np.arange(len(sizes))
-    return [pa.concat_arrays([a, m]).take(pa.array(order)) for a, m in zip(single, merged, strict=True)]
+    return [concatenated([a, m]).take(pa.array(order)) for a, m in zip(single, merged, strict=True)]

@@ -1,4 +1,6 @@
-"""KIP-94's own: a user's class with initializer, aggregator and merger, named by import path.
+"""Users' classes, named by import path, and KIP-94's own among them: those with initializer, aggregator and merger.
+
+`full.py` has those with evaluate.
 
 A user's code raises what it likes. Where it raises at an event, that event is to blame and becomes a dead letter; where it
 raises in a merge, no row is, and the batch stops. Only MemoryError is never taken for the user's fault.
@@ -9,6 +11,7 @@ import json
 import sys
 import traceback
 import zlib
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +24,7 @@ from sessionlake.aggregates.scalars import BYTES
 from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import AggregateError, BadEventsError, ConfigError, first_line
 
+KIP_94 = ("initializer", "aggregator", "merger")
 _VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 
 
@@ -43,15 +47,25 @@ class SessionAggregator(Protocol):
         """Return the aggregate of two sessions that became one."""
 
 
+def load_user(name: str, path: str, directory: str | None) -> Any:
+    """Return an object of the class that an aggregate names by import path; ConfigError where that can't be had."""
+    module, _, attribute = path.partition(":")
+    if directory and directory not in sys.path:
+        # Last: a file there must not stand before an installed module of its name.
+        sys.path.append(directory)
+    try:
+        return getattr(importlib.import_module(module), attribute)()
+    except Exception as error:
+        raise ConfigError(
+            f"aggregates.{name}: {path!r} can't be loaded ({error}); write 'package.module:Class', of an installed package or one in pipeline.code"
+        ) from error
+
+
 class Custom(Aggregate):
-    """An aggregate by a user's class. Its Python runs once an event and once a merge."""
+    """An aggregate by a user's class, whatever methods that has."""
 
-    state = (BYTES,)
-    spans_keys = False
-
-    def __init__(self, name: str, path: str, directory: str | None = None) -> None:
-        self.name, self.path, self.directory = name, path, directory
-        user = self.user
+    def __init__(self, name: str, path: str, directory: str | None, user: Any) -> None:
+        self.name, self.path, self.directory, self.user = name, path, directory, user
         columns = getattr(user, "columns", ())
         self.inputs = (columns,) if isinstance(columns, str) else tuple(columns)
         declared = getattr(user, "value_type", "string")
@@ -59,36 +73,19 @@ class Custom(Aggregate):
             known = ", ".join(_VALUE_TYPES)
             raise ConfigError(f"aggregates.{name}: {path}.value_type is {declared!r}; write one of {known}")
         self.declared, self.value_type = declared, _VALUE_TYPES[declared]
-        try:
-            self._load(self._dump(user.initializer()))
-        except Exception as error:
-            raise ConfigError(
-                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); "
-                "return JSON values or add serialize and deserialize"
-            ) from error
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker imports the class anew: instances of users' classes need not be picklable.
         return {k: v for k, v in self.__dict__.items() if k != "user"}
 
     @cached_property
-    def user(self) -> SessionAggregator:
+    def user(self) -> Any:
         """The user's object, one a process."""
-        module, _, attribute = self.path.partition(":")
-        if self.directory and self.directory not in sys.path:
-            # Last: a file there must not stand before an installed module of its name.
-            sys.path.append(self.directory)
-        try:
-            user: SessionAggregator = getattr(importlib.import_module(module), attribute)()
-        except Exception as error:
-            raise ConfigError(
-                f"aggregates.{self.name}: {self.path!r} can't be loaded ({error}); write 'package.module:Class', of an installed package or one in pipeline.code"
-            ) from error
-        missing = [part for part in ("initializer", "aggregator", "merger") if not callable(getattr(user, part, None))]
-        if missing:
-            lacks = ", ".join(missing)
-            raise ConfigError(f"aggregates.{self.name}: {self.path!r} lacks {lacks}; add the methods of KIP-94")
-        return user
+        return load_user(self.name, self.path, self.directory)
+
+    @abstractmethod
+    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes]:
+        """Return what the user's class makes of each event, as it is stored."""
 
     def _dump(self, aggregate: Any) -> bytes:
         """Return the aggregate as it is stored. Keys of JSON are sorted: equal aggregates must have equal bytes."""
@@ -100,23 +97,19 @@ class Custom(Aggregate):
         return custom(data) if custom else json.loads(data)
 
     def lift(self, events: Events) -> States:
-        """Aggregate each event into an empty aggregate; BadEventsError names all events at which the user's class raises."""
+        """Lift each event; BadEventsError names all events at which the user's class raises."""
         names = list(self.inputs or events.columns)
         columns = pa.table({name: events.columns[name] for name in names})
         try:
-            return [pa.array(self._lifted(events.keys, columns), BYTES)]
+            return [self._stored(events.keys, columns)]
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 (a user's code raises what it likes)
             return [pa.array(self._one_by_one(events.keys, columns), BYTES)]
 
-    def _lifted(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
-        rows = columns.to_pylist() if columns.num_columns else [{}] * len(keys)
-        user = self.user
-        return [
-            self._dump(user.aggregator(key, row, user.initializer()))
-            for key, row in zip(keys.to_pylist(), rows, strict=True)
-        ]
+    def _stored(self, keys: pa.Array, columns: pa.Table) -> pa.Array:
+        rows = columns.to_pylist() if columns.num_columns else [{} for _ in range(len(keys))]
+        return pa.array(self._lifted(keys.to_pylist(), rows), BYTES)
 
     def _one_by_one(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
         """Lift event by event, once all at once has raised: to find out which raise."""
@@ -124,7 +117,7 @@ class Custom(Aggregate):
         reasons: dict[int, str] = {}
         for row in range(len(keys)):
             try:
-                states += pa.array(self._lifted(keys[row : row + 1], columns.slice(row, 1)), BYTES).to_pylist()
+                states += self._stored(keys[row : row + 1], columns.slice(row, 1)).to_pylist()
             except MemoryError:
                 raise
             except Exception as error:  # noqa: BLE001 (as in lift)
@@ -135,6 +128,50 @@ class Custom(Aggregate):
                 reasons,
             )
         return states
+
+    def _raised(self, method: str, error: Exception, key: str | None = None) -> AggregateError:
+        """Return what is said where a method raised and no event is to blame; of the key only a checksum is told."""
+        of = "" if key is None else f", for a key whose CRC-32 is {zlib.crc32(key.encode()):08x}"
+        return AggregateError(
+            f"aggregates.{self.name}: {self.path}.{method} raised {_described(error)} at {_place(error)}{of}; "
+            "correct the class and start again: the batch is not committed"
+        )
+
+    def _column(self, method: str, values: list[Any]) -> pa.Array:
+        """Return what a method gave as the column that users see; ConfigError where it is of another type."""
+        try:
+            if self.declared == "string":
+                values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._raised(method, error) from error
+        try:
+            return pa.array(values, self.value_type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ConfigError(
+                f"aggregates.{self.name}: {self.path}.{method} does not fit its value_type {self.declared} ({error}); "
+                "return that type or None, or declare another"
+            ) from error
+
+
+class Folded(Custom):
+    """An aggregate by a user's class of KIP-94's methods. Its Python runs once an event and once a merge."""
+
+    state = (BYTES,)
+    spans_keys = False
+
+    def __init__(self, name: str, path: str, directory: str | None, user: SessionAggregator) -> None:
+        super().__init__(name, path, directory, user)
+        try:
+            self._load(self._dump(user.initializer()))
+        except Exception as error:
+            raise ConfigError(
+                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); "
+                "return JSON values or add serialize and deserialize"
+            ) from error
+
+    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes]:
+        user = self.user
+        return [self._dump(user.aggregator(key, row, user.initializer())) for key, row in zip(keys, rows, strict=True)]
 
     def merge(self, states: States, groups: Groups) -> States:
         """Merge each group's aggregates in turn."""
@@ -153,10 +190,7 @@ class Custom(Aggregate):
                 raise
             except Exception as error:
                 # Which row to blame can't be told: each was good alone, and other batches would have met others.
-                raise AggregateError(
-                    f"aggregates.{self.name}: {self.path}.merger raised {_described(error)} at {_place(error)}, for a key whose CRC-32 is "
-                    f"{zlib.crc32(str(key).encode()):08x}; correct the class and start again: the batch is not committed"
-                ) from error
+                raise self._raised("merger", error, str(key)) from error
         return [pa.array(merged, BYTES)]
 
     def _merged(self, key: str, parts: list[bytes]) -> bytes:
@@ -170,22 +204,11 @@ class Custom(Aggregate):
         result = getattr(self.user, "result", lambda aggregate: aggregate)
         try:
             values = [result(self._load(part)) for part in states[0].to_pylist()]
-            if self.declared == "string":
-                values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
         except MemoryError:
             raise
         except Exception as error:
-            raise AggregateError(
-                f"aggregates.{self.name}: {self.path}.result raised {_described(error)} at {_place(error)}; "
-                "correct the class and start again: the batch is not committed"
-            ) from error
-        try:
-            return pa.array(values, self.value_type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise ConfigError(
-                f"aggregates.{self.name}: {self.path}.result does not fit its value_type {self.declared} ({error}); "
-                "return that type or None, or declare another"
-            ) from error
+            raise self._raised("result", error) from error
+        return self._column("result", values)
 
 
 def _place(error: Exception) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate, Events, States
-from sessionlake.columnar.arrays import Groups, Ints, plain_text
+from sessionlake.columnar.arrays import Groups, Ints, concatenated, plain_text
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def concat(parts: Sequence[Partials]) -> Partials:
         end=np.concatenate([p.end for p in parts]),
         count=np.concatenate([p.count for p in parts]),
         revision=np.concatenate([p.revision for p in parts]),
-        states=[pa.concat_arrays(columns) for columns in zip(*(p.states for p in parts), strict=True)],
+        states=[concatenated(columns) for columns in zip(*(p.states for p in parts), strict=True)],
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate
-from sessionlake.aggregates.custom import Custom
+from sessionlake.aggregates.custom import KIP_94, Custom, Folded, load_user
+from sessionlake.aggregates.full import Evaluated, Quantile
 from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Sum
 from sessionlake.aggregates.ordered import Collect, Edge
 from sessionlake.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, CountDistinct, Percentile
@@ -15,10 +16,13 @@ from sessionlake.errors import ConfigError
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s*")
 _CLASS = re.compile(r"[\w.]+:\w+")
-_ONE_COLUMN = ("sum", "min", "max", "avg", "first", "last", "approx_count_distinct")
+_ONE_COLUMN = ("sum", "min", "max", "avg", "first", "last", "approx_count_distinct", "median")
+_MEDIAN = 0.5
 _TIMED = ("first", "last", "collect")
 """Functions that order by time, and break ties by the event's id."""
-FUNCTIONS = ("count", *_ONE_COLUMN, "count_distinct", "percentile", "collect")
+_FRACTION = ("percentile", "quantile")
+"""Functions whose argument need not be a whole number."""
+FUNCTIONS = ("count", *_ONE_COLUMN, "count_distinct", "percentile", "quantile", "collect")
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class AggregateSpec:
 
 def _argument(name: str, function: str, text: str | None) -> float | None:
     """Return a function's argument after the column, None where it has none; ConfigError for one out of its bounds."""
-    needs = {"percentile": (0.0, 1.0, "0.99"), "collect": (1, 1_000_000, "100")}
+    needs = {"percentile": (0.0, 1.0, "0.99"), "quantile": (0.0, 1.0, "0.99"), "collect": (1, 1_000_000, "100")}
     may = {"count_distinct": (1, 1_000_000, "4096"), **needs}
     if text is None and function not in needs:
         return None
@@ -65,7 +69,7 @@ def _argument(name: str, function: str, text: str | None) -> float | None:
         number = float(text) if text is not None else -1.0
     except ValueError:
         number = -1.0
-    if not low <= number <= high or (function != "percentile" and number != int(number)):
+    if not low <= number <= high or (function not in _FRACTION and number != int(number)):
         raise ConfigError(
             f"aggregates.{name}: {text!r} must be a number from {low} to {high}; write '{function}(column, {example})'"
         )
@@ -88,7 +92,7 @@ def build_aggregates(
 
 def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bool, directory: str | None) -> Aggregate:
     if spec.path is not None:
-        return Custom(spec.name, spec.path, directory)
+        return build_custom(spec.name, spec.path, directory)
     if spec.column is None:
         return Count(spec.name, None)
     if spec.column not in types:
@@ -98,6 +102,19 @@ def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bo
     if spec.function in _TIMED:
         return _build_timed(spec, spec.column, types[spec.column], with_id=with_id)
     return _build_untimed(spec, spec.column, types[spec.column])
+
+
+def build_custom(name: str, path: str, directory: str | None = None) -> Custom:
+    """Return the aggregate of a user's class: KIP-94's, or else one with `evaluate`; ConfigError for neither."""
+    user = load_user(name, path, directory)
+    missing = [part for part in KIP_94 if not callable(getattr(user, part, None))]
+    if not missing:
+        return Folded(name, path, directory, user)
+    if callable(getattr(user, "evaluate", None)):
+        return Evaluated(name, path, directory, user)
+    raise ConfigError(
+        f"aggregates.{name}: {path!r} lacks {', '.join(missing)}; add the methods of KIP-94, or evaluate(key, rows) in their place"
+    )
 
 
 def _build_timed(spec: AggregateSpec, column: str, type_: pa.DataType, *, with_id: bool) -> Aggregate:
@@ -117,5 +134,7 @@ def _build_untimed(spec: AggregateSpec, column: str, type_: pa.DataType) -> Aggr
         "count_distinct": lambda: CountDistinct(name, column, type_, int(spec.argument or EXACT_DISTINCT)),
         "approx_count_distinct": lambda: CountDistinct(name, column, type_, APPROX_DISTINCT),
         "percentile": lambda: Percentile(name, column, type_, spec.argument or 0.0),
+        "median": lambda: Quantile(name, "median", column, type_, _MEDIAN),
+        "quantile": lambda: Quantile(name, "quantile", column, type_, spec.argument or 0.0),
     }
     return make[spec.function]()

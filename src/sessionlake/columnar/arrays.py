@@ -4,7 +4,7 @@ Data travel and rest as Arrow, which has text, nulls and IPC; they are computed 
 group and arithmetic in place. These are the crossings, and what neither has. Nothing here loops over rows in Python.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -78,6 +78,23 @@ def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
         return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     except pa.ArrowInvalid as error:
         raise StoreError(f"pipeline.shards: {array.nbytes} bytes {_TOO_MUCH}") from error
+
+
+def taken(array: pa.Array, rows: pa.Array) -> pa.Array:
+    """Return the given rows, as `take` does; StoreError where they are more than Arrow's 2 GiB."""
+    try:
+        return array.take(rows)
+    except pa.ArrowInvalid as error:
+        size = np.diff(offsets_of(array)[0])[rows.to_numpy()].sum()
+        raise StoreError(f"pipeline.shards: {size} bytes {_TOO_MUCH}") from error
+
+
+def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Return one array after the other in one; StoreError where they are more than Arrow's 2 GiB."""
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise StoreError(f"pipeline.shards: {sum(array.nbytes for array in arrays)} bytes {_TOO_MUCH}") from error
 
 
 def plain_text(texts: pa.Array) -> pa.Array:

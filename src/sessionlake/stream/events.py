@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, AggregateSpec, build_aggregates
-from sessionlake.aggregates.custom import Custom
+from sessionlake.aggregates.spec import build_custom
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.base import Source
@@ -19,7 +19,7 @@ def aggregated_events(
 ) -> tuple[tuple[Aggregate, ...], EventSpec]:
     """Return the config's aggregates and the event input with the columns they read; a user's class that names none reads all."""
     specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
-    classes = [Custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
+    classes = [build_custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
     if any(not c.inputs for c in classes):
         names += [name for name in source.columns() if name not in names]

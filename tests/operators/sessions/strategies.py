@@ -38,6 +38,8 @@ ALL = {
     "earliest": "first(v)",
     "latest": "last(v)",
     "kinds": "count_distinct(v)",
+    "middle": "median(v)",
+    "upper": "quantile(v, 0.9)",
 }
 
 

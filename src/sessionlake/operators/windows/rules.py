@@ -10,7 +10,7 @@ from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
 from sessionlake.aggregates.ranges import merge_ranges
-from sessionlake.columnar.arrays import Bools, Groups, Ints, within_group
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, within_group
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.windows.emission import RESTATE, Firing
@@ -107,7 +107,7 @@ def merge_slices(
     groups = Groups(np.cumsum(sizes) - sizes, len(rows), lambda: keys.take(pa.array(given.codes)))
     columns = zip(codec.decode(old.state), states, strict=True)
     index = pa.array(rows)
-    merged = merge_states(aggregates, [pa.concat_arrays(both).take(index) for both in columns], groups)
+    merged = merge_states(aggregates, [concatenated(both).take(index) for both in columns], groups)
     new = np.zeros(len(given), stored.head.dtype)
     new["start"], new["revision"] = given.time, -1
     new[known] = old.head

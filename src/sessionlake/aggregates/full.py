@@ -1,0 +1,152 @@
+"""median, quantile and users' classes with `evaluate`: what needs every value at once.
+
+Their states hold all values, so that they grow with the events of a session or window; to merge is to concatenate and sort.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
+from sessionlake.aggregates.custom import Custom
+from sessionlake.aggregates.numeric import number_type
+from sessionlake.aggregates.ordered import Collect
+from sessionlake.aggregates.scalars import BYTES, DOUBLE, LONG, to_state
+from sessionlake.columnar.arrays import Groups, exploded, numbers, packed, plain_text
+
+_ALL_ROWS = np.iinfo(np.int64).max
+Doubles = npt.NDArray[np.float64]
+
+
+class Quantile(Aggregate):
+    """quantile(x, p), 0 <= p <= 1, exactly: the value at rank p * (n - 1), between two values by linear interpolation.
+
+    This is SQL's percentile_cont, DuckDB's quantile_cont and numpy's default. NaN counts as the greatest number, as in
+    SQL; -0.0 is 0.0. The state is the values that are not null, sorted, eight bytes each: of integers and decimals the
+    (unscaled) int64, else the double.
+    """
+
+    state = (BYTES,)
+    value_type = DOUBLE
+    full_state = True
+
+    def __init__(self, name: str, function: str, column: str, type_: pa.DataType, fraction: float) -> None:
+        self.name, self.inputs, self.fraction = name, (column,), fraction
+        self._dtype = np.dtype(np.int64 if number_type(name, function, column, type_) == LONG else np.float64)
+        self._unit = 10.0**type_.scale if pa.types.is_decimal(type_) else 1.0
+
+    def lift(self, events: Events) -> States:
+        """Return each event's value; of a null none."""
+        values, valid = numbers(to_state(events.columns[self.inputs[0]]))
+        if self._dtype == np.float64:
+            # Values that compare as equal must have equal bytes, or the order of arrival would show in the state.
+            values = np.where(np.isnan(values), np.nan, values + 0.0)
+        if valid is None:
+            return [packed(values, np.ones(len(values), np.int64))]
+        return [packed(values[valid], valid.astype(np.int64))]
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Put the values of all together, sorted."""
+        return merge_shared(states, groups, self._merge_values)
+
+    def _merge_values(self, states: States, groups: Groups) -> States:
+        values, counts = exploded(states[0], self._dtype)
+        owners = np.repeat(groups.ids, counts)
+        order = np.lexsort((values, owners))
+        return [packed(values[order], np.bincount(owners, minlength=len(groups.starts)))]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the value at the rank; null where there is none."""
+        values, counts = exploded(states[0], self._dtype)
+        result = np.zeros(len(counts))
+        some = np.flatnonzero(counts)
+        first, last = (np.cumsum(counts) - counts)[some], np.cumsum(counts)[some] - 1
+        rank = self.fraction * (last - first)
+        below = np.floor(rank).astype(np.int64)
+        low = values[first + below].astype(np.float64) / self._unit
+        high = values[np.minimum(first + below + 1, last)].astype(np.float64) / self._unit
+        result[some] = _between(low, high, rank - below)
+        return pa.array(result, mask=counts == 0)
+
+
+def _between(low: Doubles, high: Doubles, part: Doubles) -> Doubles:
+    """Return the points at the given parts, in [0, 1), of the ways from low to high, neither end of which is passed."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        # Weighted, not low + part * (high - low): the difference of two doubles may be no double. Rounding is clipped.
+        points = np.clip(low * (1 - part) + high * part, low, high)
+    return np.where((part == 0) | (low == high), low, points)
+
+
+class RowsEvaluator(Protocol):
+    """What a user's class offers that wants all rows at once, in place of KIP-94's three methods.
+
+    Optional attributes: `columns`, the event columns that rows have (default: every column of the source); `value_type`,
+    one of long, double, string, boolean (default: string, the JSON text of the value); `serialize(row) -> bytes` and
+    `deserialize(bytes)` (default: JSON, in which dates, times and decimals are texts and binaries base64).
+    """
+
+    def evaluate(self, key: str, rows: list[dict[str, Any]]) -> Any:
+        """Return the value of all rows, which come by event time, then event id, then as they are stored."""
+
+
+class Evaluated(Custom):
+    """An aggregate by a user's class with `evaluate`: its Python runs once an event, and over all rows for each value.
+
+    The state is the key, and the rows as `collect` without a limit has them.
+    """
+
+    state = (BYTES, *Collect.state)
+    full_state = True
+
+    def __init__(self, name: str, path: str, directory: str | None, user: RowsEvaluator) -> None:
+        super().__init__(name, path, directory, user)
+        self._rows = Collect(name, "row", BYTES, _ALL_ROWS)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's row; BadEventsError names all events whose row can't be stored."""
+        (rows,) = super().lift(events)
+        keys = plain_text(events.keys).cast(BYTES)
+        return [keys, *self._rows.lift(Events(events.keys, events.time_us, {"row": rows}, events.event_id))]
+
+    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes]:
+        del keys
+        return [self._dump(row) for row in rows]
+
+    def _dump(self, aggregate: Any) -> bytes:
+        custom: Callable[[Any], bytes] | None = getattr(self.user, "serialize", None)
+        return custom(aggregate) if custom else json.dumps(aggregate, sort_keys=True, default=_text).encode()
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Put the rows of all together, by time."""
+        return [states[0].take(pa.array(groups.starts)), *self._rows.merge(states[1:], groups)]
+
+    def value(self, states: States) -> pa.Array:
+        """Return what the user's class makes of the rows."""
+        values = []
+        for key, rows in zip(states[0].to_pylist(), self._rows.value(states[1:]).to_pylist(), strict=True):
+            text = key.decode()
+            try:
+                values.append(self.user.evaluate(text, [self._load(row) for row in rows]))
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise self._raised("evaluate", error, text) from error
+        return self._column("evaluate", values)
+
+
+def _text(value: object) -> str:
+    """Return as text what JSON has no form for."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON; add serialize and deserialize")
