@@ -150,7 +150,7 @@ def test_what_can_not_be_asked_for_is_one_line(text: str, type_: pa.DataType, me
         build_aggregates({"a": text}, {"x": type_})
 
 
-class Path:
+class Everyone:
     """The key, and the values in the order that rows come in."""
 
     columns = ("x",)
@@ -225,7 +225,7 @@ class Half:
 
 @given(rows=events(st.integers(-9, 9) | st.sampled_from([10, 100])), random=randoms)
 def test_rows_come_by_time_then_id_then_as_stored(rows: list[Event], random: Random) -> None:
-    found = values_of(f"{HERE}:Path", pa.int64(), rows, random)
+    found = values_of(f"{HERE}:Everyone", pa.int64(), rows, random)
     for group, members in by_group(rows).items():
         members.sort(key=lambda m: (m.time, m.id or "", json.dumps({"x": m.value}).encode()))
         assert json.loads(found[group]) == [f"k{group}", *(m.value for m in members)]
@@ -251,7 +251,7 @@ def test_rows_of_every_type_can_be_stored(kind: str, data: st.DataObject, random
         return value.isoformat() if hasattr(value, "isoformat") else value
 
     rows = data.draw(typed(kind))
-    found = values_of(f"{HERE}:Path", TYPED[kind][0], rows, random)
+    found = values_of(f"{HERE}:Everyone", TYPED[kind][0], rows, random)
     for group, members in by_group(rows).items():
         expected = sorted(repr(order_of(shown(m.value))) for m in members)
         assert sorted(repr(order_of(v)) for v in json.loads(found[group])[1:]) == expected
@@ -268,7 +268,7 @@ def test_a_class_with_evaluate_reads_every_column_and_sees_events_without_any() 
 
 
 def test_a_class_with_evaluate_takes_no_events_and_survives_pickling() -> None:
-    (aggregate,) = build_aggregates({"a": f"{HERE}:Path"}, {})
+    (aggregate,) = build_aggregates({"a": f"{HERE}:Everyone"}, {})
     again = pickle.loads(pickle.dumps(aggregate))  # noqa: S301, our own object
     none = again.lift(Events(pa.array([], pa.string()), np.zeros(0, np.int64), {"x": pa.array([], pa.int64())}))
     assert [column.type for column in none] == list(aggregate.state)
@@ -296,7 +296,7 @@ def test_rows_that_can_not_be_stored_are_named_each() -> None:
         aggregate.lift(Events(pa.array(["a"] * 3), np.arange(3), {"x": pa.array([9, 1, 10])}))
     reason = "aggregate a raised ValueError: above 8"
     assert raised.value.reasons == {0: reason, 2: reason}
-    (aggregate,) = build_aggregates({"a": f"{HERE}:Path"}, {})
+    (aggregate,) = build_aggregates({"a": f"{HERE}:Everyone"}, {})
     with pytest.raises(BadEventsError, match="TypeError: a value of type timedelta has no form in JSON"):
         aggregate.lift(Events(pa.array(["a"]), np.arange(1), {"x": pa.array([1], pa.duration("us"))}))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import AggregateSpec, build_aggregates
+from sessionlake.aggregates.custom import Custom
 from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine.operator import (
     RESTORE,
@@ -166,7 +167,13 @@ class WindowHarness:
         types = {name: self._schema.get(name) or type_of(name, rows) for name in self._inputs}
         types |= {"key": pa.string(), "time_us": pa.int64()}
         aggregates = build_aggregates(self._specs, types)
-        columns = EventColumns(self._key, "time_us", "us", None, self._inputs, types)
+        # A user's class names the columns it reads only once it is loaded; one that names none reads all.
+        named = [column for aggregate in aggregates for column in aggregate.inputs]
+        if any(isinstance(aggregate, Custom) and not aggregate.inputs for aggregate in aggregates):
+            named += [name for row in rows for name in row if name not in ("key", "time_us", "kind")]
+        inputs = tuple(dict.fromkeys((*self._inputs, *named)))
+        types |= {name: self._schema.get(name) or type_of(name, rows) for name in inputs if name not in types}
+        columns = EventColumns(self._key, "time_us", "us", None, inputs, types)
         events = EventSpec(TableDecoder(columns, None), self._policy)
         defined = self._windows
         spec = WindowSpec(defined.windows, aggregates, events, self._emit, defined.grace_us, defined.retention_us)
