@@ -101,7 +101,7 @@ def test_our_own_maintenance_is_not_foreign(spark: SparkSession, tmp_path: Path)
         file.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
         (log / f".{file.name}.crc").unlink(missing_ok=True)
     assert unmarked
-    check_history(tables)
+    check_history(tables, [tables.changelog])
 
 
 def test_commit_without_a_field_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:

@@ -271,8 +271,7 @@ class Coordinator:
             batch.batch_id,
             {**batch.metadata(), "follows": seen.version},
             after_version=seen.version,
-            # Of side tables rows may be deleted by whoever wants to; nothing is computed from them unasked.
-            guarded=output is self._pipeline.outputs[-1],
+            guarded=output.guarded,
         )
         seen.batch_id = batch.batch_id
         return seen.version

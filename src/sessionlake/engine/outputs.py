@@ -38,6 +38,9 @@ class Output:
     """Turn what the operator put out into the table's other columns."""
     key: str | None = None
     """The column by which rows are looked up, where it is one with many values: files then have a Bloom filter of it."""
+    guarded: bool = False
+    """Whether the pipeline stops where others have changed rows, as its state is read from them. Of side tables, from which
+    nothing is computed unasked, rows may be deleted by whoever wants to."""
 
 
 class OutputWriter:

@@ -44,10 +44,10 @@ def changelog_table(of: Changelog, schema: pa.Schema) -> TableSpec:
     return TableSpec(of.changes, schema, f"Every change of every {of.name}: the truth", properties)
 
 
-def changelog_output(of: Changelog, tables: Tables, schema: pa.Schema) -> Output:
-    """Return the output of changes, found by their keys."""
+def changelog_output(of: Changelog, tables: Tables, schema: pa.Schema, kind: str = CHANGES) -> Output:
+    """Return the output of a changelog, found by its keys; `kind` is that of the rows that tasks put out."""
     rows = partial(identified_rows, name=of.name)
-    return Output(CHANGES, of.changes, tables.path(of.changes), schema, rows, key=of.key)
+    return Output(kind, of.changes, tables.path(of.changes), schema, rows, key=of.key, guarded=True)
 
 
 class Kind(Protocol):

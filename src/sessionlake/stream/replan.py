@@ -1,10 +1,12 @@
 """Give up the plan of a batch that is not committed, so that Spark makes another: of fewer files, or without those gone."""
 
 import re
+from collections.abc import Sequence
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.base import Source
+from sessionlake.stream.kind import Kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
@@ -12,7 +14,7 @@ from sessionlake.warehouse.tables import Tables
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
-def replan(tables: Tables, config: Config, source: Source, last: BatchCommit | None) -> list[str]:
+def replan(tables: Tables, config: Config, kind: type[Kind], source: Source, last: BatchCommit | None) -> list[str]:
     """Remove the plan of the batch after the last committed one; return what a user should know of it, in sentences.
 
     Call it with the driver's lock held, before the stream starts. The plan is a line in Spark's log of offsets and, where
@@ -28,7 +30,10 @@ def replan(tables: Tables, config: Config, source: Source, last: BatchCommit | N
             f"checkpoint: {checkpoint!r} is ahead of the changelog, whose last batch is {batch_id - 1}; "
             "restore both as of one moment"
         )
-    _check_sides(tables, checkpoint_id=None if last is None else last.checkpoint_id, batch_id=batch_id)
+    # All that a batch commits before the changelog of which its commit is part.
+    _, *first = reversed(kind.changelogs_in(config))
+    sides = (*schemas.SIDES, *(of.changes for of in first))
+    _check_sides(tables, sides, checkpoint_id=None if last is None else last.checkpoint_id, batch_id=batch_id)
     planned = batch_id in offsets
     files = source.planned(tables)
     gone = files.gone(batch_id) if files is not None and planned else []
@@ -43,8 +48,8 @@ def replan(tables: Tables, config: Config, source: Source, last: BatchCommit | N
     return [f"replan: the plan of batch {batch_id} is given up, and made anew", *lost]
 
 
-def _check_sides(tables: Tables, checkpoint_id: str | None, batch_id: int) -> None:
-    for side in schemas.SIDES:
+def _check_sides(tables: Tables, sides: Sequence[str], checkpoint_id: str | None, batch_id: int) -> None:
+    for side in sides:
         commit = tables.last_commit(side) if tables.exists(side) else None
         if commit is None or commit.metadata["batch_id"] < batch_id:
             continue

@@ -82,7 +82,7 @@ def run_kind(
                 f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
             )
         if give_up_plan:
-            for note in replan(current.tables, config, current.source, current.coordinator.last):
+            for note in replan(current.tables, config, kind, current.source, current.coordinator.last):
                 _log.warning("sessionlake: %s", note)
         current.coordinator.on_commit = lambda batch: current.committed(batch, on_commit)
         try:
@@ -109,7 +109,7 @@ class _Run:
         self.source = source_of(spark, config)
         self.source.check()
         last = find_last_batch(self.tables)
-        check_history(self.tables)
+        check_history(self.tables, kind.changelogs_in(config))
         if not trust_clock:
             check_clock(last)
         check_settings(config, last, kind.bound_settings())

@@ -1,10 +1,11 @@
 """What the changelog's commits tell: the batches, the last of them, and whether others have changed what they wrote."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sessionlake.errors import NoBatchesError, PipelineStateError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.history import ForeignChange
 
@@ -12,11 +13,14 @@ RESTORING = "_restoring"
 """A file in a warehouse that is being restored; nothing may run there."""
 
 
-def check_history(log: DeltaLog) -> None:
-    """Refuse tables that somebody else has removed, put back to an older version, or changed rows of, since we last wrote them."""
+def check_history(log: DeltaLog, changelogs: Sequence[Changelog]) -> None:
+    """Refuse tables that somebody else has removed, put back to an older version, or changed rows of, since we last wrote them.
+
+    `changelogs` are all that a pipeline has (`Kind.changelogs_in`).
+    """
     # Made before the changelog; nothing can be gone on without them.
     needed = {
-        log.changelog.snapshot: "what was trimmed from the changelog is there alone",
+        **{of.snapshot: "what was trimmed from the changelog is there alone" for of in changelogs},
         schemas.CORRECTIONS: "how far it was read is a position in that very table",
     }
     needed = needed if log.exists(log.changelog.changes) else {}
@@ -26,14 +30,14 @@ def check_history(log: DeltaLog) -> None:
                 f"table {name!r}: is missing in {log.warehouse!r}, and {lost}; "
                 "put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
             )
-    found = foreign_change(log)
+    found = foreign_change(log, changelogs)
     if found is not None:
         raise PipelineStateError(found.explained(log.path(found.table)))
 
 
-def foreign_change(log: DeltaLog) -> ForeignChange | None:
-    """Return a change by others of the tables that sessions are in, since we last wrote them."""
-    for name in (log.changelog.changes, log.changelog.snapshot):
+def foreign_change(log: DeltaLog, changelogs: Sequence[Changelog]) -> ForeignChange | None:
+    """Return a change by others of the tables of changelogs, since we last wrote them."""
+    for name in (table for of in changelogs for table in (of.changes, of.snapshot)):
         if log.exists(name) and (found := log.foreign_change(name)) is not None:
             return found
     return None

@@ -55,7 +55,7 @@ def pin(tables: Tables, config: Config) -> Pins:
         for of in (first, *others):
             versions[of.snapshot] = _folded_up_to(tables.seen_by(of), batch_id)
         if _corrections_read(tables, offsets or "") <= versions[schemas.CORRECTIONS] + 1:
-            check_history(tables)
+            check_history(tables, (first, *others))
             return Pins(last, versions)
     raise ContendedError("backup: corrections came faster than versions could be chosen; run it again")
 

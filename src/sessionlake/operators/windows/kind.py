@@ -32,7 +32,6 @@ from sessionlake.sources.base import Source
 from sessionlake.stream.events import aggregated_events
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
-from sessionlake.stream.outputs import identified_rows
 from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -96,12 +95,7 @@ class Windows:
         """Return the changelogs, the windows' last."""
         found = self._schemas()
         windows = changelog_output(WINDOWS, tables, found.pop(WINDOWS))
-        slices = (
-            Output(
-                STATE, of.changes, tables.path(of.changes), schema, partial(identified_rows, name=of.name), key=of.key
-            )
-            for of, schema in found.items()
-        )
+        slices = (changelog_output(of, tables, schema, STATE) for of, schema in found.items())
         return (*slices, windows)
 
     @classmethod
