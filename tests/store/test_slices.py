@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sessionlake.store.slices import GRID, Slices, SliceStore
+from sessionlake.store.slices import GRID, Blocks, Slices, SliceStore
 
 BLOCK, BUCKET, RETENTION = 16, 10, 100
 START, KEY = st.integers(-100, 400), st.sampled_from(["a", "b", "bb", "é"])
@@ -36,6 +36,15 @@ class SliceStores(RuleBasedStateMachine):
         self.store.close()
         self.folder.cleanup()
 
+    @staticmethod
+    def columns(keys: list[str], slices: dict[tuple[str, int], tuple[int, bytes]]) -> Slices:
+        order = sorted(slices, key=lambda pair: (keys.index(pair[0]), pair[1]))
+        head = np.zeros(len(order), GRID)
+        head["start"] = [start for _, start in order]
+        head["count"] = [slices[pair][0] for pair in order]
+        codes = np.array([keys.index(key) for key, _ in order], np.int64)
+        return Slices(codes, head, pa.array([slices[pair][1] for pair in order], pa.binary()))
+
     @rule(
         given=st.dictionaries(
             st.tuples(KEY, START), st.tuples(st.integers(1, 9), st.binary(max_size=5)), min_size=1, max_size=8
@@ -46,14 +55,23 @@ class SliceStores(RuleBasedStateMachine):
         kept = {k: v for k, v in self.slices.items() if (k[0], k[1] // BLOCK) in blocks}
         whole = {**kept, **given}
         keys = sorted({key for key, _ in whole}, key=str.encode)
-        order = sorted(whole, key=lambda pair: (keys.index(pair[0]), pair[1]))
-        head = np.zeros(len(order), GRID)
-        head["start"] = [start for _, start in order]
-        head["count"] = [whole[pair][0] for pair in order]
-        codes = np.array([keys.index(key) for key, _ in order])
-        state = pa.array([whole[pair][1] for pair in order], pa.binary())
-        self.store.apply(self.store.writes(pa.array(keys), Slices(codes, head, state)), {}, self.oldest)
+        self.store.apply(self.store.writes(pa.array(keys), self.columns(keys, whole)), {}, self.oldest)
         self.slices.update(given)
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        """Remove some slices: of blocks that keep some the others are written, blocks that keep none are named."""
+        gone = set(data.draw(st.lists(st.sampled_from(sorted(self.slices)), max_size=6))) if self.slices else set()
+        blocks = {(key, start // BLOCK) for key, start in gone}
+        kept = {k: v for k, v in self.slices.items() if (k[0], k[1] // BLOCK) in blocks and k not in gone}
+        emptied = sorted(blocks - {(key, start // BLOCK) for key, start in kept})
+        keys = sorted({key for key, _ in blocks}, key=str.encode)
+        codes = np.array([keys.index(key) for key, _ in emptied], np.int64)
+        numbers = np.array([block for _, block in emptied], np.int64)
+        writes = self.store.writes(pa.array(keys, pa.string()), self.columns(keys, kept), Blocks(codes, numbers))
+        self.store.apply(writes, {}, self.oldest)
+        for pair in gone:
+            del self.slices[pair]
 
     @rule(kind=st.sampled_from("EL"), named=st.lists(st.tuples(START, KEY), min_size=1, max_size=8))
     def add_list(self, kind: str, named: list[tuple[int, str]]) -> None:
@@ -104,7 +122,7 @@ class SliceStores(RuleBasedStateMachine):
     def lists_name_what_was_named(self) -> None:
         for kind in "EL":
             for low, high in ((-(10**9), 10**9), (0, 50), (13, 14)):
-                _, found = self.store.lists(kind, low, high)
+                found = self.store.lists(kind, low, high)
                 expected = sorted(
                     pair
                     for (of, _), named in self.lists.items()

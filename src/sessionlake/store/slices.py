@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints, binary_array, combined
+from sessionlake.columnar.arrays import Ints, binary_array, combined, concatenated, taken
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
@@ -52,6 +52,14 @@ class Slices:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Blocks by their numbers; `codes` say which of some keys each belongs to."""
+
+    codes: Ints
+    number: Ints
+
+
+@dataclass(frozen=True)
 class Listed:
     """What a list names: slices by start and key."""
 
@@ -60,6 +68,13 @@ class Listed:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def take(self, rows: Ints) -> "Listed":
+        """Return the given rows, in that order."""
+        return Listed(self.start[rows], self.keys.take(pa.array(rows)))
+
+
+NONE_LISTED = Listed(np.zeros(0, np.int64), pa.array([], pa.string()))
 
 
 class SliceStore:
@@ -94,23 +109,23 @@ class SliceStore:
         owner, head, state = unpack_heads(combined(pa.chunked_array(values)).take(pa.array(order)), self._head)
         return Slices(codes[at[order]][owner], head, state)
 
-    def writes(self, keys: pa.Array, slices: Slices) -> pa.Table:
-        """Return the writes that make `slices` the whole content of their blocks; they are ascending by (code, start)."""
+    def writes(self, keys: pa.Array, slices: Slices, emptied: Blocks | None = None) -> pa.Table:
+        """Return the writes that make `slices` the whole content of their blocks, and remove blocks that hold none.
+
+        Slices are ascending by (code, start).
+        """
         start = slices["start"]
         block = start // self.block_us
-        new = (np.diff(slices.codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0)
-        at = np.flatnonzero(new)
-        if not len(at):
-            return WRITE_SCHEMA.empty_table()
+        at = np.flatnonzero((np.diff(slices.codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0))
         values = pack_heads(slices.head.copy(), slices.state, np.diff(at, append=len(slices)))
-        segment = block[at] // self._blocks
+        codes, block = slices.codes[at], block[at]
+        if emptied is not None:
+            codes, block = np.concatenate([codes, emptied.codes]), np.concatenate([block, emptied.number])
+            values = concatenated([values, pa.nulls(len(emptied.codes), values.type)])
+        segment = block // self._blocks
         order = np.argsort(segment, kind="stable")
         index = pa.array(order)
-        arrays = [
-            pa.array(segment[order]),
-            _block_keys(keys, slices.codes[at], block[at]).take(index),
-            values.take(index),
-        ]
+        arrays = [pa.array(segment[order]), _block_keys(keys, codes, block).take(index), taken(values, index)]
         return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
 
     def list_writes(self, kind: str, number: int, start: Ints, keys: pa.Array) -> pa.Table:
@@ -131,19 +146,17 @@ class SliceStore:
                 values.append(_ipc(table))
         return _list_table(names, values)
 
-    def lists(self, kind: str, low: int, high: int) -> tuple[list[bytes], Listed]:
-        """Return the names of the lists of a kind whose buckets overlap the times [low, high), and what they name.
+    def lists(self, kind: str, low: int, high: int) -> Listed:
+        """Return what the lists of a kind name whose buckets overlap the times [low, high).
 
         What is named may lie outside of the times, and more than once.
         """
-        names, tables = [], []
-        for name, value in self._lists(kind, low // self.bucket_us, -(-high // self.bucket_us) - 1):
-            names.append(name)
-            tables.append(pa.ipc.open_stream(value).read_all())
+        first, last = low // self.bucket_us, -(-high // self.bucket_us) - 1
+        tables = [pa.ipc.open_stream(value).read_all() for _, value in self._lists(kind, first, last)]
         if not tables:
-            return names, Listed(np.zeros(0, np.int64), pa.array([], pa.string()))
+            return NONE_LISTED
         table = pa.concat_tables(tables)
-        return names, Listed(table["start"].to_numpy(), combined(table["key"]))
+        return Listed(table["start"].to_numpy(), combined(table["key"]))
 
     def ended_lists(self, kind: str, before: int) -> list[bytes]:
         """Return the names of the lists of a kind all of whose slices start strictly before a time."""

@@ -3,21 +3,16 @@
 What it can't do: read sources, write Delta tables, crash. Proven equal to the Spark engine by tests/stream/test_sessionizer.py.
 """
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.aggregates import AggregateSpec, build_aggregates
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.aggregates.custom import Custom
-from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.config.durations import parse_duration
-from sessionlake.engine.operator import LOOKUP, Aside, BatchContext, Counted, Keyed, ShardResult, add_stats
+from sessionlake.engine.operator import Aside, BatchContext, ShardResult
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.control import kinds_of, limits_of
 from sessionlake.operators.sessions.mapper import split_events
@@ -25,16 +20,16 @@ from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.operators.sessions.shard import COLD_SCHEMA
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EMIT, EventSpec
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import advanced
-from sessionlake.testing.rows import Row, correction_table, event_rows, type_of
+from sessionlake.testing.local import Harness, Piece, aggregated_columns, declared_types
+from sessionlake.testing.rows import Row, correction_table, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
-from sessionlake.warehouse.schemas import COLUMN_TYPES, COUNTS, STALE, TIME
+from sessionlake.warehouse.schemas import COUNTS, STALE, TIME
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class Output:
     counts: dict[str, int]
 
 
-class SessionizerHarness:
+class SessionizerHarness(Harness[SegmentedSessionStore]):
     """Run micro-batches of plain rows through the sessionizer.
 
     Rows are dicts: events have `key`, `time_us` and the columns the aggregates read; corrections have `kind` restate
@@ -78,21 +73,15 @@ class SessionizerHarness:
             raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write dead_letter, drop or emit")
         if (max_future_skew is None) != (clock is None):
             raise ConfigError("max_future_skew: needs a clock, and a clock needs it; give both or neither")
-        self.windows, self._specs, self._shards = windows, dict(aggregates), shards
+        self.windows, self._specs = windows, dict(aggregates)
         self._policy, self._clock, self._event_id = beyond_retention, clock, event_id
         self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
-        unknown = [f"{name}: {type_!r}" for name, type_ in (schema or {}).items() if type_ not in COLUMN_TYPES]
-        if unknown:
-            raise ConfigError(f"schema: {unknown[0]} is unknown; write {', '.join(COLUMN_TYPES)}")
-        self._schema = {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
-        parsed = [AggregateSpec.parse(name, text) for name, text in aggregates.items()]
-        self._inputs = tuple(dict.fromkeys(c for spec in parsed for c in spec.inputs))
+        self._declared = declared_types(schema)
+        super().__init__(shards)
         self._operator: Sessionizer | None = None
         self._state: dict[str, Any] = {}
         self._batch_id = 0
         self._live: dict[tuple[str, int], dict[str, Any]] = {}
-        self._directory = tempfile.TemporaryDirectory(prefix="sessionlake-")
-        self._stores: dict[int, SegmentedSessionStore] = {}
 
     @property
     def watermark_us(self) -> int | None:
@@ -108,34 +97,18 @@ class SessionizerHarness:
         bounds = operator.bounds(context)
         events = [(i, row) for i, row in enumerate(rows) if "kind" not in row]
         corrections = [(i, row) for i, row in enumerate(rows) if "kind" in row]
-        split: list[Keyed | Aside | Counted] = []
+        split: list[Piece] = []
         if events:
             split += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec.columns, events))
         if corrections:
             limits = limits_of(operator.spec, bounds, context.clock_us)
             table = correction_table(operator.spec, corrections)
             split += split_corrections(kinds_of(operator.spec), limits, table)
-        pieces = [
-            piece
-            for keyed in split
-            if isinstance(keyed, Keyed)
-            for piece in by_shard(keyed.kind, keyed.rows, shard_of(keyed.keys, self._shards))
-        ]
-        results = self._apply(operator, pieces, context)
-        stats = dict.fromkeys(COUNTS, 0)
-        for counted in split:
-            if isinstance(counted, Counted):
-                add_stats(stats, counted.stats)
-        for result in results.values():
-            add_stats(stats, result.stats)
-        for shard, result in results.items():
-            if result.writes is not None:
-                operator.commit(
-                    self._store(operator, shard), result.writes, {"commit_id": context.commit_id.encode()}, context
-                )
+        results, told = self._shards.run(operator, split, context, partial(self._cold, operator, context))
+        stats = {**dict.fromkeys(COUNTS, 0), **told}
         self._state = advanced(self._state, stats)
         self._batch_id += 1
-        changes = [change for result in results.values() for change in self._change_rows(result.changes)]
+        changes = [change for result in results for change in self._change_rows(result.changes)]
         asides = [aside.rows for aside in split if isinstance(aside, Aside) and aside.kind == DEAD]
         late, refused = self._side(results, LATE, rows), self._side(results, DEAD, rows, asides)
         dead = [row for row in refused if row["reason"] != STALE]
@@ -148,8 +121,8 @@ class SessionizerHarness:
             return []
         bounds = self._operator.bounds(BatchContext(0, "", self._state))
         rows = []
-        for shard in range(self._shards):
-            keys, found = self._store(self._operator, shard).scan(bounds.horizon_us)
+        for shard in range(self._shards.shards):
+            keys, found = self._shards.store(self._operator, shard).scan(bounds.horizon_us)
             states = StateCodec(self._operator.spec.aggregates).decode(found.state)
             columns = {
                 "key": [keys[i].decode() for i in found.codes.tolist()],
@@ -164,68 +137,14 @@ class SessionizerHarness:
             rows += [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return sorted(rows, key=lambda row: (row["key"], row["start_us"]))
 
-    def close(self) -> None:
-        """Release the stores and their directory."""
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
-        self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _make_operator(self, rows: Sequence[Row]) -> Sessionizer:
-        types = {name: self._schema.get(name) or type_of(name, rows) for name in self._inputs}
-        types |= {"key": pa.string(), "time_us": pa.int64()}
-        if self._event_id:
-            types.setdefault(self._event_id, pa.string())
-        aggregates = build_aggregates(self._specs, types, with_id=self._event_id is not None)
-        # A user's class names the columns it reads only once it is loaded; one that names none reads all.
-        named = [column for aggregate in aggregates for column in aggregate.inputs]
-        if any(isinstance(aggregate, Custom) and not aggregate.inputs for aggregate in aggregates):
-            named += [name for row in rows for name in row if name not in ("key", "time_us", "kind", self._event_id)]
-        inputs = tuple(dict.fromkeys((*self._inputs, *named)))
-        types |= {name: self._schema.get(name) or type_of(name, rows) for name in inputs if name not in types}
-        columns = EventColumns("key", "time_us", "us", self._event_id, inputs, types)
+        aggregates, columns = aggregated_columns(self._specs, self._declared, rows, event_id=self._event_id)
         self._operator = Sessionizer(
             SessionizerSpec(self.windows, aggregates, EventSpec(TableDecoder(columns, None), self._policy, self._skew))
         )
         return self._operator
 
-    def _store(self, operator: Sessionizer, shard: int) -> SegmentedSessionStore:
-        if shard not in self._stores:
-            self._stores[shard] = operator.open_store(Path(self._directory.name) / str(shard))
-        return self._stores[shard]
-
-    def _apply(
-        self, operator: Sessionizer, pieces: list[tuple[int, str, pa.Table]], context: BatchContext
-    ) -> dict[int, ShardResult]:
-        results = {
-            shard: self._apply_shard(operator, shard, pieces, context) for shard in sorted({s for s, _, _ in pieces})
-        }
-        needs = [result.needs for result in results.values() if result.needs is not None]
-        if not needs:
-            return results
-        cold = self._cold(operator, pa.concat_tables(needs), context)
-        again = BatchContext(context.batch_id, context.commit_id, context.state, context.clock_us, handed_in=True)
-        return self._apply(operator, pieces + cold, again)
-
-    def _apply_shard(
-        self, operator: Sessionizer, shard: int, pieces: list[tuple[int, str, pa.Table]], context: BatchContext
-    ) -> ShardResult:
-        inputs: dict[str, list[pa.Table]] = {}
-        for s, kind, table in pieces:
-            if s == shard:
-                inputs.setdefault(kind, []).append(table)
-        tables = {kind: pa.concat_tables(parts) for kind, parts in inputs.items()}
-        return operator.apply(tables, self._store(operator, shard), context)
-
-    def _cold(self, operator: Sessionizer, needs: pa.Table, context: BatchContext) -> list[tuple[int, str, pa.Table]]:
+    def _cold(self, operator: Sessionizer, context: BatchContext, needs: pa.Table) -> pa.Table:
         """Look up cold sessions among all that were ever forwarded, as the driver does in sessions_live."""
         horizon = operator.bounds(context).horizon_us
         wanted = needs.select(COLD_SCHEMA.names).to_pylist()
@@ -238,11 +157,9 @@ class SessionizerHarness:
                 for n in wanted
             )
         ]
-        if not rows:
-            return []
+        types = {"key": pa.string(), "state": pa.binary()}
         names = ("key", "start_us", "end_us", "event_count", "revision", "state")
-        table = pa.Table.from_pylist([{n: row[n] for n in names} for row in rows])
-        return list(by_shard(LOOKUP, table, shard_of(table["key"].combine_chunks(), self._shards)))
+        return pa.Table.from_pylist(rows, schema=pa.schema([(name, types.get(name, pa.int64())) for name in names]))
 
     def _change_rows(self, table: pa.Table) -> list[dict[str, Any]]:
         rows = []
@@ -259,10 +176,10 @@ class SessionizerHarness:
         return rows
 
     def _side(
-        self, results: dict[int, ShardResult], name: str, rows: Sequence[Row], asides: Sequence[pa.Table] = ()
+        self, results: Sequence[ShardResult], name: str, rows: Sequence[Row], asides: Sequence[pa.Table] = ()
     ) -> list[dict[str, Any]]:
         found: list[tuple[int, dict[str, Any]]] = []
-        for table in (*asides, *(result.side[name] for result in results.values() if name in result.side)):
+        for table in (*asides, *(result.side[name] for result in results if name in result.side)):
             for item in table.to_pylist():
                 index = int(item["source"])
                 found.append((index, {**rows[index], **({"reason": item["reason"]} if name == DEAD else {})}))

@@ -1,29 +1,20 @@
 """Test windows in milliseconds: the windows' operator and store without Spark. Equal to the Spark engine by tests/operators/windows."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates import AggregateSpec, build_aggregates
-from sessionlake.aggregates.custom import Custom
-from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine.operator import (
-    RESTORE,
-    TICK,
     Aside,
     BatchContext,
     Counted,
-    Keyed,
     ShardResult,
-    add_stats,
 )
-from sessionlake.operators.windows.control import kinds_of
+from sessionlake.errors import ConfigError
+from sessionlake.operators.windows.control import SENT_SCHEMA, kinds_of
 from sessionlake.operators.windows.definition import WindowDefinition
 from sessionlake.operators.windows.emission import Progress, next_progress
 from sessionlake.operators.windows.mapper import split_events
@@ -32,16 +23,18 @@ from sessionlake.operators.windows.restate import merged_late
 from sessionlake.operators.windows.section import EmitSection
 from sessionlake.operators.windows.shard import STATE
 from sessionlake.operators.windows.spec import WindowSpec
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.store.slices import SliceStore
 from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.testing.rows import Row, event_rows, type_of
+from sessionlake.testing.local import Harness, Piece, aggregated_columns, declared_types
+from sessionlake.testing.rows import Row, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
-from sessionlake.warehouse.schemas import COLUMN_TYPES, CORRECTIONS_SCHEMA, PARTLY
+from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, PARTLY
+
+_STORED = {"key": pa.string(), "state": pa.binary()}
 
 
 @dataclass(frozen=True)
@@ -59,11 +52,12 @@ class WindowOutput:
     counts: dict[str, int]
 
 
-class WindowHarness:
+class WindowHarness(Harness[SliceStore]):
     """Run micro-batches of plain rows, dicts of `key`, `time_us` and the columns that aggregates read, through windows.
 
-    `emit` are the keys of the section [emit]. Where it is not `keyed`, all rows have one key, the empty text. Column types are those of the first batch's first value, or `schema` =
-    {"column": "long" | "double" | "string" | "boolean" | "timestamp" | "date"}.
+    `emit` are the keys of the section [emit]. Where it is not `keyed`, all rows have one key, the empty text. Column types
+    are those of the first batch's first value, or `schema` = {"column": "long" | "double" | "string" | "boolean" |
+    "timestamp" | "date"}.
     """
 
     def __init__(
@@ -77,19 +71,15 @@ class WindowHarness:
         keyed: bool = True,
         schema: Mapping[str, str] | None = None,
     ) -> None:
-        self._windows, self._specs, self._shards = windows, dict(aggregates), shards
-        self._key = "key" if keyed else None
+        self._windows, self._specs, self._keyed = windows, dict(aggregates), keyed
         self._emit, self._policy = (emit or EmitSection()).policies, beyond_retention
-        self._schema = {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
-        parsed = [AggregateSpec.parse(name, text) for name, text in aggregates.items()]
-        self._inputs = tuple(dict.fromkeys(c for spec in parsed for c in spec.inputs))
+        self._declared = declared_types(schema)
+        super().__init__(shards)
         self._operator: Windower | None = None
         self._state: dict[str, Any] = {}
         self._batch_id = 0
         self._slices: dict[tuple[str, int], dict[str, Any]] = {}
         self._sent: dict[tuple[str, int], dict[str, Any]] = {}
-        self._directory = tempfile.TemporaryDirectory(prefix="sessionlake-")
-        self._stores: dict[int, SliceStore] = {}
 
     @property
     def watermark_us(self) -> int | None:
@@ -119,6 +109,23 @@ class WindowHarness:
         split = split_corrections(kinds_of(spec), Limits(at.expired_us, None, clock_us), corrections)
         return self._run(operator, list(split), both, clock_us)
 
+    def tombstone(self, windows: Sequence[Mapping[str, Any]], clock_us: int = 0) -> WindowOutput:
+        """Run a micro-batch of tombstones of windows, given as rows that were sent; those that are not closed are stale."""
+        operator = self._operator or self._make_operator([])
+        rows = [
+            {
+                "correction_id": f"{number:012d}",
+                "kind": "tombstone",
+                "session_key": row["window_key"],
+                "session_start": row["window_start"],
+                "revision": row["revision"],
+            }
+            for number, row in enumerate(windows)
+        ]
+        table = pa.Table.from_pylist(rows, schema=CORRECTIONS_SCHEMA)
+        limits = Limits(Progress.of(self._state).expired_us, None, clock_us)
+        return self._run(operator, list(split_corrections(kinds_of(operator.spec), limits, table)), windows, clock_us)
+
     def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
         operator = self._operator or self._make_operator([])
@@ -128,6 +135,16 @@ class WindowHarness:
         """Run a micro-batch that moves the watermark, as `sessionlake run --drain` does."""
         operator = self._operator or self._make_operator([])
         return self._run(operator, [Counted({MAX_ADVANCE: watermark_us})], [], clock_us)
+
+    def change_emit(self, emit: EmitSection) -> None:
+        """Go on under other policies, as after a change of the section [emit]; stores are restored, as a run does then."""
+        policies = emit.policies
+        if policies.updates != self._emit.updates:
+            raise ConfigError("emit: to or from sending every change with its batch is a rebuild; use a new harness")
+        self._emit = policies
+        if self._operator is not None:
+            self._operator = Windower(replace(self._operator.spec, emit=policies))
+            self.lose_stores()
 
     def windows(self) -> list[dict[str, Any]]:
         """Return the last row sent of each window, ordered by key and start."""
@@ -141,68 +158,25 @@ class WindowHarness:
         context = BatchContext(self._batch_id, "", self._state)
         at = Progress.of(self._state).horizon_us(operator.spec.windows.span_us)
         kept = [row for row in self._slices.values() if row["start"] >= at]
-        for shard in range(self._shards):
-            store = self._store(operator, shard)
-            store.clear()
-            rows = [row for row in kept if shard_of(pa.array([row["key"]]), self._shards)[0] == shard]
-            if rows:
-                operator.commit(store, operator.restored({RESTORE: pa.Table.from_pylist(rows)}, store), {}, context)
-
-    def close(self) -> None:
-        """Release the stores and their directory."""
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
-        self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        schema = pa.schema([(name, _STORED.get(name, pa.int64())) for name in (kept or [{"key": ""}])[0]])
+        self._shards.restore(operator, pa.Table.from_pylist(kept, schema=schema), context)
 
     def _make_operator(self, rows: Sequence[Row]) -> Windower:
-        types = {name: self._schema.get(name) or type_of(name, rows) for name in self._inputs}
-        types |= {"key": pa.string(), "time_us": pa.int64()}
-        aggregates = build_aggregates(self._specs, types)
-        # A user's class names the columns it reads only once it is loaded; one that names none reads all.
-        named = [column for aggregate in aggregates for column in aggregate.inputs]
-        if any(isinstance(aggregate, Custom) and not aggregate.inputs for aggregate in aggregates):
-            named += [name for row in rows for name in row if name not in ("key", "time_us", "kind")]
-        inputs = tuple(dict.fromkeys((*self._inputs, *named)))
-        types |= {name: self._schema.get(name) or type_of(name, rows) for name in inputs if name not in types}
-        columns = EventColumns(self._key, "time_us", "us", None, inputs, types)
+        aggregates, columns = aggregated_columns(self._specs, self._declared, rows, keyed=self._keyed)
         events = EventSpec(TableDecoder(columns, None), self._policy)
         defined = self._windows
         spec = WindowSpec(defined.windows, aggregates, events, self._emit, defined.grace_us, defined.retention_us)
         self._operator = Windower(spec)
         return self._operator
 
-    def _store(self, operator: Windower, shard: int) -> SliceStore:
-        if shard not in self._stores:
-            self._stores[shard] = operator.open_store(Path(self._directory.name) / str(shard))
-        return self._stores[shard]
-
-    def _run(
-        self, operator: Windower, split: list[Keyed | Aside | Counted], rows: Sequence[Row], clock_us: int
-    ) -> WindowOutput:
-        stats: dict[str, int] = {}
-        for piece in split:
-            if isinstance(piece, Counted):
-                add_stats(stats, piece.stats)
+    def _run(self, operator: Windower, split: Sequence[Piece], rows: Sequence[Row], clock_us: int) -> WindowOutput:
         context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
-        results = self._apply(operator, split, stats, context)
-        for shard, result in results.items():
-            add_stats(stats, result.stats)
-            if result.writes is not None:
-                operator.commit(self._store(operator, shard), result.writes, {}, context)
+        results, stats = self._shards.run(operator, split, context, self._answer)
         spec, before = operator.spec, Progress.of(self._state)
         self._state = next_progress(spec.emit, spec.grace_us, spec.retention_us, before, stats).state()
         self._batch_id += 1
-        changes = [row for result in results.values() for row in self._window_rows(result.changes)]
-        for result in results.values():
+        changes = [row for result in results for row in self._window_rows(result.changes)]
+        for result in results:
             self._keep_slices(result)
         late = self._asides(split, LATE)
         return WindowOutput(
@@ -213,30 +187,15 @@ class WindowHarness:
             stats,
         )
 
-    def _apply(
-        self,
-        operator: Windower,
-        split: Sequence[Keyed | Aside | Counted],
-        stats: Mapping[str, int],
-        context: BatchContext,
-    ) -> dict[int, ShardResult]:
-        inputs: dict[int, dict[str, list[pa.Table]]] = {}
-        for piece in split:
-            if isinstance(piece, Keyed):
-                for shard, kind, table in by_shard(piece.kind, piece.rows, shard_of(piece.keys, self._shards)):
-                    inputs.setdefault(shard, {}).setdefault(kind, []).append(table)
-        if operator.ticks:
-            told = pa.table({name: pa.array([value]) for name, value in {**stats, "task": 0}.items()})
-            for shard in range(self._shards):
-                inputs.setdefault(shard, {})[TICK] = [told]
-        return {
-            shard: operator.apply(
-                {kind: pa.concat_tables(tables) for kind, tables in kinds.items()},
-                self._store(operator, shard),
-                context,
-            )
-            for shard, kinds in sorted(inputs.items())
-        }
+    def _answer(self, asked: pa.Table) -> pa.Table:
+        """Return the rows that shards ask for as they were sent last, as the driver does from window_changelog."""
+        identities = [(row["key"], row["start_us"]) for row in asked.to_pylist()]
+        found = [(key, start, self._sent[key, start]) for key, start in identities if (key, start) in self._sent]
+        past = 1 if self._operator is not None and self._operator.spec.is_sliding else 0
+        rows = [(key, start, row["window_end"] + past, row["revision"]) for key, start, row in found]
+        return pa.Table.from_pylist(
+            [dict(zip(SENT_SCHEMA.names, row, strict=True)) for row in rows], schema=SENT_SCHEMA
+        )
 
     def _window_rows(self, table: pa.Table) -> list[dict[str, Any]]:
         names = [name for name in table.column_names if name != "state"]
@@ -246,7 +205,11 @@ class WindowHarness:
             )
         )
         rows: list[dict[str, Any]] = plain.to_pylist()
-        self._sent.update({(row["window_key"], row["window_start"]): row for row in rows})
+        for row in rows:
+            if row["op"] == "delete":
+                del self._sent[row["window_key"], row["window_start"]]
+            else:
+                self._sent[row["window_key"], row["window_start"]] = row
         return rows
 
     def _keep_slices(self, result: ShardResult) -> None:
@@ -256,15 +219,18 @@ class WindowHarness:
             table, of = result.changes, "window"
         if "state" not in table.column_names:
             return
-        names = {f"{of}_key": "key", f"{of}_start": "start", "event_count": "count"}
+        names = {"op": "op", f"{of}_key": "key", f"{of}_start": "start", "event_count": "count"}
         kept = [n for n in (*names, "revision", "reach", "born", "born_reach", "state") if n in table.column_names]
         table = table.select(kept).rename_columns([names.get(name, name) for name in kept])
         at = table.schema.get_field_index("start")
         for row in table.set_column(at, "start", table["start"].cast(pa.int64())).to_pylist():
-            self._slices[row["key"], row["start"]] = row
+            if row.pop("op") == "delete":
+                self._slices.pop((row["key"], row["start"]), None)
+            else:
+                self._slices[row["key"], row["start"]] = row
 
     @staticmethod
-    def _asides(split: Sequence[Keyed | Aside | Counted], kind: str) -> list[tuple[int, dict[str, Any]]]:
+    def _asides(split: Sequence[Piece], kind: str) -> list[tuple[int, dict[str, Any]]]:
         found = [
             (int(row["source"]), row)
             for piece in split

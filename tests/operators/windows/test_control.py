@@ -7,7 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.operators.windows.control import REMOVE_SCHEMA, removed
+from sessionlake.engine.operator import LOOKUP
+from sessionlake.operators.windows.control import REMOVE, REMOVE_SCHEMA, removed_by
 from sessionlake.warehouse.schemas import TIME
 
 SIZE, CLOSE = 10, 30
@@ -51,9 +52,11 @@ def test_a_tombstone_deletes_the_row_of_a_closed_window_at_its_revision(
     rng.shuffle(rows)
     there = table(ROWS, [(key, start, start + SIZE, revision) for (key, start), revision in stored.items()])
     changes = table(CHANGES, list(changing))
-    deleted, stale = removed(table(REMOVE_SCHEMA, rows), there if stored else None, changes, CLOSE)
+    inputs = {REMOVE: table(REMOVE_SCHEMA, rows)} | ({LOOKUP: there} if stored else {})
+    removed = removed_by(inputs, changes, CLOSE)
+    deleted = removed.rows
     gone, refused = by_hand(named, stored, changing)
     assert {(row["key"], row["start_us"]) for row in deleted.to_pylist()} == gone
     assert deleted.num_rows == len(gone)
     assert all(row["end_us"] == row["start_us"] + SIZE for row in deleted.to_pylist())
-    assert stale == refused
+    assert removed.stale == refused

@@ -1,16 +1,18 @@
 """What windows send, batch by batch: equal to a machine per window that knows no slices, for all kinds and policies."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows, WindowDefinition
 from sessionlake.operators.windows.section import EmitSection
+from sessionlake.store.slices import Listed, SliceStore
 from sessionlake.testing.windows import WindowHarness, WindowOutput
-from tests.operators.windows.test_oracle import FOREVER, Batch, at, models, streams
+from tests.operators.windows.test_oracle import FOREVER, POLICIES, Batch, at, models, streams
 from tests.oracle.windows import Event, Result, WindowModel
 
 
@@ -113,6 +115,76 @@ def test_restated_events_are_in_all_their_windows(
                 told = model.batch([], batch.clock, restated=kept)
                 assert rows(again) == expected(model, told)
                 assert not again.dead
+
+
+@given(models(), streams(), st.sampled_from(POLICIES), st.integers(1, 3), st.integers(1, 11))
+@settings(max_examples=40)
+def test_a_change_of_policies_loses_no_change(
+    model: WindowModel, batches: list[Batch], policies: tuple[Any, Any, Any], shards: int, changed: int
+) -> None:
+    """Whatever was waiting under the policies before, each window's last row is the one that the model has last."""
+    updates = [(early, late) == ("batch", "batch") for early, _, late in ((model.early, "", model.late), policies)]
+    assume(updates[0] == updates[1])
+    last: dict[tuple[str, int], tuple[Any, ...]] = {}
+    early, full, late = policies
+    with harness(model, shards) as run:
+        for number, batch in enumerate(batches):
+            if number == changed:
+                run.change_emit(emit(replace(model, early=early, full=full, late=late)))
+            run.process(given_rows(batch.events), batch.clock)
+        run.advance(FOREVER, batches[-1].clock)
+        for number, batch in enumerate((*batches, Batch(batches[-1].clock, (), restate=False))):
+            result = model.batch(batch.events, batch.clock, advance=FOREVER if number == len(batches) else None)
+            last |= {row[:2]: row[:5] for row in result.rows}
+        names = ("window_key", "window_start", "window_end", "event_count", "total")
+        assert [tuple(row[name] for name in names) for row in run.windows()] == sorted(last.values())
+
+
+@given(models(), streams(), st.sets(st.integers(0, 5)), st.integers(1, 3))
+@settings(max_examples=40)
+def test_what_a_tombstone_has_deleted_stays_so_where_stores_are_restored(
+    model: WindowModel, batches: list[Batch], which: set[int], shards: int
+) -> None:
+    """Events that are handed in later meet the same slices, and of windows that are one slice none that was deleted."""
+    model, clock, told = replace(model, retention=10**6), batches[-1].clock, []
+    newest = max((time for batch in batches for _, time, _ in batch.events), default=0)
+    for lost in (False, True):
+        with harness(model, shards) as run:
+            for batch in batches:
+                run.process(given_rows(batch.events), batch.clock)
+            run.advance(newest + 2 * model.length + model.grace + 1, clock)
+            sent = run.windows()
+            deleted = [row for number, row in enumerate(sent) if number in which]
+            output = run.tombstone(deleted, clock)
+            assert output.counts.get("deletes", 0) == len(deleted)
+            assert run.windows() == [row for row in sent if row not in deleted]
+            if lost:
+                run.lose_stores()
+            again = run.restate(given_rows([(row["window_key"], row["window_start"], 1) for row in sent]), clock)
+            told.append(rows(again))
+            if model.kind == "tumbling":
+                identities = [(row["window_key"], row["window_start"]) for row in deleted]
+                assert all(row[3:5] == (1, 1) for row in rows(again) if row[:2] in identities)
+    assert told[0] == told[1]
+
+
+def test_lists_are_read_where_a_window_ends_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, read = [], SliceStore.lists
+
+    def lists(store: SliceStore, kind: str, low: int, high: int) -> Listed:
+        reads.append((kind, low, high))
+        return read(store, kind, low, high)
+
+    monkeypatch.setattr(SliceStore, "lists", lists)
+    windows = HoppingWindows.of("10 us", "5 us").until("100 us")
+    with WindowHarness(windows, {"total": "sum(v)"}, emit=EmitSection(late="close")) as run:
+        run.process(given_rows([("a", 1, 1)]))
+        reads.clear()
+        for time in (2, 3, 4):
+            assert not run.process(given_rows([("a", time, 1)])).changes
+        assert not reads
+        assert len(run.process(given_rows([("b", 7, 1)])).changes) == 1
+        assert reads[0] == ("E", -5, 5)
 
 
 def test_a_restate_without_events_sends_the_closed_windows_with_its_slice() -> None:

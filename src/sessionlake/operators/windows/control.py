@@ -1,14 +1,15 @@
 """The corrections of windows (docs/rules.md, rules 110 and 111).
 
 A tombstone deletes the row of a closed window. What was sent is decided about, and that is in the tables alone: shards ask
-for the rows that tombstones name, whatever form a window has in their stores. A store keeps its part of a window whose row is
-deleted until it leaves with age: of a closed window no event asks for it.
+for the rows that tombstones name, whatever form a window has in their stores. With the row of a window that is one slice the
+slice goes, too. Slices that windows share stay until they leave with age: of a closed window no event asks for them.
 
 A restate adds events to a slice, whatever is closed, and sends the closed windows with it again; one without events only
 sends them.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,15 +20,10 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined
-from sessionlake.engine.operator import BatchContext, Keyed, Split
+from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Keyed, ShardResult, Split
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
-from sessionlake.stream.control import (
-    CorrectionKind,
-    is_null,
-    micros,
-    no_time,
-)
-from sessionlake.stream.ingest import DEAD_SCHEMA
+from sessionlake.stream.control import OUTCOMES, CorrectionKind, is_null, micros, no_time
+from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA
 from sessionlake.warehouse.schemas import APPLIED, STALE, TIME
 
 REMOVE = "remove"
@@ -43,23 +39,34 @@ REMOVE_SCHEMA = pa.schema(
 )
 """`any` says that the window need not be closed: a key that is forgotten leaves the stores, too, by the job itself."""
 ASKED_SCHEMA = pa.schema([("key", pa.string()), ("start_us", pa.int64())])
-"""Which rows a shard asks for; what it is handed has end_us (exclusive) and revision beside."""
+"""Which rows a shard asks for."""
+SENT_SCHEMA = pa.schema([*ASKED_SCHEMA, ("end_us", pa.int64()), ("revision", pa.int64())])
+"""What it is handed: of windows that were sent the last row; ends are exclusive."""
 RESTATED, NAMED = "restated", "named"
 """Kinds of the rows of restates: parts of slices, and slices whose closed windows are to be sent again."""
 _FORGET = "forget"
 
 
-def removed(
-    removals: pa.Table, rows: pa.Table | None, changes: pa.Table, close_us: int
-) -> tuple[pa.Table, frozenset[str]]:
-    """Return the rows (key, start_us, end_us, revision) that tombstones delete, and the ids of those that are stale.
+@dataclass(frozen=True)
+class Removed:
+    """What becomes of a shard's tombstones."""
+
+    rows: pa.Table
+    """The rows (key, start_us, end_us, revision) that they delete."""
+    stale: frozenset[str]
+    """The ids of those that delete none."""
+
+
+def removed_by(inputs: Inputs, changes: pa.Table, close_us: int) -> Removed:
+    """Return what becomes of tombstones, beside which the rows that they name are handed in.
 
     A tombstone is stale where its window was never sent, is gone, is at another revision or changes in this batch, where it
     is not closed (ends after `close_us`), and where one with a lower correction_id names it.
     """
+    removals, rows = inputs[REMOVE], inputs.get(LOOKUP)
     ids = combined(removals["correction_id"])
     if rows is None or not rows.num_rows:
-        return _NO_ROWS, frozenset(ids.to_pylist())
+        return Removed(SENT_SCHEMA.empty_table(), frozenset(ids.to_pylist()))
     tables = removals, rows, _named(changes)
     keys = pc.dictionary_encode(
         pa.concat_arrays([combined(t["key"]).cast(pa.string()) for t in tables])
@@ -81,8 +88,24 @@ def removed(
     taken = order[first]
     left = np.ones(len(ids), bool)
     left[taken] = False
-    return rows.take(pa.array(at[taken])).select(_NO_ROWS.column_names), frozenset(
-        ids.filter(pa.array(left)).to_pylist()
+    deleted = rows.take(pa.array(at[taken])).select(SENT_SCHEMA.names)
+    return Removed(deleted, frozenset(ids.filter(pa.array(left)).to_pylist()))
+
+
+def with_removed(
+    spec: WindowSpec, result: ShardResult, inputs: Inputs, removed: Removed, context: BatchContext
+) -> ShardResult:
+    """Return a shard's result with what becomes of its tombstones."""
+    n, stale = removed.rows.num_rows, removed.stale
+    side = {**result.side, DEAD: _dead_letters(inputs[REMOVE], stale)}
+    if OUTCOMES in inputs:
+        side[OUTCOMES] = _outcome_rows(inputs[OUTCOMES], stale)
+    told = {"applied": n, "stale": len(stale), "deletes": n}
+    return replace(
+        result,
+        changes=pa.concat_tables([result.changes, _delete_rows(spec, removed.rows, context)]),
+        side=side,
+        stats={**result.stats, **{name: result.stats.get(name, 0) + number for name, number in told.items()}},
     )
 
 
@@ -131,13 +154,8 @@ def kinds_of(spec: WindowSpec) -> Mapping[str, CorrectionKind]:
     }
 
 
-_NO_ROWS = pa.schema(
-    [("key", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64()), ("revision", pa.int64())]
-).empty_table()
-
-
-def delete_rows(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> pa.Table:
-    """Return the changes that delete the rows which `removed` found."""
+def _delete_rows(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> pa.Table:
+    """Return the changes that delete rows."""
     n, schema = deleted.num_rows, window_schema(spec, {}, marks=False)
     last = 1 if spec.is_sliding else 0
     known: dict[str, Any] = {
@@ -153,7 +171,7 @@ def delete_rows(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> p
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def dead_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
+def _dead_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
     """Return dead letters of stale tombstones."""
     rows = removals.filter(pc.is_in(removals["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
     n = rows.num_rows
@@ -168,7 +186,7 @@ def dead_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
 
 
-def outcome_rows(told: pa.Table, stale: frozenset[str]) -> pa.Table:
+def _outcome_rows(told: pa.Table, stale: frozenset[str]) -> pa.Table:
     """Return what became of the tombstones of the shard."""
     is_stale = pc.is_in(told["correction_id"], value_set=pa.array(sorted(stale), pa.string()))
     columns = {

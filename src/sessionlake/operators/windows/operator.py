@@ -6,23 +6,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, ShardResult, Split
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.windows.control import (
     ASKED_SCHEMA,
     REMOVE,
-    dead_letters,
-    delete_rows,
     kinds_of,
-    outcome_rows,
-    removed,
 )
 from sessionlake.operators.windows.emission import Progress
 from sessionlake.operators.windows.mapper import split_events
 from sessionlake.operators.windows.shard import WindowShard
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
 from sessionlake.store.slices import GRID, SLIDING, SliceStore
-from sessionlake.stream.control import OUTCOMES, Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, DEAD, by_input, naming_rows
+from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
+from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
 
 
 @dataclass(frozen=True)
@@ -63,22 +59,11 @@ class Windower:
 
     def apply(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
         """Compute a shard, and delete the rows that tombstones name; of these it asks for what was sent."""
-        shard = WindowShard(self.spec)
-        if REMOVE not in inputs:
-            return shard.computed(inputs, store, context)
-        removals = inputs[REMOVE]
-        if not context.handed_in:
+        if REMOVE in inputs and not context.handed_in:
             none = window_schema(self.spec, {}, marks=False).empty_table()
-            return ShardResult(none, None, needs=removals.select(ASKED_SCHEMA.names).cast(ASKED_SCHEMA))
-        result = shard.computed(inputs, store, context)
-        deleted, stale = removed(removals, inputs.get(LOOKUP), result.changes, Progress.of(context.state).close_us)
-        changes = pa.concat_tables([result.changes, delete_rows(self.spec, deleted, context)])
-        side = {**result.side, DEAD: dead_letters(removals, stale)}
-        if OUTCOMES in inputs:
-            side[OUTCOMES] = outcome_rows(inputs[OUTCOMES], stale)
-        told = {"applied": deleted.num_rows, "stale": len(stale), "deletes": deleted.num_rows}
-        stats = {**result.stats, **{name: result.stats.get(name, 0) + n for name, n in told.items()}}
-        return ShardResult(changes, result.writes, side, stats, result.cursor)
+            needs = inputs[REMOVE].select(ASKED_SCHEMA.names).cast(ASKED_SCHEMA)
+            return ShardResult(none, None, needs=needs)
+        return WindowShard(self.spec).computed(inputs, store, context)
 
     def commit(self, store: SliceStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         """Apply writes; segments below the horizon are dropped."""

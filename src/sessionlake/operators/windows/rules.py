@@ -10,7 +10,7 @@ from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
 from sessionlake.aggregates.ranges import merge_ranges
-from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, within_group
+from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, taken, within_group
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.windows.emission import RESTATE, Firing
@@ -124,7 +124,7 @@ def merge_slices(
     codes, head, source = np.empty(len(rest), np.int64), np.empty(len(rest), new.dtype), np.empty(len(rest), np.int64)
     codes[rest], head[rest], source[rest] = stored.codes, stored.head, np.arange(len(stored))
     codes[place], head[place], source[place] = given.codes, new, len(stored) + np.arange(len(given))
-    state = pa.concat_arrays([stored.state, codec.encode(merged, len(given))]).take(pa.array(source))
+    state = taken(concatenated([stored.state, codec.encode(merged, len(given))]), pa.array(source))
     changed = np.zeros(len(rest), bool)
     changed[place] = True
     return Merged(Slices(codes, head, state), changed, before)
@@ -152,6 +152,21 @@ def _after(windows: Grid, time_us: int) -> int:
     """Return the first end of a window strictly after a time."""
     offset, advance = windows.offset_us + windows.size_us, windows.advance_us
     return (time_us - offset) // advance * advance + advance + offset
+
+
+def listed_times(windows: TimeWindows, firing: Firing, frontier_us: int) -> tuple[int, int] | None:
+    """Return the times [low, high) of slices that windows of a firing have or are made by; None where no window ends then.
+
+    No slice lies after the frontier. Of windows on a grid few batches pass an end, and only these look into lists.
+    """
+    low = firing.low_us - windows.span_us - 1
+    high = min(firing.high_us, frontier_us + 1)
+    if isinstance(windows, Grid):
+        first, after = _after(windows, firing.low_us), _after(windows, firing.high_us)
+        low, high = first - windows.span_us, min(after - windows.advance_us, high)
+        if first > firing.high_us:
+            return None
+    return (low, high) if high > low else None
 
 
 def blocks_of(windows: Pairs, span_us: int, block_us: int) -> Pairs:
@@ -208,26 +223,25 @@ def sent_windows(windows: TimeWindows, slices: Slices, axis: Axis, asked: Pairs,
     `asked` are, of windows on a grid, those that have a candidate slice; else the candidate slices, which windows have or
     are made by.
     """
-    marked = np.zeros(len(slices) + 1, np.int64)
-    if isinstance(windows, Grid):
-        found = asked
-    else:
-        marked[axis.rows_of(asked)] = 1
-        found = _sliding_windows(windows, slices, firing)
+    found = asked if isinstance(windows, Grid) else _sliding_windows(windows, slices, firing)
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.span_us)
-    kept = high > low
-    holds = kept
+    holds, kept, maker = high > low, high > low, None
     if isinstance(windows, Sliding):
+        marked = np.zeros(len(slices) + 1, np.int64)
+        marked[axis.rows_of(asked)] = 1
         # The candidates before each row; a window that is left when one drops out begins right after it.
         sums = np.concatenate([[0], np.cumsum(marked)])
         maker = _maker(slices, found, low)
         holds = sums[high] > sums[low]
         kept &= holds | ((maker >= 0) & (marked[maker] > 0))
-    found, low, high, holds = found.take(kept), low[kept], high[kept], holds[kept]
-    end = found.time + windows.span_us
-    unsent = _unsent(windows, slices, found, low, high, end, firing, holds)
-    found, low, high, end = found.take(unsent), low[unsent], high[unsent], end[unsent]
-    return Windows(found.codes, found.time, end, low, high, pa.repeat(firing.trigger, len(found)))
+        maker = maker[kept]
+    low, high, found = low[kept], high[kept], found.take(kept)
+    trigger = pa.repeat(firing.trigger, len(found))
+    sent = Windows(found.codes, found.time, found.time + windows.span_us, low, high, trigger)
+    unsent = holds[kept] if firing.trigger == RESTATE else _changed(slices, sent, firing)
+    if maker is not None:
+        unsent |= _made(slices, sent, maker, firing)
+    return sent.take(np.flatnonzero(unsent))
 
 
 def _sliding_windows(windows: Sliding, slices: Slices, firing: Firing) -> Pairs:
@@ -251,32 +265,28 @@ def _maker(slices: Slices, windows: Pairs, low: Ints) -> Ints:
     return np.where(known, row, -1)
 
 
-def _unsent(
-    windows: TimeWindows, slices: Slices, found: Pairs, low: Ints, high: Ints, end: Ints, firing: Firing, holds: Bools
-) -> Bools:
-    """Say which windows have a change that no batch has sent; closed ones, whether they hold a slice that a restate names."""
-    revision = slices["revision"]
-    if firing.trigger == RESTATE:
-        unsent = holds.copy()
-    elif firing.reached:
-        # Of what changed since, how far the frontier had come: the window was past then.
-        waiting = np.where(revision > firing.since, slices["reach"], NO_WATERMARK)
-        unsent = range_max(waiting, low, high) >= end
-    else:
-        unsent = range_max(revision, low, high) > firing.since
-    if isinstance(windows, Sliding):
-        maker = _maker(slices, found, low)
-        made = maker >= 0
-        born = slices["born"]
-        made[made] = born[maker[made]] > firing.since
-        if firing.reached:
-            made[made] = slices["born_reach"][maker[made]] >= end[made]
-        # A window at whose very end an older event lies was there before.
-        last = high[made] - 1
-        older = (slices["start"][last] == end[made] - 1) & (born[last] < born[maker[made]])
-        made[made] = ~older
-        unsent |= made
-    return unsent
+def _changed(slices: Slices, windows: Windows, firing: Firing) -> Bools:
+    """Say which windows have a slice with a change that no batch has sent."""
+    revision, low, high = slices["revision"], windows.low, windows.high
+    if not firing.reached:
+        return range_max(revision, low, high) > firing.since
+    # Of what changed since, how far the frontier had come: the window was past then.
+    waiting = np.where(revision > firing.since, slices["reach"], NO_WATERMARK)
+    return range_max(waiting, low, high) >= windows.end
+
+
+def _made(slices: Slices, windows: Windows, maker: Ints, firing: Firing) -> Bools:
+    """Say which windows are there since a slice right before them is, -1 for none, whose birth no batch has sent."""
+    made = maker >= 0
+    born = slices["born"]
+    made[made] = born[maker[made]] > firing.since
+    if firing.reached:
+        made[made] = slices["born_reach"][maker[made]] >= windows.end[made]
+    # A window at whose very end an older event lies was there before.
+    last = windows.high[made] - 1
+    older = (slices["start"][last] == windows.end[made] - 1) & (born[last] < born[maker[made]])
+    made[made] = ~older
+    return made
 
 
 def states_of(aggregates: Sequence[Aggregate], slices: Slices, windows: Windows, keys: pa.Array) -> tuple[Ints, States]:

@@ -190,7 +190,7 @@ class WindowSection(OperatorSection):
             "window.advance": self.advance_us,
             "window.offset": self.offset_us,
             "window.exits": self.exits is not False,
-            "emit": "every change" if rows_are_state(self.windows, self.emit.policies) else "by policy",
+            "emit": "every change" if self.emit.policies.updates else "by policy",
         }
 
     def live_settings(self) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.partials import Partials, concat, values_of
-from sessionlake.columnar.arrays import combined, sorted_codes
+from sessionlake.columnar.arrays import Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.windows import emission
-from sessionlake.operators.windows.control import NAMED, RESTATED
+from sessionlake.operators.windows.control import NAMED, REMOVE, RESTATED, Removed, removed_by, with_removed
 from sessionlake.operators.windows.emission import (
     BATCH,
     FOREVER,
@@ -35,13 +35,15 @@ from sessionlake.operators.windows.rules import (
     blocks_of,
     grid_windows,
     joined,
+    listed_times,
     merge_slices,
     read_around,
     sent_windows,
     states_of,
 )
 from sessionlake.operators.windows.spec import Grid, WindowSpec, slice_schema, window_schema
-from sessionlake.store.slices import GRID, SLIDING, Slices, SliceStore
+from sessionlake.store.segmented import WRITE_SCHEMA
+from sessionlake.store.slices import GRID, NONE_LISTED, SLIDING, Blocks, Listed, Slices, SliceStore
 from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 from sessionlake.warehouse.schemas import TIME
@@ -77,16 +79,17 @@ class WindowShard:
             closed = moment.before.close_us
             firing.append(Firing(emission.RESTATE, -FOREVER, closed, moment.batch_id - 1, listed=False))
         parts = concat([Partials.empty(self.spec.aggregates), *_parts_of(inputs)])
-        keys, given, named, listed = self._candidates(
-            store, firing, parts, inputs.get(NAMED), moment.after.watermark_us
-        )
+        named = [Listed(parts.start, parts.keys), _named(inputs, NAMED), _named(inputs, REMOVE)]
+        listed = [self._listed(store, one, moment.after.watermark_us) for one in firing]
+        keys, (given, again, removable, *waiting) = _coded([*named, *listed])
         candidates = [
-            (named if one.trigger == emission.RESTATE else joined([given, more])).distinct()
-            for one, more in zip(firing, listed, strict=True)
+            (again if one.trigger == emission.RESTATE else joined([given, more])).distinct()
+            for one, more in zip(firing, waiting, strict=True)
         ]
         if isinstance(windows := self.spec.windows, Grid):
             candidates = [grid_windows(windows, some, one) for some, one in zip(candidates, firing, strict=True)]
-        stored = self._stored(store, keys, given, candidates, firing, moment)
+        touched = joined([given, removable]) if self.spec.slices_are_windows else given
+        stored = self._stored(store, keys, touched, candidates, firing, moment)
         merged = merge_slices(
             self.spec.aggregates,
             stored,
@@ -99,12 +102,15 @@ class WindowShard:
         )
         sent = self._sent(merged.slices, candidates, firing)
         lists, unsent = self._lists(store, keys, merged, moment)
-        writes = pa.concat_tables([store.writes(keys, self._touched(merged, given)), *lists])
-        stats = {"upserts": len(sent), MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id, **unsent}
-        changed = merged.slices.take(np.flatnonzero(merged.changed))
-        side = {} if self.spec.rows_are_state or not len(changed) else {STATE: self._slice_rows(keys, changed)}
         rows = self._window_rows(keys, merged.slices, sent, moment)
-        return ShardResult(rows, writes if len(writes) else None, side, stats)
+        removed = removed_by(inputs, rows, moment.before.close_us) if REMOVE in inputs else None
+        gone = self._gone(merged.slices, keys, removed)
+        writes = pa.concat_tables([self._writes(store, keys, merged, gone), *lists])
+        stats = {"upserts": len(sent), MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id, **unsent}
+        result = ShardResult(
+            rows, writes if len(writes) else None, self._slice_changes(keys, merged, gone, moment), stats
+        )
+        return result if removed is None else with_removed(self.spec, result, inputs, removed, context)
 
     def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
         """Return the writes of handed-in slices; all of them are listed, since what is sent is told from the slices."""
@@ -136,28 +142,14 @@ class WindowShard:
             ticks_of(spec.emit, before, context.clock_us, flush=flush),
         )
 
-    def _candidates(
-        self, store: SliceStore, firing: Sequence[Firing], parts: Partials, restates: pa.Table | None, frontier_us: int
-    ) -> tuple[pa.Array, Pairs, Pairs, list[Pairs]]:
-        """Return all keys, ascending; the parts' slices; those that restates name; and for each firing those that lists do."""
-        span = self.spec.windows.span_us
-        listed = []
-        for one in firing:
-            letter = _WAITING["late" if one.reached else "early"]
-            low, high = one.low_us - span - 1, min(one.high_us, frontier_us + 1)
-            listed.append(store.lists(letter, low, high)[1] if one.listed and high > low else None)
-        none = np.zeros(0, np.int64)
-        named = pa.array([], pa.string()) if restates is None else combined(restates["key"])
-        columns = [parts.keys, named, *(found.keys for found in listed if found is not None)]
-        codes, keys = sorted_codes(pa.chunked_array(columns))
-        given, at = Pairs(codes[: len(parts)], parts.start), len(parts) + len(named)
-        again = Pairs(codes[len(parts) : at], none if restates is None else restates["start_us"].to_numpy())
-        waiting = []
-        for found in listed:
-            n = 0 if found is None else len(found)
-            waiting.append(Pairs(codes[at : at + n], none if found is None else found.start))
-            at += n
-        return keys, given, again, waiting
+    def _listed(self, store: SliceStore, firing: Firing, frontier_us: int) -> Listed:
+        """Return the slices that lists name and that windows of a firing have or are made by."""
+        times = listed_times(self.spec.windows, firing, frontier_us) if firing.listed else None
+        if times is None:
+            return NONE_LISTED
+        low, high = times
+        found = store.lists(_WAITING["late" if firing.reached else "early"], low, high)
+        return found.take(np.flatnonzero((found.start >= low) & (found.start < high)))
 
     def _stored(
         self,
@@ -196,15 +188,25 @@ class WindowShard:
         windows = Windows(codes, start, end, low, high, triggers)
         return windows.take(np.lexsort((windows.start, windows.codes)))
 
-    def _touched(self, merged: Merged, given: Pairs) -> Slices:
-        """Return all slices of the blocks that have a changed one."""
-        block = merged.slices["start"] // self.spec.windows.block_us
-        codes = merged.slices.codes
+    def _gone(self, slices: Slices, keys: pa.Array, removed: Removed | None) -> Ints:
+        """Return the rows of the slices that go with their windows' rows: where a window is one slice."""
+        if removed is None or not self.spec.slices_are_windows:
+            return np.zeros(0, np.int64)
+        codes = pc.index_in(combined(removed.rows["key"]), keys).to_numpy().astype(np.int64)
+        return Axis(slices).rows_of(Pairs(codes, removed.rows["start_us"].to_numpy()))
+
+    def _writes(self, store: SliceStore, keys: pa.Array, merged: Merged, gone: Ints) -> pa.Table:
+        """Return the writes of all blocks that have a slice which changed or is gone."""
+        codes, block = merged.slices.codes, merged.slices["start"] // self.spec.windows.block_us
         starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0))
-        if not len(given):
-            return merged.slices.take(np.zeros(0, np.int64))
-        touched = np.repeat(np.logical_or.reduceat(merged.changed, starts), np.diff(starts, append=len(codes)))
-        return merged.slices.take(np.flatnonzero(touched))
+        if not len(starts):
+            return WRITE_SCHEMA.empty_table()
+        stays = np.ones(len(codes), bool)
+        stays[gone] = False
+        touched = np.logical_or.reduceat(merged.changed | ~stays, starts)
+        emptied = starts[touched & ~np.logical_or.reduceat(stays, starts)]
+        kept = np.repeat(touched, np.diff(starts, append=len(codes))) & stays
+        return store.writes(keys, merged.slices.take(np.flatnonzero(kept)), Blocks(codes[emptied], block[emptied]))
 
     def _lists(
         self, store: SliceStore, keys: pa.Array, merged: Merged, moment: Moment
@@ -237,10 +239,23 @@ class WindowShard:
             tables += [store.list_deletes(deletes), store.list_writes(letter, moment.batch_id, start[new], named)]
         return tables, {UNSENT_EARLY: int(waits["early"].sum()), UNSENT_LATE: int(waits["late"].sum())}
 
-    def _slice_rows(self, keys: pa.Array, slices: Slices) -> pa.Table:
-        n, start = len(slices), slices["start"]
+    def _slice_changes(self, keys: pa.Array, merged: Merged, gone: Ints, moment: Moment) -> dict[str, pa.Table]:
+        """Return the rows of slice_changelog, where the windows' rows are not the state."""
+        changed = merged.slices.take(np.flatnonzero(merged.changed))
+        if self.spec.rows_are_state or not len(changed) + len(gone):
+            return {}
+        deleted = merged.slices.take(gone)
+        deleted.head["revision"] = moment.batch_id
+        return {
+            STATE: pa.concat_tables(
+                [self._slice_rows(keys, changed, "upsert"), self._slice_rows(keys, deleted, "delete")]
+            )
+        }
+
+    def _slice_rows(self, keys: pa.Array, slices: Slices, op: str) -> pa.Table:
+        start = slices["start"]
         columns: Mapping[str, pa.Array] = {
-            "op": pa.repeat("upsert", n),
+            "op": pa.repeat(op, len(slices)),
             "slice_key": keys.take(pa.array(slices.codes)),
             "slice_start": pa.array(start).cast(TIME),
             "slice_end": pa.array(start + self.spec.windows.slice_us).cast(TIME),
@@ -280,6 +295,19 @@ class WindowShard:
 
 def _parts_of(inputs: Inputs) -> list[Partials]:
     return [Partials.from_table(inputs[kind]) for kind in (PARTS, RESTATED) if kind in inputs]
+
+
+def _named(inputs: Inputs, kind: str) -> Listed:
+    """Return the slices that rows of a kind name."""
+    rows = inputs.get(kind)
+    return NONE_LISTED if rows is None else Listed(rows["start_us"].to_numpy(), combined(rows["key"]))
+
+
+def _coded(named: Sequence[Listed]) -> tuple[pa.Array, list[Pairs]]:
+    """Return all keys that slices are named by, ascending, and the slices by their keys' places among these."""
+    codes, keys = sorted_codes(pa.chunked_array([one.keys for one in named]))
+    parts = np.split(codes, np.cumsum([len(one) for one in named])[:-1])
+    return keys, [Pairs(part, one.start) for part, one in zip(parts, named, strict=True)]
 
 
 def _greatest(told: pa.Table, name: str) -> int:

@@ -133,6 +133,11 @@ class WindowSpec:
         return rows_are_state(self.windows, self.emit)
 
     @property
+    def slices_are_windows(self) -> bool:
+        """Whether each window is one slice, as tumbling ones are."""
+        return slices_are_windows(self.windows)
+
+    @property
     def is_sliding(self) -> bool:
         """Whether windows begin and end where events do."""
         return isinstance(self.windows, Sliding)
@@ -148,9 +153,14 @@ class WindowSpec:
         )
 
 
+def slices_are_windows(windows: TimeWindows) -> bool:
+    """Say whether each window is one slice."""
+    return windows.slice_us == windows.span_us
+
+
 def rows_are_state(windows: TimeWindows, emit: Policies) -> bool:
     """Say whether a window is one slice and sent with every change, so that its rows are all the state there is."""
-    return emit.updates and windows.slice_us == windows.span_us
+    return emit.updates and slices_are_windows(windows)
 
 
 def window_schema(spec: WindowSpec, texts: Mapping[str, str], *, marks: bool) -> pa.Schema:
