@@ -23,11 +23,11 @@ def test_each_batch_waits_for_the_gate_and_knows_the_order_of_its_files(spark: S
     # Classes of a function go to workers by value: they can't import the tests.
     class Telling(Windower):
         def split(self, rows: pa.Table, context: BatchContext) -> Split:
-            (told / str(context.batch_id)).write_text(json.dumps(dict(context.files)))
+            (told / str(context.batch_id)).write_text(json.dumps(dict(context.files["events"])))
             yield from super().split(rows, context)
 
     class Ranking(Windows):
-        ranks_files = True
+        numbers_messages = True
 
         def operator(self, live: Any = None) -> Telling:
             return Telling(super().operator(live).spec)

@@ -64,7 +64,7 @@ class Coordinator:
         batch_id: int,
         planned: str | None,
         clock_us: int,
-        files: Mapping[str, int] = MappingProxyType({}),
+        files: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     ) -> None:
         """Run and commit a batch; one that is committed already is left alone.
 

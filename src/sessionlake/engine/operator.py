@@ -26,9 +26,13 @@ class BatchContext:
     """The operator's own small state after the previous batch; JSON values."""
     clock_us: int = 0
     """When the batch began, as the stream's offset log has it: the same on a rerun."""
-    files: Mapping[str, int] = field(default_factory=dict)
-    """The batch's source files by name, and the rank of each in the order in which the source has them; empty where the
-    pipeline's kind does not ask for them. Operators that number messages go by it."""
+    files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By event input the batch's source files by name, and the rank of each in the order in which the source has them; empty
+    where the pipeline's kind does not ask for them. Operators that number messages go by it (`stream/positions.py`)."""
+    task: int = 0
+    """In map tasks: the number of the task."""
+    part: int = 0
+    """In map tasks: the number of the rows' Arrow batch among those of the task, from 0 on."""
     cursor: Mapping[str, Any] = field(default_factory=dict)
     """What the shard's last task returned as `ShardResult.cursor`, JSON values; empty before, and in map tasks."""
     handed_in: bool = False
@@ -55,13 +59,22 @@ class Aside:
 
 
 @dataclass(frozen=True)
+class Everywhere:
+    """Rows that go to every shard; few, since each shard gets all of them."""
+
+    kind: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
 class Counted:
     """Numbers that count for the batch, as `ShardResult.stats` does."""
 
     stats: Mapping[str, int]
 
 
-Split = Iterator[Keyed | Aside | Counted]
+Piece = Keyed | Aside | Everywhere | Counted
+Split = Iterator[Piece]
 
 
 @dataclass(frozen=True)

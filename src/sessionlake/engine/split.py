@@ -1,7 +1,7 @@
 """One map task's part of a batch, in a Python worker: source rows become rows of shards, and files of what needs no shard."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ from pyspark import TaskContext
 
 from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine import exchange
-from sessionlake.engine.operator import TICK, Aside, BatchContext, Counted, Operator, add_stats
+from sessionlake.engine.operator import TICK, Aside, BatchContext, Counted, Everywhere, Operator, add_stats
 from sessionlake.engine.outputs import Output, OutputWriter
 
 
@@ -32,8 +32,10 @@ class SplitTask:
         writers: dict[str, OutputWriter] = {}
         marks = {"batch_id": self.context.batch_id, "commit_id": self.context.commit_id}
         stats: dict[str, int] = {}
-        for batch in batches:
-            for piece in self.operator.split(pa.Table.from_batches([batch]), self.context):
+        everywhere: dict[str, list[pa.Table]] = {}
+        for part, batch in enumerate(batches):
+            context = replace(self.context, task=number, part=part)
+            for piece in self.operator.split(pa.Table.from_batches([batch]), context):
                 if isinstance(piece, Counted):
                     add_stats(stats, piece.stats)
                 elif isinstance(piece, Aside):
@@ -41,13 +43,29 @@ class SplitTask:
                         if piece.kind not in writers:
                             writers[piece.kind] = OutputWriter(outputs[piece.kind], marks, number)
                         writers[piece.kind].write(piece.rows)
+                elif isinstance(piece, Everywhere):
+                    everywhere.setdefault(piece.kind, []).append(piece.rows)
                 elif piece.rows.num_rows:
                     shard = shard_of(piece.keys, self.shards)
                     yield from exchange.wire_rows(by_shard(piece.kind, piece.rows, shard))
         files = [asdict(writer.close()) for writer in writers.values()]
+        yield from self._told(number, stats, files, everywhere)
+
+    def _told(
+        self,
+        number: int,
+        stats: Mapping[str, int],
+        files: list[dict[str, Any]],
+        everywhere: Mapping[str, list[pa.Table]],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the wire rows that a task ends with: its report, and what it tells every shard."""
         if stats or files:
             report = exchange.split_report(number % self.shards, {"stats": stats, "files": files})
             yield from exchange.wire_rows([report])
+        for kind, tables in everywhere.items():
+            rows = pa.concat_tables(tables)
+            if rows.num_rows:
+                yield from exchange.wire_rows((shard, kind, rows) for shard in range(self.shards))
         if self.operator.ticks:
             tick = pa.table({name: pa.array([value], pa.int64()) for name, value in {**stats, "task": number}.items()})
             yield from exchange.wire_rows((shard, TICK, tick) for shard in range(self.shards))

@@ -20,14 +20,18 @@ class PlannedInput(Protocol):
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return a batch's rows with what Spark leaves out of them; `offsets` is the text of the batch's offset file."""
 
-    def ranks(self, batch_id: int) -> dict[str, int]:
-        """Return the files of a batch, each with its rank in the order in which the source has them."""
-
     def gone(self, batch_id: int) -> list[str]:
         """Return what was planned for a batch and is there no more."""
 
     def reached(self, batch_id: int) -> int:
         """Return the last entry of the source's log that a batch and those before it read; -1 where none has."""
+
+
+class RankedInput(Protocol):
+    """The order of the files that batches read, as the checkpoint and the source's own log have it."""
+
+    def ranks(self, batch_id: int) -> Mapping[str, int]:
+        """Return the files of a planned batch as its rows name them, each with its rank in the order of the source."""
 
 
 class Source(Protocol):
@@ -55,6 +59,9 @@ class Source(Protocol):
 
     def planned(self, tables: Tables) -> PlannedInput | None:
         """Return what the checkpoint says of planned input; None where the source has nothing to add to Spark's own rows."""
+
+    def ranked(self, tables: Tables) -> RankedInput | None:
+        """Return the order of planned files; None where a row's place in the order can be told from the row alone."""
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]

@@ -25,6 +25,8 @@ class EventColumns:
     id: str | None
     inputs: tuple[str, ...]
     types: Mapping[str, pa.DataType]
+    ordered: bool = False
+    """Whether the rows' places in the order of the source are needed beside the columns (`Decoder.decode_in_order`)."""
 
     def __post_init__(self) -> None:
         if self.time_unit is not None and self.time_unit not in TIME_UNITS:

@@ -1,11 +1,12 @@
 """A Delta table as a source: each version's new rows."""
 
-from collections.abc import Collection, Sequence
-from typing import ClassVar
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -13,7 +14,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import SourceError
 from sessionlake.sources.base import Offsets
 from sessionlake.sources.columns import EventColumns, normal_type
-from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
 from sessionlake.sources.limits import limits_of
 from sessionlake.warehouse.streamed_files import BATCH, read_files, streamed_files
 from sessionlake.warehouse.tables import Tables, spark_schema
@@ -53,10 +54,16 @@ class DeltaSource:
         """Return the rows that versions add; those that change or remove some are passed over."""
         limits = limits_of(self._config.source, everything_at_once=everything_at_once)
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true").options(**limits)
-        return self._needed(reader.load(self._config.source.path), columns)
+        # Spark knows no column `_metadata` in a stream of a Delta table.
+        place = [F.substring_index(F.input_file_name(), "/", -1).alias(FILE), F.input_file_block_start().alias(BLOCK)]
+        return self._needed(reader.load(self._config.source.path), columns, *(place if columns.ordered else []))
 
     def planned(self, tables: Tables) -> None:
         """Return None: the log says all, and Spark reads all of it."""
+
+    def ranked(self, tables: Tables) -> "VersionedFiles":
+        """Return the files' order by the table's log."""
+        return VersionedFiles(tables, self._config)
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
@@ -66,7 +73,7 @@ class DeltaSource:
         files = streamed_files(tables, path, offsets, needed)
         return self._needed(read_files(tables, path, files), columns, BATCH) if files else None
 
-    def _needed(self, rows: DataFrame, columns: EventColumns, *others: str) -> DataFrame:
+    def _needed(self, rows: DataFrame, columns: EventColumns, *others: str | Column) -> DataFrame:
         return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
 
     def _schema(self) -> pa.Schema:
@@ -77,3 +84,21 @@ class DeltaSource:
             raise SourceError(
                 f"source.path: {path!r} is no readable Delta table; create it or correct the path"
             ) from error
+
+
+class VersionedFiles:
+    """The files that a table's versions added, in the order in which its stream numbers them."""
+
+    def __init__(self, tables: Tables, config: Config) -> None:
+        self._tables, self._path, self._checkpoint = tables, config.source.path, config.checkpoint
+
+    def ranks(self, batch_id: int) -> Mapping[str, int]:
+        """Return a batch's files by name; SourceError where the table's log no longer has the versions that it read."""
+        offsets = [(batch, self._offset(batch)) for batch in (batch_id - 1, batch_id) if batch >= 0]
+        files = streamed_files(self._tables, self._path, offsets, {batch_id})
+        return {file.name: rank for rank, file in enumerate(files)}
+
+    def _offset(self, batch_id: int) -> dict[str, Any] | None:
+        lines = (self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}") or "").splitlines()
+        found: dict[str, Any] | None = json.loads(lines[2]) if lines[2:3] not in ([], ["-"]) else None
+        return found

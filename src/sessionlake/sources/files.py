@@ -74,6 +74,10 @@ class FileSource:
         """Return the files that batches are planned to read."""
         return PlannedFiles(tables, self._config)
 
+    def ranked(self, tables: Tables) -> PlannedFiles:
+        """Return the files' order by the plan."""
+        return PlannedFiles(tables, self._config)
+
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:

@@ -86,6 +86,9 @@ class KafkaSource:
     def planned(self, tables: Tables) -> None:
         """Return None: Spark reads the offsets that it planned, or fails."""
 
+    def ranked(self, tables: Tables) -> None:
+        """Return None: a record has its partition and offset."""
+
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:

@@ -53,8 +53,6 @@ def changelog_output(of: Changelog, tables: Tables, schema: pa.Schema, kind: str
 class Kind(Protocol):
     """An operator, made for one pipeline's config and column types. `config.operators` names them."""
 
-    ranks_files: ClassVar[bool]
-    """Whether its workers must know the order of a batch's source files (`BatchContext.files`)."""
     changelog: ClassVar[Changelog]
     """How its tables are called."""
     late_columns: ClassVar[tuple[pa.Field, ...]]
@@ -67,6 +65,10 @@ class Kind(Protocol):
     @classmethod
     def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
         """Return `changelogs` of a pipeline that is known by its config alone."""
+
+    @property
+    def numbers_messages(self) -> bool:
+        """Whether its workers number accepted rows in the order of their source (`stream/positions.py`)."""
 
     @property
     def inputs(self) -> Mapping[str, EventSpec]:

@@ -126,6 +126,7 @@ class _Run:
         """Run the streaming query to its end."""
         failures: list[BaseException] = []
         input_ = self.source.planned(self.tables)
+        ranked = self.source.ranked(self.tables) if self.kind.numbers_messages else None
         planned = PlannedOffsets(self.spark, self.config.pipeline.name)
         control = ControlInput(self.tables, self.config, one_row_a_file=self.source.one_row_a_file)
 
@@ -139,7 +140,7 @@ class _Run:
                 with self._batch_runs:
                     rows = control.rows(rows, batch_id, offsets)
                     rows = named(input_.rows(rows, batch_id, offsets), self.kind.inputs) if input_ else rows
-                    files = input_.ranks(batch_id) if input_ and self.kind.ranks_files else {}
+                    files = dict.fromkeys(self.kind.inputs, ranked.ranks(batch_id)) if ranked else {}
                     self.coordinator.run_batch(rows, batch_id, fingerprint(offsets), clock_of(offsets), files)
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:

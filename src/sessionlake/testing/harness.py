@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.config.durations import parse_duration
-from sessionlake.engine.operator import Aside, BatchContext, ShardResult
+from sessionlake.engine.operator import Aside, BatchContext, Piece, ShardResult
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.control import kinds_of, limits_of
 from sessionlake.operators.sessions.mapper import split_events
@@ -26,7 +26,7 @@ from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EMIT, EventSpec
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import advanced
-from sessionlake.testing.local import Harness, Piece, aggregated_columns, declared_types
+from sessionlake.testing.local import Harness, aggregated_columns, declared_types
 from sessionlake.testing.rows import Row, correction_table, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
 from sessionlake.warehouse.schemas import COUNTS, STALE, TIME

@@ -17,11 +17,12 @@ from sessionlake.engine.operator import (
     LOOKUP,
     RESTORE,
     TICK,
-    Aside,
     BatchContext,
     Counted,
+    Everywhere,
     Keyed,
     Operator,
+    Piece,
     ShardResult,
     Store,
     add_stats,
@@ -31,7 +32,6 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.testing.rows import Row, type_of
 from sessionlake.warehouse.schemas import COLUMN_TYPES
 
-Piece = Keyed | Aside | Counted
 Answer = Callable[[pa.Table], pa.Table]
 """Returns the rows (key, ...) that answer what shards asked for."""
 KEY, TIME_US = "key", "time_us"
@@ -61,6 +61,10 @@ class LocalShards(Generic[Store]):
             if isinstance(piece, Counted):
                 add_stats(stats, piece.stats)
         inputs = self._parted((piece.kind, piece.rows, piece.keys) for piece in split if isinstance(piece, Keyed))
+        for kind in dict.fromkeys(piece.kind for piece in split if isinstance(piece, Everywhere)):
+            shared = [piece.rows for piece in split if isinstance(piece, Everywhere) and piece.kind == kind]
+            for shard in range(self.shards):
+                inputs.setdefault(shard, {})[kind] = pa.concat_tables(shared)
         if operator.ticks:
             told = pa.table({name: pa.array([value]) for name, value in {**stats, "task": 0}.items()})
             for shard in range(self.shards):

@@ -11,6 +11,7 @@ from sessionlake.engine.operator import (
     Aside,
     BatchContext,
     Counted,
+    Piece,
     ShardResult,
 )
 from sessionlake.errors import ConfigError
@@ -29,7 +30,7 @@ from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_cor
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.testing.local import Harness, Piece, aggregated_columns, declared_types
+from sessionlake.testing.local import Harness, aggregated_columns, declared_types
 from sessionlake.testing.rows import Row, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, PARTLY

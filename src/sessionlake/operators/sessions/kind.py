@@ -34,7 +34,7 @@ from sessionlake.warehouse.views import merged_rows, rows_meeting
 class Sessions:
     """See `Kind` for the methods."""
 
-    ranks_files: ClassVar[bool] = False
+    numbers_messages: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = SESSIONS
     changelogs: ClassVar[tuple[Changelog, ...]] = (SESSIONS,)
     late_columns: ClassVar[tuple[pa.Field, ...]] = ()

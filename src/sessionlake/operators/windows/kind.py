@@ -43,7 +43,7 @@ from sessionlake.warehouse.views import merged_rows
 class Windows:
     """See `Kind` for the methods."""
 
-    ranks_files: ClassVar[bool] = False
+    numbers_messages: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = WINDOWS
     late_columns: ClassVar[tuple[pa.Field, ...]] = (
         schemas.commented(schemas.PARTLY, pa.bool_(), "Whether the event is in those of its windows that were open"),

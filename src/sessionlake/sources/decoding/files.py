@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from sessionlake.sources.decoding.decode import Decoded, decode
 from sessionlake.sources.decoding.decoded import Nowhere, bad_row
 from sessionlake.sources.decoding.long_lines import MAX_LINE_BYTES
 from sessionlake.sources.decoding.pieces import WHOLE, Piece
-from sessionlake.sources.decoding.rows import BATCH, Rows, no_text
+from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
 
 PATH, CONTENT, NUMBER, PARTS = "path", "content", "number", "parts"
 """A row of a source of files: a file's path, where workers can't open it its content, and which of so many parts of it is
@@ -47,6 +47,14 @@ class FileDecoder:
         for row in table.to_pylist():
             for found in self._decoded(**row):
                 yield Rows(found.table, found.error, found.raw, found.position)
+
+    def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
+        """Yield each file's rows, ordered by the file's rank, the part of the file, and within that as they stand."""
+        del part
+        for row in table.to_pylist():
+            rank, piece = rank_of(files, row[PATH]), row.get(NUMBER) or 0
+            for number, found in enumerate(self._decoded(**row)):
+                yield Rows(found.table, found.error, found.raw, found.position, Origin(0, (rank, piece, number)))
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
         """Yield each file's rows with the batch that read it."""

@@ -1,7 +1,7 @@
 """Kafka records to typed rows, and to the tombstones that Pattern 7 sends to the topic."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from sessionlake.sources.decoding.decoded import Indices, in_halves, one_line, t
 from sessionlake.sources.decoding.json_lines import read_lines
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
-from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
 from sessionlake.warehouse import schemas
 
@@ -53,6 +53,15 @@ class RecordDecoder:
         """Yield the records' rows."""
         for found in decode_records(table, self.topic, self.columns):
             yield Rows(found.table, found.error, found.raw, found.position)
+
+    def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
+        """Yield the records' rows, those of each of the topic's partitions apart, ordered by offset."""
+        del files, part
+        for number in pc.unique(table["partition"]).to_pylist():
+            records = table.filter(pc.equal(table["partition"], number)).sort_by("offset")
+            for found in decode_records(records, self.topic, self.columns):
+                first = found.origin.table["offset"][0].as_py()
+                yield Rows(found.table, found.error, found.raw, found.position, Origin(number, (first, 0, 0)))
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
         """Raise SourceError: records may be gone from a topic, so that it is never read again."""

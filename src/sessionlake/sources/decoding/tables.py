@@ -1,14 +1,20 @@
 """Rows that are columns already, as a Delta table's are."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.columnar.arrays import combined
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.raw import raw_text
-from sessionlake.sources.decoding.rows import BATCH, Rows, no_text
+from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
+
+FILE, BLOCK = "_file", "_block"
+"""Columns of a stream whose rows are to be told in order: the name of a row's file, and the byte at which its task began to
+read of it."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +31,20 @@ class TableDecoder:
 
     def decode(self, table: pa.Table) -> Iterator[Rows]:
         """Yield the rows; their text is a JSON object of the columns read."""
-        yield Rows(
-            table=table,
-            error=None,
-            raw=lambda at: _json(table.take(pa.array(at))),
-            source=lambda at: pa.repeat(pa.scalar(self.place, pa.string()), len(at)),
-        )
+        yield self._rows(table, None)
+
+    def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
+        """Yield the rows of each file, ordered by the file's rank, and within it as they stand: a task reads on in a file."""
+        rows = table.drop_columns([FILE, BLOCK])
+        name, block = combined(table[FILE]).dictionary_encode(), combined(table[BLOCK]).to_numpy()
+        codes = name.indices.to_numpy()
+        new = np.ones(len(codes), bool)
+        new[1:] = (codes[1:] != codes[:-1]) | (block[1:] != block[:-1])
+        starts = np.flatnonzero(new)
+        for first, end in itertools.pairwise([*starts.tolist(), len(codes)]):
+            rank = rank_of(files, name.dictionary[int(codes[first])].as_py())
+            some = rows.slice(first, end - first).combine_chunks()
+            yield self._rows(some, Origin(0, (rank, int(block[first]), part)))
 
     def decode_again(self, table: pa.Table) -> Iterator[tuple[int, Rows]]:
         """Yield the rows of each batch."""
@@ -39,6 +53,15 @@ class TableDecoder:
         for batch_id in np.unique(batch).tolist():
             some = events.filter(pa.array(batch == batch_id)).combine_chunks()
             yield batch_id, Rows(some, None, no_text, no_text)
+
+    def _rows(self, table: pa.Table, origin: Origin | None) -> Rows:
+        return Rows(
+            table=table,
+            error=None,
+            raw=lambda at: _json(table.take(pa.array(at))),
+            source=lambda at: pa.repeat(pa.scalar(self.place, pa.string()), len(at)),
+            origin=origin,
+        )
 
 
 def _json(table: pa.Table) -> pa.Array:
