@@ -60,15 +60,7 @@ class LocalShards(Generic[Store]):
         for piece in split:
             if isinstance(piece, Counted):
                 add_stats(stats, piece.stats)
-        inputs = self._parted((piece.kind, piece.rows, piece.keys) for piece in split if isinstance(piece, Keyed))
-        for kind in dict.fromkeys(piece.kind for piece in split if isinstance(piece, Everywhere)):
-            shared = [piece.rows for piece in split if isinstance(piece, Everywhere) and piece.kind == kind]
-            for shard in range(self.shards):
-                inputs.setdefault(shard, {})[kind] = pa.concat_tables(shared)
-        if operator.ticks:
-            told = pa.table({name: pa.array([value]) for name, value in {**stats, "task": 0}.items()})
-            for shard in range(self.shards):
-                inputs.setdefault(shard, {})[TICK] = told
+        inputs = self._inputs(operator, split, stats)
         results = self._applied(operator, inputs, context)
         needs = [result.needs for result in results.values() if result.needs is not None]
         if needs:
@@ -97,6 +89,21 @@ class LocalShards(Generic[Store]):
             store.close()
         self._stores.clear()
         self._directory.cleanup()
+
+    def _inputs(
+        self, operator: Operator[Store], split: Sequence[Piece], stats: Mapping[str, int]
+    ) -> dict[int, dict[str, pa.Table]]:
+        """Return what each shard is given: its own rows, what goes to all, and the tick."""
+        inputs = self._parted((piece.kind, piece.rows, piece.keys) for piece in split if isinstance(piece, Keyed))
+        for kind in dict.fromkeys(piece.kind for piece in split if isinstance(piece, Everywhere)):
+            shared = [piece.rows for piece in split if isinstance(piece, Everywhere) and piece.kind == kind]
+            for shard in range(self.shards):
+                inputs.setdefault(shard, {})[kind] = pa.concat_tables(shared)
+        if operator.ticks:
+            told = pa.table({name: pa.array([value]) for name, value in {**stats, "task": 0}.items()})
+            for shard in range(self.shards):
+                inputs.setdefault(shard, {})[TICK] = told
+        return inputs
 
     def _parted(self, pieces: Iterable[tuple[str, pa.Table, pa.Array]]) -> dict[int, dict[str, pa.Table]]:
         """Return rows by shard and kind."""

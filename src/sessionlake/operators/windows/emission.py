@@ -173,14 +173,16 @@ def firings(emit: Policies, before: Progress, after: Progress, ticks: Ticks, bat
             Firing(EARLY, before.watermark_us, FOREVER, since, listed=False),
             Firing(LATE, before.close_us, before.watermark_us, since, listed=False),
         ]
+    # What waits may do so since before the policies were changed: the count of it says so, not the policies.
+    early, late = before.unsent_early > 0, before.unsent_late > 0
     found = []
     if ticks.early:
-        found.append(Firing(EARLY, after.full_us, FOREVER, before.early_batch, listed=emit.early != BATCH))
+        found.append(Firing(EARLY, after.full_us, FOREVER, before.early_batch, listed=early))
     if after.full_us > before.full_us:
-        found.append(Firing(FULL, before.full_us, after.full_us, before.early_batch, listed=emit.early != BATCH))
+        found.append(Firing(FULL, before.full_us, after.full_us, before.early_batch, listed=early))
     high = before.full_us if ticks.late else min(after.close_us, before.full_us)
     if high > before.close_us:
-        found.append(Firing(LATE, before.close_us, high, before.late_batch, listed=emit.late != BATCH, reached=True))
+        found.append(Firing(LATE, before.close_us, high, before.late_batch, listed=late, reached=True))
     return found
 
 
