@@ -118,7 +118,7 @@ def test_restated_events_are_in_all_their_windows(
 
 
 @given(models(), streams(), st.sampled_from(POLICIES), st.integers(1, 3), st.integers(1, 11))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_change_of_policies_loses_no_change(
     model: WindowModel, batches: list[Batch], policies: tuple[Any, Any, Any], shards: int, changed: int
 ) -> None:
@@ -141,7 +141,7 @@ def test_a_change_of_policies_loses_no_change(
 
 
 @given(models(), streams(), st.sets(st.integers(0, 5)), st.integers(1, 3))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_what_a_tombstone_has_deleted_stays_so_where_stores_are_restored(
     model: WindowModel, batches: list[Batch], which: set[int], shards: int
 ) -> None:
