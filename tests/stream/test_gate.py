@@ -44,7 +44,7 @@ def test_each_batch_waits_for_the_gate_and_knows_the_order_of_its_files(spark: S
         Ranking,
         once=True,
         on_commit=committed.append,
-        gate=lambda: at_gate.append(len(committed)),
+        gate=lambda _: at_gate.append(len(committed)),
     )
     assert at_gate == [0, 1]
     ranks = [json.loads((told / str(batch)).read_text()) for batch in range(2)]

@@ -57,7 +57,9 @@ def _run_once(config: Config, **options: Any) -> "RunSummary":
 
 
 def _run_stream(config: Config, **options: Any) -> "RunSummary":
+    from sessionlake.jobs.publish.lag import held_back
     from sessionlake.operators.run import run
+    from sessionlake.warehouse.tables import Tables
 
     spark = open_session(config, little_java=_is_little(config))
     with observed_stream(spark, config) as committed:
@@ -66,7 +68,8 @@ def _run_stream(config: Config, **options: Any) -> "RunSummary":
             print_batch(batch)
             committed(batch)
 
-        return run(spark, config, **options, on_commit=on_commit)
+        gate = held_back(Tables.of(spark, config), config)
+        return run(spark, config, **options, on_commit=on_commit, gate=gate)
 
 
 def _is_little(config: Config) -> bool:

@@ -81,6 +81,8 @@ class KafkaSink(Section):
     topic: str
     emit: Literal["changes", "final"] | None = None
     """What is published: every change, or rows once they are final; as `session.emit` says, else changes, where none is given."""
+    max_lag: int | None = Field(default=None, ge=1)
+    """Batches that `publish` may be behind: of more, a running stream takes none until it has caught up."""
     options: dict[str, str | int | bool] = Field(default={})
 
 

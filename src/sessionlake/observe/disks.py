@@ -1,7 +1,9 @@
-"""How much room is left where a pipeline writes on this machine."""
+"""How much room a pipeline takes, and is left, where it writes on this machine."""
 
+import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from sessionlake.config.load import Config
@@ -28,3 +30,13 @@ def set_disks(readings: Readings, config: Config) -> None:
 
 def _existing(path: Path) -> Path:
     return path if path.exists() or path == path.parent else _existing(path.parent)
+
+
+def store_bytes(config: Config) -> int:
+    """Return the size of the pipeline's stores on this machine; files that a running stream removes meanwhile count nothing."""
+    total = 0
+    for directory, _, names in os.walk(config.driver_store_dir):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(directory, name).lstat().st_size
+    return total

@@ -1,9 +1,7 @@
 """What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches. Read without Spark."""
 
-import os
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from duckdb import DuckDBPyConnection
@@ -11,6 +9,7 @@ from duckdb import DuckDBPyConnection
 from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
+from sessionlake.observe.disks import store_bytes
 from sessionlake.operators.registry import changelogs_of
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse import schemas
@@ -93,16 +92,6 @@ def _last_batches(database: DuckDBPyConnection, last_id: int) -> list[dict[str, 
     )
     names = [column[0] for column in found.description]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-
-def store_bytes(config: Config) -> int:
-    """Return the size of the pipeline's stores on this machine; files that a running stream removes meanwhile count nothing."""
-    total = 0
-    for directory, _, names in os.walk(config.driver_store_dir):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += Path(directory, name).lstat().st_size
-    return total
 
 
 def _rows_add_up(

@@ -19,9 +19,8 @@ from sessionlake.config.load import Config
 from sessionlake.engine.shard import CAUSES
 from sessionlake.observe import metrics
 from sessionlake.observe.counts import count_values
-from sessionlake.observe.disks import set_disks
+from sessionlake.observe.disks import set_disks, store_bytes
 from sessionlake.observe.readings import Readings
-from sessionlake.observe.status import store_bytes
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 _WHOLE_TRIGGER = "triggerExecution"

@@ -9,8 +9,9 @@ from duckdb import DuckDBPyConnection
 from sessionlake.config.load import Config
 from sessionlake.observe import metrics
 from sessionlake.observe.counts import count_values
+from sessionlake.observe.disks import store_bytes
 from sessionlake.observe.readings import Readings
-from sessionlake.observe.status import Status, open_tables, status_of, store_bytes
+from sessionlake.observe.status import Status, open_tables, status_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.lake import Lake

@@ -1,12 +1,10 @@
 """Run a pipeline: until stopped, or over all available input."""
 
-from collections.abc import Callable
-
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
 from sessionlake.operators.registry import kind_of
-from sessionlake.stream.run import OnCommit, RunSummary, run_kind
+from sessionlake.stream.run import Gate, OnCommit, RunSummary, run_kind
 
 
 def run(
@@ -19,7 +17,7 @@ def run(
     trust_clock: bool = False,
     give_up_plan: bool = False,
     on_commit: OnCommit | None = None,
-    gate: Callable[[], None] = lambda: None,
+    gate: Gate = lambda _: None,
 ) -> RunSummary:
     """Run the operator that the config asks for; see `stream.run.run_kind` for what the options mean."""
     return run_kind(

@@ -1,7 +1,12 @@
 """What the streaming queries share: how often they look for input, how they end, and the signs of a second driver."""
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sessionlake.config.durations import parse_duration
@@ -12,21 +17,63 @@ _SECOND_DRIVER = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_ST
 
 
 def run_to_end(
-    config: Config, writer: DataStreamWriter, *, once: bool, meanwhile: Callable[[], None] = lambda: None
+    config: Config,
+    writer: DataStreamWriter,
+    *,
+    once: bool,
+    meanwhile: Callable[[], None] = lambda: None,
+    ending: threading.Event | None = None,
 ) -> None:
     """Run a query until it is stopped or, with `once`, until all input that is available now is processed.
 
     `meanwhile` is called about every second, whether there is input or not: without, a query runs no batch.
-    Raises StreamingQueryException where the query fails.
+    `ending` is cleared at the start, and set before the query is stopped, which waits for the batch that runs.
+    Raises StreamingQueryException where the query fails, KeyboardInterrupt where ctrl-C or SIGTERM has stopped it.
     """
     every = f"{parse_duration(config.pipeline.trigger)} microseconds"
     trigger = {"availableNow": True} if once else {"processingTime": every}
-    query = writer.trigger(**trigger).start()
+    ending = ending or threading.Event()
+    ending.clear()
+    with _signals() as asked_to_end:
+        query = writer.trigger(**trigger).start()
+        try:
+            while not query.awaitTermination(_EVERY_S) and not asked_to_end.is_set():
+                meanwhile()
+        except StreamingQueryException:
+            # Ctrl-C in a terminal ends the workers, too, and with them the batch that runs.
+            if not asked_to_end.is_set():
+                raise
+        finally:
+            ending.set()
+            query.stop()
+        if asked_to_end.is_set():
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Yield an event that ctrl-C and SIGTERM set; a second one is an exception, as usual.
+
+    An exception in the midst of a call to Java breaks the connection, and what the process says to Java after it.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+
+    for number in before:
+        signal.signal(number, ask)
     try:
-        while not query.awaitTermination(_EVERY_S):
-            meanwhile()
+        yield asked
     finally:
-        query.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def is_second_driver(text: str) -> bool:

@@ -42,6 +42,8 @@ _BATCHES_EVERY = 50
 _log = logging.getLogger("sessionlake")
 
 OnCommit = Callable[[BatchCommit], None]
+Gate = Callable[[threading.Event], None]
+"""Called before each batch, and may wait; the event says that the stream is to end, and so is the waiting."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,15 @@ def run_kind(
     trust_clock: bool = False,
     give_up_plan: bool = False,
     on_commit: OnCommit | None = None,
-    gate: Callable[[], None] = lambda: None,
+    gate: Gate = lambda _: None,
 ) -> RunSummary:
     """Run until stopped or, with `once`, until all input that is available now is committed.
 
     `drain` then closes what is open, by moving the watermark. `bootstrap` takes all
     input in one batch, for first use on old data: nothing is late before the first watermark.
     A clock behind the last commit's is refused unless `trust_clock` says that the latter was wrong. `give_up_plan` makes
-    the batch that was planned but not committed anew, under the limits that the config has now. `gate` is called before each
-    batch is computed, and may wait: what it waits for holds the stream back, and no input is taken meanwhile.
+    the batch that was planned but not committed anew, under the limits that the config has now. What `gate` waits for holds the
+    stream back, and no input is taken meanwhile.
     """
     with locked_store(config):
         current = _Run(spark, config, kind, trust_clock=trust_clock, gate=gate)
@@ -98,12 +100,14 @@ def run_kind(
         return current.summary()
 
 
+class _EndedError(Exception):
+    """The stream is to end: the batch that waited at the gate is computed when it starts again."""
+
+
 class _Run:
     """One run of one pipeline."""
 
-    def __init__(
-        self, spark: SparkSession, config: Config, kind: type[Kind], *, trust_clock: bool, gate: Callable[[], None]
-    ) -> None:
+    def __init__(self, spark: SparkSession, config: Config, kind: type[Kind], *, trust_clock: bool, gate: Gate) -> None:
         self.spark, self.config, self.trust_clock, self.gate = spark, config, trust_clock, gate
         self.tables = Tables(spark, config.pipeline.warehouse, kind.changelog)
         self.source = source_of(spark, config)
@@ -118,7 +122,7 @@ class _Run:
         checkpoint = checkpoint_id(self.tables, config, last)
         self.coordinator = Coordinator(spark, self.tables, make_pipeline(self.tables, config, self.kind, checkpoint))
         self.batches = 0
-        self._batch_runs = threading.Lock()
+        self._batch_runs, self._ending = threading.Lock(), threading.Event()
         self.inputs = InputLog(self.tables, config)
         self.ticks = Ticks(self.tables, self.kind)
 
@@ -136,7 +140,9 @@ class _Run:
                 planned.check(batch_id, offsets)
                 if not self.trust_clock:
                     check_batch_clock(offsets, self.coordinator.last, batch_id)
-                self.gate()
+                self.gate(self._ending)
+                if self._ending.is_set():
+                    raise _EndedError
                 with self._batch_runs:
                     rows = control.rows(rows, batch_id, offsets)
                     rows = named(input_.rows(rows, batch_id, offsets), self.kind.inputs) if input_ else rows
@@ -156,11 +162,11 @@ class _Run:
         self.remove_marked_stores()
         try:
             try:
-                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle)
+                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
             except StreamingQueryException as error:
                 if failures or not kafka.only_the_report_failed(str(error)):
                     raise
-                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle)
+                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
             self.remove_marked_stores()
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)

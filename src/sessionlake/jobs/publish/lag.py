@@ -1,0 +1,73 @@
+"""Back-pressure: a stream takes no batch while the topic is more than `max_lag` batches behind it.
+
+Samza's operators block their input where what is downstream refuses outputs; here the changelog holds the outputs, whatever
+the sink does, and what is bounded is how far it may fall behind.
+"""
+
+import json
+import logging
+from itertools import islice
+from threading import Event
+
+from sessionlake.config.load import Config
+from sessionlake.jobs.publish.final import read_reached
+from sessionlake.jobs.publish.job import newest_checkpoint
+from sessionlake.stream.run import Gate
+from sessionlake.warehouse.batches import batches_after
+from sessionlake.warehouse.tables import Tables
+
+_EVERY_S = 0.5
+_log = logging.getLogger("sessionlake")
+
+
+def published_version(tables: Tables, config: Config) -> int:
+    """Return the changelog's version up to which its batches are in the topic; -1 where nothing is."""
+    checkpoint = newest_checkpoint(tables, config)
+    if checkpoint is None:
+        return -1
+    if config.publishes_final:
+        return read_reached(tables, checkpoint).version
+    committed = [int(name) for name in tables.names(f"{checkpoint}/stream/commits") if name.isdigit()]
+    offsets = tables.read_text(f"{checkpoint}/stream/offsets/{max(committed)}") if committed else None
+    if offsets is None:
+        return -1
+    reached = json.loads(offsets.splitlines()[2])
+    # An index tells how many files of a version were taken; a negative one, that none was.
+    return int(reached["reservoirVersion"]) - (int(reached["index"]) < 0)
+
+
+def lag(tables: Tables, config: Config, most: int) -> int:
+    """Return how many batches are not in the topic yet; of more than `most` no more are counted than one."""
+    return sum(1 for _ in islice(batches_after(tables, published_version(tables, config)), most + 1))
+
+
+def _is_behind(tables: Tables, config: Config, most: int) -> bool:
+    """Say whether more than `most` batches are not in the topic yet; where versions tell that there are fewer, none is read."""
+    versions = tables.latest_version(tables.changelog.changes) - published_version(tables, config)
+    return versions > most and lag(tables, config, most) > most
+
+
+def held_back(tables: Tables, config: Config) -> Gate:
+    """Return what waits, before a batch, until the topic is at most `sink.kafka.max_lag` batches behind.
+
+    It says once that it waits, and once that it goes on.
+    """
+    sink = config.sink.kafka
+    if sink is None or sink.max_lag is None:
+        return lambda _: None
+    most = sink.max_lag
+
+    def wait(ending: Event) -> None:
+        waited = False
+        while _is_behind(tables, config, most) and not ending.wait(_EVERY_S if waited else 0):
+            if not waited:
+                _log.warning(
+                    "sink.kafka.max_lag: topic %r is more than %d batches behind; the stream waits for `sessionlake publish`, and loses nothing",
+                    sink.topic,
+                    most,
+                )
+            waited = True
+        if waited and not ending.is_set():
+            _log.warning("sink.kafka.max_lag: topic %r has caught up; the stream goes on", sink.topic)
+
+    return wait
