@@ -25,6 +25,8 @@ class Changelog:
 
     name: str
     """What one row is: session, window."""
+    numbered: bool = False
+    """Whether start and end are whole numbers, by count, and not times."""
 
     @property
     def changes(self) -> str:

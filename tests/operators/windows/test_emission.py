@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows, WindowDefinition
 from sessionlake.operators.windows.section import EmitSection
-from sessionlake.store.slices import Listed, SliceStore
+from sessionlake.store.lists import Listed
+from sessionlake.store.slices import SliceStore
 from sessionlake.testing.windows import WindowHarness, WindowOutput
 from tests.operators.windows.test_oracle import FOREVER, POLICIES, Batch, at, models, streams
 from tests.oracle.windows import Event, Result, WindowModel

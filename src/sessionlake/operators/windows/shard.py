@@ -42,8 +42,9 @@ from sessionlake.operators.windows.rules import (
     states_of,
 )
 from sessionlake.operators.windows.spec import Grid, WindowSpec, slice_schema, window_schema
+from sessionlake.store.lists import NONE_LISTED, Listed
 from sessionlake.store.segmented import WRITE_SCHEMA
-from sessionlake.store.slices import GRID, NONE_LISTED, SLIDING, Blocks, Listed, Slices, SliceStore
+from sessionlake.store.slices import GRID, SLIDING, Blocks, Slices, SliceStore
 from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 from sessionlake.warehouse.schemas import TIME

@@ -1,0 +1,1 @@
+"""Windows and sessions by count: on the axis of message numbers."""

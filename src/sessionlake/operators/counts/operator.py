@@ -1,0 +1,52 @@
+"""Windows and sessions by count as the engine's operator: the workers' half."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
+from sessionlake.operators.counts.mapper import split_rows
+from sessionlake.operators.counts.shard import CountShard
+from sessionlake.operators.counts.spec import CountSpec
+from sessionlake.operators.windows.emission import Progress
+from sessionlake.store.series import SeriesStore
+from sessionlake.stream.control import Limits, split_corrections
+from sessionlake.stream.ingest import CORRECTIONS, by_input
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Windows by count from events; see `engine.operator.Operator` for the methods."""
+
+    spec: CountSpec
+
+    @property
+    def ticks(self) -> bool:
+        """Whether every shard must run in each batch: where changes wait for a tick. What tells of chunks makes the others run."""
+        return isinstance(self.spec.emit.early, int)
+
+    def split(self, rows: pa.Table, context: BatchContext) -> Split:
+        """Split source rows and corrections."""
+        for name, part in by_input(rows):
+            if name == CORRECTIONS:
+                limits = Limits(Progress.of(context.state).expired_us, None, context.clock_us)
+                yield from split_corrections({}, limits, part)
+            else:
+                yield from split_rows(self.spec, context, part)
+
+    def open_store(self, path: Path) -> SeriesStore:
+        """Open a shard's store."""
+        return SeriesStore(path, retention_us=self.spec.retention_us, bucket=self.spec.windows.bucket)
+
+    def apply(self, inputs: Inputs, store: SeriesStore, context: BatchContext) -> ShardResult:
+        """Compute a shard."""
+        return CountShard(self.spec).computed(inputs, store, context)
+
+    def commit(self, store: SeriesStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+        """Apply writes; series that have had no message for the retention are dropped."""
+        store.apply(writes, meta, Progress.of(context.state).expired_us)
+
+    def restored(self, inputs: Inputs, store: SeriesStore) -> pa.Table:
+        """Return the writes of handed-in slices."""
+        return CountShard(self.spec).restored(inputs, store)

@@ -1,0 +1,138 @@
+"""Lists of a store: names of what is to be looked at once the frontier passes a place on the axis, or at a tick.
+
+They lie in a segment of their own, which never expires, by the stretch of the axis (bucket) that what they name starts in, so
+that what the frontier passes is found without a scan.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.segmented import WRITE_SCHEMA
+
+LISTS = (1 << 62) + 1
+"""The segment of lists; others have numbers of times, which are far below."""
+_LIST_ROWS = 65_536
+_SIGN = 1 << 63
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a list names: slices by start and key."""
+
+    start: Ints
+    keys: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: Ints) -> "Listed":
+        """Return the given rows, in that order."""
+        return Listed(self.start[rows], self.keys.take(pa.array(rows)))
+
+
+NONE_LISTED = Listed(np.zeros(0, np.int64), pa.array([], pa.string()))
+
+
+class ListedStore:
+    """A database of segments with lists; what other segments hold, subclasses say."""
+
+    def __init__(self, path: Path, bucket: int) -> None:
+        self._db = RocksSegments(path)
+        self.bucket = bucket
+        """Length of the stretch of the axis that a list is of."""
+
+    def list_writes(self, kind: str, number: int, start: Ints, keys: pa.Array) -> pa.Table:
+        """Return the writes of lists of a kind, a letter, that name slices; `number` tells a batch's lists from others'.
+
+        Lists of another batch with the same number are replaced.
+        """
+        bucket = start // self.bucket
+        order = np.lexsort((start, bucket))
+        bucket = bucket[order]
+        cuts = [*np.flatnonzero(np.diff(bucket, prepend=bucket[:1] - 1)).tolist(), len(order)]
+        names, values = [], []
+        for low, high in itertools.pairwise(cuts):
+            for part, first in enumerate(range(low, high, _LIST_ROWS)):
+                rows = order[first : min(high, first + _LIST_ROWS)]
+                table = pa.table({"start": start[rows], "key": keys.take(pa.array(rows))})
+                names.append(_list_key(kind, int(bucket[low]), number, part))
+                values.append(_ipc(table))
+        return _list_table(names, values)
+
+    def lists(self, kind: str, low: int, high: int) -> Listed:
+        """Return what the lists of a kind name whose buckets overlap the times [low, high).
+
+        What is named may lie outside of the times, and more than once.
+        """
+        first, last = low // self.bucket, -(-high // self.bucket) - 1
+        tables = [pa.ipc.open_stream(value).read_all() for _, value in self._lists(kind, first, last)]
+        if not tables:
+            return NONE_LISTED
+        table = pa.concat_tables(tables)
+        return Listed(table["start"].to_numpy(), combined(table["key"]))
+
+    def ended_lists(self, kind: str, before: int) -> list[bytes]:
+        """Return the names of the lists of a kind all of whose slices start strictly before a time."""
+        return [name for name, _ in self._lists(kind, None, before // self.bucket - 1)]
+
+    @staticmethod
+    def list_deletes(names: Sequence[bytes]) -> pa.Table:
+        """Return the writes that delete lists."""
+        return _list_table(list(names), [None] * len(names))
+
+    def commit(self, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
+        """Apply writes, ascending by segment, and metadata atomically, then drop the segments below a number.
+
+        Writes to segments that would be dropped at once are left out.
+        """
+        numbers, starts = np.unique(writes["segment"].to_numpy(), return_index=True)
+        batch = {}
+        ends = np.append(starts, len(writes))[1:]
+        for number, low, high in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
+            if number >= oldest:
+                part = writes.slice(low, high - low)
+                batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+        self._db.write(batch, meta)
+        self._db.drop_before(oldest)
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry."""
+        return self._db.meta(name)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._db.clear()
+
+    def close(self) -> None:
+        """Flush and release the database."""
+        self._db.close()
+
+    def _lists(self, kind: str, first: int | None, last: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield names and bytes of lists by buckets, both inclusive."""
+        if LISTS not in self._db.segments:
+            return
+        low = kind.encode() if first is None else _list_key(kind, first, 0, 0)
+        yield from self._db.items(LISTS, low, _list_key(kind, last, _SIGN - 1, (1 << 32) - 1))
+
+
+def _list_key(kind: str, bucket: int, number: int, part: int) -> bytes:
+    return kind.encode() + (bucket + _SIGN).to_bytes(8, "big") + number.to_bytes(8, "big") + part.to_bytes(4, "big")
+
+
+def _list_table(names: list[bytes], values: Sequence[bytes | None]) -> pa.Table:
+    arrays = [pa.array(np.full(len(names), LISTS)), pa.array(names, pa.binary()), pa.array(values, pa.binary())]
+    return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
