@@ -253,7 +253,7 @@ def _operators(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _section(name: str, value: Any) -> OperatorSection:
-    model = section_class(name)
+    model = section_class(name).variant(value if isinstance(value, dict) else {})
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -60,6 +60,8 @@ class OperatorSection(Section):
 
     RESERVED: ClassVar[frozenset[str]] = frozenset()
     """Column names that an aggregate can't have, beside those of sessions; in lower case."""
+    KIND: ClassVar[str | None] = None
+    """The operator's kind as module:name, where it is not the one that `config.operators` names."""
     BESIDE: ClassVar[tuple[str, ...]] = ()
     """Sections of the config that belong to the operator, too, each a field here."""
 
@@ -97,6 +99,25 @@ class OperatorSection(Section):
     def closed_us(self, watermark_us: int | None) -> int | None:
         """Return the time strictly before which a row ends if events can't change it any more; None before the first watermark."""
         return None if watermark_us is None else watermark_us - self.to_close_us
+
+    @classmethod
+    def variant(cls, value: Mapping[str, Any]) -> "type[OperatorSection]":
+        """Return the class of a section with these keys: several may share a name."""
+        del value
+        return cls
+
+    @property
+    def by_count(self) -> bool:
+        """Whether rows start and end with numbers of messages, and not at times."""
+        return False
+
+    def final_sql(self, end: str, state: Mapping[str, Any]) -> str:
+        """Return the condition, in Spark's SQL and DuckDB's with its macro `unix_micros`, of a row that events can't change any more.
+
+        `end` is the column of the end, `state` the operator's after the last batch.
+        """
+        closed = self.closed_us(state.get("watermark_us"))
+        return "false" if closed is None else f"unix_micros({end}) < {closed}"
 
     @property
     def shown(self) -> Literal["all", "final", "marked"]:

@@ -9,7 +9,7 @@ from sessionlake.warehouse.delta_log import DeltaLog
 
 def kind_of(config: Config) -> type[Kind]:
     """Return the kind, its module imported now."""
-    kind: type[Kind] = named(OPERATORS[config.operator].kind)
+    kind: type[Kind] = named(config.section.KIND or OPERATORS[config.operator].kind)
     return kind
 
 

@@ -26,6 +26,5 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
     rows = merged_rows(tables)
     if section.shown == "all":
         return rows
-    closed = section.closed_us(None if last is None else last.watermark_us)
-    final = F.lit(False) if closed is None else F.col(of.end) < F.timestamp_micros(F.lit(closed))
+    final = F.expr(section.final_sql(of.end, {} if last is None else last.state))
     return rows.where(final) if section.shown == "final" else rows.withColumn("final", final)

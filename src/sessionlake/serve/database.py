@@ -49,8 +49,7 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> No
     shown, final = "*", "true"
     if config.section.shown != "all":
         last = find_last_batch(lake)
-        close = config.section.closed_us(None if last is None else last.watermark_us)
-        final = "false" if close is None else f"unix_micros({of.end}) < {close}"
+        final = config.section.final_sql(of.end, {} if last is None else last.state)
     if config.section.shown == "marked":
         shown, final = f"*, {final} as final", "true"
     database.execute(f"create temp view {of.live} as select {shown} from {of.every} where {final}")

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 FOLD = "sessionlake.fold"
 """Delta's txnAppId of the commits that fold the changelog into the snapshot; their txnVersion is the batch_id reached."""
 DAY_US = 86_400_000_000
+NUMBERS = 10_000_000
+"""Messages of a part of a snapshot whose rows are numbered, as a day is of others."""
+PART = f"cast(floor(cast({{}} as double) / {float(NUMBERS)!r}e0) as bigint)"
+"""The part of a number, as any engine's SQL."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,8 @@ class Changelog:
 
     @property
     def date(self) -> str:
-        """The snapshot's column of the start's UTC date."""
-        return f"{self.name}_date"
+        """The snapshot's column of the start's UTC date; of numbers, of how many times NUMBERS there are before the start."""
+        return f"{self.name}_part" if self.numbered else f"{self.name}_date"
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -89,7 +93,7 @@ SESSIONS = Changelog("session")
 
 def changelog_of(config: "Config") -> Changelog:
     """Return the changelog of what a pipeline computes: it is called as the section that asks for it."""
-    return Changelog(config.operator)
+    return Changelog(config.operator, numbered=config.section.by_count)
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def live_sql(
     """
     snapshot, changelog = snapshot or of.snapshot, changelog or of.changes
     key, start = of.key, of.id if dialect.by_id else of.start
-    date = dialect.date.format(of.start)
+    date = (PART if of.numbered else dialect.date).format(of.start)
     names = [dialect.named(name) for name in columns]
     dated = [f"{date} as {n}" if name == of.date else n for name, n in zip(columns, names, strict=True)]
     conditions = " and ".join(["op <> 'emit'", *([f"batch_id > {after}"] if after is not None else [])])

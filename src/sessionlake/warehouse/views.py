@@ -89,7 +89,17 @@ def latest_changes(changes: DataFrame, of: Changelog = SESSIONS) -> DataFrame:
     session = Window.partitionBy(*of.identity)
     ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
     counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
-    return counted.where("_rank = 1").drop("_rank").withColumn(of.date, utc_date(F.col(of.start)))
+    return counted.where("_rank = 1").drop("_rank").withColumn(of.date, date_of(of))
+
+
+def date_of(of: Changelog) -> Column:
+    """Return what the snapshot's rows are laid out by: the date of a start, or the part of a number."""
+    return F.expr(changelog.PART.format(of.start)) if of.numbered else utc_date(F.col(of.start))
+
+
+def start_of(of: Changelog) -> Column:
+    """Return a row's start as a whole number: microseconds, or the number that it is."""
+    return F.col(of.start) if of.numbered else F.unix_micros(of.start)
 
 
 def utc_date(time: Column) -> Column:
@@ -107,7 +117,7 @@ def row_versions(
     tail = changes(tables.read(tables.changelog.changes, changelog_version), after=-1 if fold is None else fold)
     names, of = snapshot.columns, tables.changelog
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
-        tail.withColumn(of.date, utc_date(F.col(of.start))).select(*names, "op", "batch_id")
+        tail.withColumn(of.date, date_of(of)).select(*names, "op", "batch_id")
     )
 
 

@@ -8,11 +8,14 @@ import pyarrow as pa
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.counts.mapper import split_rows
 from sessionlake.operators.counts.shard import CountShard
-from sessionlake.operators.counts.spec import CountSpec
-from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.counts.spec import CountSpec, window_schema
+from sessionlake.operators.windows.control import ASKED_SCHEMA, REMOVE, TOMBSTONE, removed_by, with_removed
+from sessionlake.operators.windows.emission import FOREVER, Progress
 from sessionlake.store.series import SeriesStore
 from sessionlake.stream.control import Limits, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input
+
+_ASKED = pa.schema([*ASKED_SCHEMA, ("any", pa.bool_())])
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Counter:
         for name, part in by_input(rows):
             if name == CORRECTIONS:
                 limits = Limits(Progress.of(context.state).expired_us, None, context.clock_us)
-                yield from split_corrections({}, limits, part)
+                yield from split_corrections({"tombstone": TOMBSTONE}, limits, part)
             else:
                 yield from split_rows(self.spec, context, part)
 
@@ -40,8 +43,15 @@ class Counter:
         return SeriesStore(path, retention_us=self.spec.retention_us, bucket=self.spec.windows.bucket)
 
     def apply(self, inputs: Inputs, store: SeriesStore, context: BatchContext) -> ShardResult:
-        """Compute a shard."""
-        return CountShard(self.spec).computed(inputs, store, context)
+        """Compute a shard, and delete the rows that tombstones name; of these it asks for what was sent, where that is final."""
+        if REMOVE not in inputs:
+            return CountShard(self.spec).computed(inputs, store, context)
+        if not context.handed_in:
+            none = window_schema(self.spec, {}, marks=False).empty_table()
+            return ShardResult(none, None, needs=inputs[REMOVE].select(_ASKED.names).cast(_ASKED))
+        result = CountShard(self.spec).computed(inputs, store, context)
+        removed = removed_by(inputs, result.changes, FOREVER)
+        return with_removed(result, inputs, removed, context, end_inclusive=False)
 
     def commit(self, store: SeriesStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         """Apply writes; series that have had no message for the retention are dropped."""

@@ -16,6 +16,7 @@ from sessionlake.aggregates import Aggregate
 from sessionlake.operators.windows.emission import CLOSE, Policies
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.positions import PARTITION
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import TIME
@@ -23,6 +24,8 @@ from sessionlake.warehouse.schemas import TIME
 WINDOWS, SLICES = Changelog("window", numbered=True), Changelog("slice", numbered=True)
 """The tables of windows that were sent, and of the state that they are made of."""
 PER_KEY, PER_PARTITION = "key", "partition"
+PARTITION_SIZE = PARTITION
+"""Positions of a source partition."""
 
 
 @dataclass(frozen=True)

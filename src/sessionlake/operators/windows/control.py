@@ -21,7 +21,7 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Keyed, ShardResult, Split
-from sessionlake.operators.windows.spec import WindowSpec, window_schema
+from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.stream.control import OUTCOMES, CorrectionKind, is_null, micros, no_time
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA
 from sessionlake.warehouse.schemas import APPLIED, STALE, TIME
@@ -93,9 +93,9 @@ def removed_by(inputs: Inputs, changes: pa.Table, close_us: int) -> Removed:
 
 
 def with_removed(
-    spec: WindowSpec, result: ShardResult, inputs: Inputs, removed: Removed, context: BatchContext
+    result: ShardResult, inputs: Inputs, removed: Removed, context: BatchContext, *, end_inclusive: bool
 ) -> ShardResult:
-    """Return a shard's result with what becomes of its tombstones."""
+    """Return a shard's result with what becomes of its tombstones; the changelog's ends are inclusive or not."""
     n, stale = removed.rows.num_rows, removed.stale
     side = {**result.side, DEAD: _dead_letters(inputs[REMOVE], stale)}
     if OUTCOMES in inputs:
@@ -103,7 +103,9 @@ def with_removed(
     told = {"applied": n, "stale": len(stale), "deletes": n}
     return replace(
         result,
-        changes=pa.concat_tables([result.changes, _delete_rows(spec, removed.rows, context)]),
+        changes=pa.concat_tables(
+            [result.changes, _delete_rows(result.changes.schema, removed.rows, context, 1 if end_inclusive else 0)]
+        ),
         side=side,
         stats={**result.stats, **{name: result.stats.get(name, 0) + number for name, number in told.items()}},
     )
@@ -124,6 +126,9 @@ def _removals(rows: pa.Table) -> Split:
     forgotten = pc.equal(pc.fill_null(combined(rows["job"]), ""), _FORGET)
     arrays = [ids, keys, pa.array(micros(rows["session_start"])), revision, forgotten]
     yield Keyed(REMOVE, keys, pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA))
+
+
+TOMBSTONE = CorrectionKind(_bad_tombstone, _removals)
 
 
 def _bad_restate(table: pa.Table) -> Bools:
@@ -149,15 +154,14 @@ def _restates(spec: WindowSpec, rows: pa.Table) -> Split:
 def kinds_of(spec: WindowSpec) -> Mapping[str, CorrectionKind]:
     """Return the kinds of corrections that windows know, beside every pipeline's."""
     return {
-        "tombstone": CorrectionKind(_bad_tombstone, _removals),
+        "tombstone": TOMBSTONE,
         "restate": CorrectionKind(_bad_restate, partial(_restates, spec), expires=True, at_once=True),
     }
 
 
-def _delete_rows(spec: WindowSpec, deleted: pa.Table, context: BatchContext) -> pa.Table:
-    """Return the changes that delete rows."""
-    n, schema = deleted.num_rows, window_schema(spec, {}, marks=False)
-    last = 1 if spec.is_sliding else 0
+def _delete_rows(schema: pa.Schema, deleted: pa.Table, context: BatchContext, last: int) -> pa.Table:
+    """Return the changes that delete rows; what is handed in ends so much later than the changelog says."""
+    n = deleted.num_rows
     known: dict[str, Any] = {
         "op": pa.repeat("delete", n),
         "window_key": combined(deleted["key"]),

@@ -1,47 +1,29 @@
 """The sections [window] and [emit] of a config."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import AfterValidator
+from typing import Any, ClassVar, Literal
 
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
+from sessionlake.operators.counts.section import CountSection
 from sessionlake.operators.windows.emission import BATCH, CLOSE, END, OFF, Policies
+from sessionlake.operators.windows.policy import policy
 from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows, rows_are_state
 
 MAX_SLICES = 4096
 """Slices of a window, and windows of a slice."""
 
 
-def _policy(*words: str) -> Any:
-    """Return the type of a policy: one of some words, or a period."""
-
-    def checked(text: str) -> str:
-        if text in words:
-            return text
-        try:
-            period = parse_duration(text)
-        except ConfigError as error:
-            raise ValueError(
-                f"{text!r} is no policy; write {' or '.join(map(repr, words))}, or a period as in '10 seconds'"
-            ) from error
-        if period == 0:
-            raise ValueError(f"{text!r} is no period; write {BATCH!r} to send changes with each batch")
-        return text
-
-    return Annotated[str, AfterValidator(checked)]
-
-
 class EmitSection(Section):
     """When windows are sent."""
 
-    early: _policy(OFF, BATCH) = OFF  # type: ignore[valid-type]
+    early: policy(OFF, BATCH) = OFF  # type: ignore[valid-type]
     """Changes of windows that are not full: never, with each batch, or once a period of the clock."""
     full: Literal["end", "close"] = "end"
     """When a window is sent as full: as the watermark passes its end, or as it closes."""
-    late: _policy(BATCH, CLOSE) = "10 seconds"  # type: ignore[valid-type]
+    late: policy(BATCH, CLOSE) = "10 seconds"  # type: ignore[valid-type]
     """Changes of full windows: with each batch, once a period, or as they close."""
     tick_offset: Duration = "0 seconds"
     """Periods of the clock begin at the epoch + it."""
@@ -75,7 +57,7 @@ class WindowSection(OperatorSection):
     )
 
     kind: Literal["tumbling", "hopping", "sliding"]
-    by: Literal["time"] = "time"
+    by: Literal["time", "count"] = "time"
     size: Duration
     advance: Duration | None = None
     """Of hopping windows: the time from one window's start to the next one's."""
@@ -89,6 +71,11 @@ class WindowSection(OperatorSection):
     """How long before the watermark events are taken in."""
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
     emit: EmitSection = EmitSection()
+
+    @classmethod
+    def variant(cls, value: Mapping[str, Any]) -> type[OperatorSection]:
+        """Return the class of windows by count, where these are asked for."""
+        return CountSection if value.get("by") == "count" else cls
 
     @property
     def size_us(self) -> int:
@@ -151,8 +138,8 @@ class WindowSection(OperatorSection):
         emit = self.emit
         if emit.full == CLOSE and self.grace is None:
             raise ConfigError("window.grace: is missing; emit.full = 'close' sends a window when its grace is over")
-        for name, policy in (("early", emit.early), ("late", emit.late)):
-            if emit.full == CLOSE and policy == BATCH:
+        for name, chosen in (("early", emit.early), ("late", emit.late)):
+            if emit.full == CLOSE and chosen == BATCH:
                 raise ConfigError(
                     f"emit.{name}: 'batch' does not go with full = 'close', which holds windows back; "
                     f"write full = '{END}', or another policy"

@@ -111,7 +111,9 @@ class WindowShard:
         result = ShardResult(
             rows, writes if len(writes) else None, self._slice_changes(keys, merged, gone, moment), stats
         )
-        return result if removed is None else with_removed(self.spec, result, inputs, removed, context)
+        if removed is None:
+            return result
+        return with_removed(result, inputs, removed, context, end_inclusive=self.spec.is_sliding)
 
     def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
         """Return the writes of handed-in slices; all of them are listed, since what is sent is told from the slices."""

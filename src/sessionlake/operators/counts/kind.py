@@ -1,0 +1,189 @@
+"""Windows and sessions by count as everything above the engine sees them: their tables, and how their state is read back."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.config.load import Config
+from sessionlake.engine.operator import Operator
+from sessionlake.engine.outputs import Output
+from sessionlake.errors import JobError
+from sessionlake.operators.counts.operator import Counter
+from sessionlake.operators.counts.section import CountSection
+from sessionlake.operators.counts.shard import STATE
+from sessionlake.operators.counts.spec import SLICES, WINDOWS, CountSpec, Grid, slice_schema, window_schema
+from sessionlake.operators.windows import emission
+from sessionlake.operators.windows.emission import Progress
+from sessionlake.sources.base import Source
+from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.ingest import EVENTS, EventSpec
+from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.positions import counted
+from sessionlake.stream.restating import Restating
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
+
+_NOT_LATE = (
+    "window.by: by count nothing is ever late, so that there is nothing to restate; the job is of windows by time"
+)
+
+
+class CountedWindows:
+    """See `Kind` for the methods."""
+
+    numbers_messages: ClassVar[bool] = True
+    changelog: ClassVar[Changelog] = WINDOWS
+    late_columns: ClassVar[tuple[pa.Field, ...]] = ()
+
+    def __init__(self, config: Config, spec: CountSpec) -> None:
+        self._config, self.spec = config, spec
+
+    @property
+    def inputs(self) -> Mapping[str, EventSpec]:
+        """Return the one input, of events."""
+        return {EVENTS: self.spec.events}
+
+    @property
+    def changelogs(self) -> tuple[Changelog, ...]:
+        """Return those of the state and of the windows."""
+        return self.changelogs_in(self._config)
+
+    @classmethod
+    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
+        """Return them."""
+        del config
+        return SLICES, WINDOWS
+
+    @classmethod
+    def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "CountedWindows":
+        """Make it of a config."""
+        section = cast("CountSection", config.section)
+        aggregates, events = aggregated_events(config, source, pinned)
+        columns = replace(events.decoder.columns, ordered=True)
+        events = replace(events, decoder=source.decoder(columns))
+        policies = section.emit.policies
+        return cls(
+            config, CountSpec(section.windows, section.numbered, aggregates, events, policies, section.retention_us)
+        )
+
+    def operator(self, live: Mapping[str, Any] | None = None) -> Counter:
+        """Return the workers' half."""
+        return Counter(self.spec if live is None else self.spec.under(live))
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        """Return the snapshots and the changelogs."""
+        found = []
+        for of, schema in self._schemas().items():
+            found.append(
+                TableSpec(of.snapshot, _snapshot(of, schema), f"Snapshot of {of.snapshot}, as far as compacted")
+            )
+            found.append(changelog_table(of, schema))
+        return tuple(found)
+
+    def outputs(self, tables: Tables) -> tuple[Output, ...]:
+        """Return the changelogs, the windows' last."""
+        found = self._schemas()
+        return (
+            changelog_output(SLICES, tables, found[SLICES], STATE),
+            changelog_output(WINDOWS, tables, found[WINDOWS]),
+        )
+
+    @classmethod
+    def bound_settings(cls) -> dict[str, Any]:
+        """Return the version of the states' bytes."""
+        return {"state layout": STATE_LAYOUT}
+
+    def next_state(self, state: State, stats: dict[str, int]) -> State:
+        """Return how far the pipeline is after a batch with these numbers."""
+        spec, before = self.spec, Progress.of(state)
+        after = emission.next_progress(spec.emit, spec.retention_us, spec.retention_us, before, stats)
+        return {**after.state(), **counted(state, stats)}
+
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+        """Return the slices; what of them was forgotten, a shard tells by their times."""
+        del operator, state
+        last = tables.last_commit(WINDOWS.changes)
+        # Slices are committed before the windows: those of a batch that has not happened yet are not to be read.
+        until = -1 if last is None else BatchCommit.of(last).batch_id
+        return merged_rows(tables, of=SLICES, until=until).select(
+            F.col(SLICES.key).alias("key"),
+            F.col(SLICES.start).alias("start"),
+            F.col(SLICES.end).alias("last"),
+            F.col("event_count").alias("count"),
+            *("revision", "first", "newest", "state"),
+        )
+
+    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+        """Return the rows that tombstones name, as they were sent last, but those of windows that are not full.
+
+        A tombstone of `forget` (`any`) names whatever was sent.
+        """
+        del operator
+        named = F.broadcast(asked.withColumnRenamed("key", "window_key").withColumnRenamed("start_us", "window_start"))
+        live = merged_rows(
+            tables, narrowed=lambda rows: rows.join(named.select("window_key").distinct(), "window_key", "left_semi")
+        )
+        final = F.expr(cast("CountSection", self._config.section).final_sql("window_end", state))
+        rows = live.join(named, ["window_key", "window_start"]).where(final | F.col("any"))
+        return rows.select(
+            F.col("window_key").alias("key"),
+            F.col("window_start").alias("start_us"),
+            F.col("window_end").alias("end_us"),
+            "revision",
+        ).distinct()
+
+    def store_layout(self, operator: Operator[Any]) -> str:
+        """Return the retention, which decides how series are cut into segments, and the policy on which lists depend."""
+        spec = cast("Counter", operator).spec
+        return f"{spec.retention_us}/{spec.emit.early}"
+
+    def suite_values(self) -> dict[str, int | bool]:
+        """Return how windows lie."""
+        windows = self.spec.windows
+        size, advance, offset = (
+            (windows.size, windows.advance, windows.offset) if isinstance(windows, Grid) else (0, 1, 0)
+        )
+        return {"size": size, "advance": advance, "offset": offset}
+
+    @classmethod
+    def expired_us(cls, config: Config, state: State) -> int:
+        """Return the time before which events are beyond retention."""
+        del config
+        return Progress.of(state).expired_us
+
+    def restated_us(self) -> Column:
+        """Raise JobError: nothing is late."""
+        raise JobError(_NOT_LATE)
+
+    def restating(self, watermark_us: int) -> Restating:
+        """Raise JobError: nothing is late."""
+        del watermark_us
+        raise JobError(_NOT_LATE)
+
+    def due_us(self, state: State) -> int | None:
+        """Return when the next period has something to send."""
+        return emission.due_us(self.spec.emit, state)
+
+    def closing_watermark(self, tables: Tables) -> None:
+        """Return None: no watermark closes a window."""
+        del tables
+
+    def _schemas(self) -> dict[Changelog, pa.Schema]:
+        """Return the changelogs' schemas, in the order of their commits."""
+        texts = dict(self._config.aggregates)
+        return {SLICES: slice_schema(marks=True), WINDOWS: window_schema(self.spec, texts, marks=True)}
+
+
+def _snapshot(of: Changelog, changes: pa.Schema) -> pa.Schema:
+    """Return the schema of a snapshot, given that of its changelog."""
+    part = schemas.commented(of.date, pa.int64(), f"{of.start} / 10,000,000, rounded down: files hold whole parts")
+    marks = {"op", *(field.name for field in schemas.BATCH_MARKS)}
+    return pa.schema([*(field for field in changes if field.name not in marks), part])

@@ -1,0 +1,123 @@
+"""Windows by count end to end, on Spark: equal to DuckDB whatever the batches, shards and stores."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.config.load import Config, parse_config
+from sessionlake.errors import ConfigError
+from sessionlake.operators.counts.spec import SLICES
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
+from tests.operators.counts.count_support import (
+    count_config,
+    live,
+    run_files,
+    sent,
+    tumbling,
+    write_messages,
+)
+from tests.support import write_rows
+
+
+def test_windows_by_key_equal_sql_also_after_lost_stores_and_other_shards(spark: SparkSession, tmp_path: Path) -> None:
+    config = count_config(tmp_path)
+    run_files(spark, tmp_path, config, range(2))
+    shutil.rmtree(config.driver_store_dir)
+    write_messages(tmp_path, range(2, 5))
+    run(spark, config, once=True)
+    more = config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"shards": 3})})
+    run_files(spark, tmp_path, more, range(5, 6))
+    assert live(spark, more) == tumbling(3, whole=True)
+    tables = Tables.of(spark, config)
+    counted = tables.read(schemas.DEAD_LETTERS).count()
+    last = tables.last_commit("window_changelog")
+    assert counted == 6
+    assert last is not None
+    assert last.metadata["state"]["positions"] == {"events": {"0": 60}}
+    # Of each key one slice is left.
+    assert {row["slice_key"] for row in _slices(spark, more)} == set("abcd")
+    assert len(_slices(spark, more)) == 4
+
+
+def _slices(spark: SparkSession, config: Config) -> list[Any]:
+    return merged_rows(Tables.of(spark, config), of=SLICES).collect()
+
+
+def test_batches_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+    config = count_config(tmp_path, emit={"early": "batch"}, shards=1)
+    write_messages(tmp_path, range(6))
+    run(spark, config, bootstrap=True)
+    assert live(spark, config) == tumbling(3, whole=False)
+
+
+def test_case_1_of_the_seed_by_count_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    window = {"per": "partition", "size": 3}
+    config = count_config(tmp_path, emit={"early": "1 minute"}, **window)
+    for number, (time, value) in enumerate([(1_150, 0), (1_201, 5), (1_170, 9)]):
+        write_rows(tmp_path, f"{number}.json", [{"key": "k", "time_us": time, "v": value}])
+        run(spark, config, once=True)
+    # A finite run ends with a tick.
+    assert [row[1:6] for row in sent(config)] == [
+        (1, 3, 1, 0, "early"),
+        (1, 3, 2, 5, "early"),
+        (1, 3, 3, 14, "full"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("window", "emit", "told"),
+    [
+        ({"size": None}, {}, "window.size: is missing"),
+        ({"size": 0}, {}, "window.size: 0 is too few"),
+        ({"size": "1 hour"}, {}, "window.size"),
+        ({"advance": 1}, {}, "window.advance: is of hopping windows"),
+        ({"kind": "hopping"}, {}, "window.advance: is missing"),
+        ({"kind": "hopping", "advance": 4}, {}, "window.advance: 4 must be"),
+        ({"kind": "hopping", "size": 10_001, "advance": 2, "retention_count": 20_000}, {}, "window.advance: 2 cuts"),
+        ({"kind": "sliding", "offset": 1}, {}, "window.offset: 1 does not go"),
+        ({"offset": -1}, {}, "window.offset: -1"),
+        ({"max_others": 1}, {}, "window.max_others: is of sessions"),
+        ({"kind": "session", "size": 3}, {}, "window.size: is of windows"),
+        ({"kind": "session", "size": None}, {}, "window.max_others: is missing"),
+        ({"kind": "session", "size": None, "max_others": -1}, {}, "window.max_others: -1"),
+        ({"kind": "session", "size": None, "max_others": 1, "per": "key"}, {}, "window.per: is of windows"),
+        ({"retention_count": 2}, {}, "window.retention_count: 2 is less than the 3"),
+        ({"retention_count": None}, {}, "window.retention_count: is missing"),
+        ({"retention_time": "0 seconds"}, {}, "window.retention_time: '0 seconds'"),
+        ({"grace": "1 minute"}, {}, "window.grace: is of windows by time"),
+        ({"exits": False}, {}, "window.exits: is of windows by time"),
+        ({"per": "stream"}, {}, "window.per: 'stream' is not allowed"),
+        ({"by": "size"}, {}, "window.by: 'size' is not allowed"),
+        ({}, {"full": "end"}, "emit.full: is of windows by time"),
+        ({}, {"late": "batch"}, "emit.late: is of windows by time"),
+        ({}, {"early": "often"}, "emit.early: 'often' is no policy"),
+    ],
+)
+def test_wrong_combinations_are_told_in_one_line(
+    tmp_path: Path, window: dict[str, Any], emit: dict[str, Any], told: str
+) -> None:
+    given: dict[str, Any] = {
+        "kind": "tumbling",
+        "by": "count",
+        "size": 3,
+        "retention_time": "1 hour",
+        "retention_count": 100,
+        **window,
+    }
+    raw = {
+        "pipeline": {"name": "test", "warehouse": "w"},
+        "source": {"kind": "files", "path": "e", "format": "json"},
+        "event": {"key": "key", "time": "t"},
+        "window": {name: value for name, value in given.items() if value is not None},
+        "emit": emit,
+    }
+    with pytest.raises(ConfigError) as raised:
+        parse_config(raw, tmp_path)
+    assert str(raised.value).startswith(told)
+    assert "\n" not in str(raised.value)
