@@ -12,8 +12,9 @@ IDENTITY = ["session_key", "session_start", "revision"]
 
 def named(rows: DataFrame, of: Changelog, *more: str) -> DataFrame:
     """Return what names rows to tombstones: their IDENTITY, and more of their columns."""
-    key, start = F.col(of.key).alias(IDENTITY[0]), F.col(of.start).alias(IDENTITY[1])
-    return rows.select(key, start, "revision", *more)
+    # Corrections have times: a number is one of so many microseconds.
+    start = F.timestamp_micros(of.start) if of.numbered else F.col(of.start)
+    return rows.select(F.col(of.key).alias(IDENTITY[0]), start.alias(IDENTITY[1]), "revision", *more)
 
 
 def tombstones(run: JobRun, rows: DataFrame) -> DataFrame:

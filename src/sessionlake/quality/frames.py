@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake.config.durations import parse_duration
@@ -164,7 +164,7 @@ def changelog(inputs: Inputs) -> Checked:
     """Return the changelog; repeated, the same in each row, counts changes beyond the first of one key, start and batch."""
     changes = inputs.table(inputs.of.changes)
     twice = repeated(inputs.tables, changes, inputs.changelog_rows)
-    frame = changes.withColumns({"has_state": F.col("state").isNotNull(), "repeated": F.lit(twice).cast("bigint")})
+    frame = changes.withColumns({"has_state": _has_state(changes), "repeated": F.lit(twice).cast("bigint")})
     added = {"has_state": "boolean", "repeated": "bigint"}
     return Checked(frame, inputs.types_of(inputs.of.changes) | added, inputs.version(inputs.of.changes))
 
@@ -190,12 +190,17 @@ def latest(inputs: Inputs) -> Checked:
     rows = inputs.tables.rows(of.snapshot) + inputs.changelog_rows
     near, doubled = crowded(inputs.tables, everything, rows, gap_us)
     counts = {**({} if gap_us is None else {"too_near": near}), "doubled": doubled}
-    frame = live.withColumn("has_state", F.col("state").isNotNull())
+    frame = live.withColumn("has_state", _has_state(live))
     return Checked(
         frame.withColumns({name: F.lit(value).cast("bigint") for name, value in counts.items()}),
         columns | added,
         version,
     )
+
+
+def _has_state(rows: DataFrame) -> Column:
+    """Say which rows have aggregate states; none where states are kept apart."""
+    return F.col("state").isNotNull() if "state" in rows.columns else F.lit(False)
 
 
 def late_events(inputs: Inputs) -> Checked:

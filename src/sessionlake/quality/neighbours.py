@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import whole
 
 _ROWS_A_TASK = 1_000_000
 Columns = dict[str, Ints]
@@ -37,8 +38,8 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int | None) 
 
     kind = F.when(F.col("op") == "snapshot", _SNAPSHOT).when(F.col("op") == "delete", _DELETE).otherwise(_UPSERT)
     numbers = {
-        "start": F.unix_micros(tables.changelog.start),
-        "end": F.unix_micros(tables.changelog.end),
+        "start": whole(tables.changelog, tables.changelog.start),
+        "end": whole(tables.changelog, tables.changelog.end),
         "batch": F.col("batch_id"),
         "kind": kind,
     }
@@ -54,7 +55,7 @@ def repeated(tables: Tables, changes: DataFrame, rows: int) -> int:
         same = np.logical_and.reduce([column[1:] == column[:-1] for column in found])
         return int(same.sum()), 0
 
-    numbers = {"start": F.unix_micros(tables.changelog.start), "batch": F.col("batch_id")}
+    numbers = {"start": whole(tables.changelog, tables.changelog.start), "batch": F.col("batch_id")}
     return _counted(tables, changes.where("op != 'emit'"), rows, numbers, count)[0]
 
 

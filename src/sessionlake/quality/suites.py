@@ -34,7 +34,8 @@ def suites_directory(config: Config) -> Path:
 
 def load_suite(config: Config, table: str, values: dict[str, Any]) -> ExpectationSuite:
     """Return a table's suite, `{name}` in its SQL replaced by parameters; ConfigError where the file is at fault."""
-    file = suites_directory(config) / f"{table}.json"
+    by_count = config.section.by_count and table in changelog_of(config).tables
+    file = suites_directory(config) / f"{table}{'_by_count' if by_count else ''}.json"
     try:
         content = json.loads(file.read_text())
         expectations = content["expectations"]

@@ -33,9 +33,9 @@ def find_rows(
     lake = Lake.of(config)
     of, reaches = lake.changelog, ">=" if config.section.ends_inclusive else ">"
     with closing(open_database(config, lake, condition=f"{of.key} = {sql_text(key)}")) as database:
+        start, end = (name if of.numbered else f"epoch_us({name})" for name in (of.start, of.end))
         found = database.execute(
-            f"select * from {of.live} where {of.key} = $key and epoch_us({of.end}) {reaches} $low "
-            f"and epoch_us({of.start}) < $high order by {of.start}",
+            f"select * from {of.live} where {of.key} = $key and {end} {reaches} $low and {start} < $high order by {of.start}",
             {
                 "key": key,
                 "low": YEAR_1_US if from_us is None else from_us,

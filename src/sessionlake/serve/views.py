@@ -43,6 +43,8 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
     lag_us = section.to_close_us + dialect.rounding_us
     end, watermark = (dialect.micros.format(time) for time in (of.end, "max(watermark)"))
     final = f"{end} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
+    if section.by_count:
+        final = section.final_sql(of.end, {})
     live = live_sql(
         dialect,
         columns,

@@ -97,9 +97,9 @@ def date_of(of: Changelog) -> Column:
     return F.expr(changelog.PART.format(of.start)) if of.numbered else utc_date(F.col(of.start))
 
 
-def start_of(of: Changelog) -> Column:
-    """Return a row's start as a whole number: microseconds, or the number that it is."""
-    return F.col(of.start) if of.numbered else F.unix_micros(of.start)
+def whole(of: Changelog, column: str) -> Column:
+    """Return a row's start or end as a whole number: microseconds, or the number that it is."""
+    return F.col(column) if of.numbered else F.unix_micros(column)
 
 
 def utc_date(time: Column) -> Column:

@@ -22,6 +22,11 @@ MESSAGES = [("abcab"[n % 5] if n % 7 else "d", n, n * n % 11 - 5) for n in range
 
 def count_config(root: Path, *, shards: int = 2, emit: Row | None = None, **window: Any) -> Config:
     (root / "events").mkdir(exist_ok=True)
+    return parse_config(count_sections(shards=shards, emit=emit, **window), root)
+
+
+def count_sections(*, shards: int = 2, emit: Row | None = None, **window: Any) -> Row:
+    """Return the sections of a config."""
     section = {"kind": "tumbling", "by": "count", "size": 3, "retention_time": "1 hour", "retention_count": 100}
     raw: dict[str, Any] = {
         "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards},
@@ -32,7 +37,7 @@ def count_config(root: Path, *, shards: int = 2, emit: Row | None = None, **wind
         "aggregates": {"total": "sum(v)"},
         "expire": {"max_share": 1.0},
     }
-    return parse_config({name: value for name, value in raw.items() if value}, root)
+    return {name: value for name, value in raw.items() if value}
 
 
 def write_messages(root: Path, files: range, of: int = 6) -> None:

@@ -10,6 +10,7 @@ from pyspark.storagelevel import StorageLevel
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError
 from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
+from sessionlake.jobs.compact.parts import as_sql, text_of
 from sessionlake.jobs.compact.plan import MB, File, touched
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.warehouse.changelog import FOLD, Changelog
@@ -97,7 +98,7 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     latest = latest_changes(batches, of).persist(StorageLevel.MEMORY_AND_DISK)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
     by_date = latest.groupBy(of.date).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
-    upserts = {row[of.date].isoformat(): row.upsert for row in sorted(by_date)}
+    upserts = {text_of(row[of.date]): row.upsert for row in sorted(by_date)}
     return Tail(
         of=of,
         changes=latest,
@@ -207,4 +208,4 @@ def _transaction(tail: Tail) -> dict[str, str]:
 
 
 def _dates(tail: Tail) -> str:
-    return ", ".join(f"date'{date}'" for date in tail.dates)
+    return ", ".join(as_sql(date) for date in tail.dates)

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import date
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.jobs.compact.parts import every, sql_type, stored_text, text_of, value_of
 from sessionlake.jobs.compact.plan import File, Share, shares
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
@@ -15,7 +15,6 @@ ROW_BYTES = 64.0
 """Size of a row in a file, where no file is there to tell it."""
 _SAMPLED = 100
 """Keys looked at for each file that a date is cut into."""
-_ALL_DATES = "0001-01-01", "9999-12-31"
 
 
 def snapshot_files(tables: Tables, version: int | None = None) -> list[File]:
@@ -32,10 +31,14 @@ def snapshot_files(tables: Tables, version: int | None = None) -> list[File]:
         F.col("size").alias("bytes"),
         F.coalesce(F.get_json_object("stats", "$.numRecords").cast("long"), F.lit(0)).alias("rows"),
         F.coalesce("deletionVector.cardinality", F.lit(0)).alias("deleted"),
-        F.coalesce(partition, bound("minValues"), F.lit(_ALL_DATES[0])).alias("first"),
-        F.coalesce(partition, bound("maxValues"), F.lit(_ALL_DATES[1])).alias("last"),
+        F.coalesce(partition, bound("minValues")).alias("first"),
+        F.coalesce(partition, bound("maxValues")).alias("last"),
     )
-    return [File(*row) for row in found.collect()]
+
+    def bounds(*told: str | None) -> list[str]:
+        return [other if text is None else stored_text(of, text) for text, other in zip(told, every(of), strict=True)]
+
+    return [File(*row[:4], *bounds(row.first, row.last)) for row in found.collect()]
 
 
 def row_bytes(files: list[File]) -> float:
@@ -52,7 +55,7 @@ def rows_by_date(of: Changelog, files: list[File], stored: DataFrame | None) -> 
             found[file.first] += file.rows - file.deleted
     else:
         for row in stored.groupBy(of.date).count().collect():
-            found[row[of.date].isoformat()] = row["count"]
+            found[text_of(row[of.date])] = row["count"]
     return dict(found)
 
 
@@ -69,9 +72,9 @@ def in_order(
         cuts = _cuts(of, sample, counts, divided)
         plan, first = [], 0
         for share in divided:
-            plan += [(date.fromisoformat(day), first, cuts.get(day, [])) for day in share.dates]
+            plan += [(value_of(day), first, cuts.get(day, [])) for day in share.dates]
             first += share.files
-        table = spark.createDataFrame(plan, f"{of.date} date, _first int, _cuts array<string>")
+        table = spark.createDataFrame(plan, f"{of.date} {sql_type(of)}, _first int, _cuts array<string>")
         # A date that is not in the plan, which none should be, is in the first file.
         number = F.expr(f"coalesce(_first + size(filter(_cuts, cut -> cut <= {of.key})), 0)")
         numbered = rows.join(F.broadcast(table), of.date, "left").withColumn("_file", number)
@@ -88,9 +91,9 @@ def _cuts(of: Changelog, sample: DataFrame, counts: Mapping[str, int], divided: 
         return {}
     fraction = min(1.0, _SAMPLED * sum(files.values()) / max(1, sum(counts[day] for day in files)))
     keys: dict[str, list[str]] = defaultdict(list)
-    some = sample.where(F.col(of.date).isin([date.fromisoformat(day) for day in files])).sample(fraction, seed=1)
+    some = sample.where(F.col(of.date).isin([value_of(day) for day in files])).sample(fraction, seed=1)
     for row in some.select(of.date, of.key).collect():
-        keys[row[0].isoformat()].append(row[1])
+        keys[text_of(row[0])].append(row[1])
     return {
         day: sorted({found[len(found) * n // files[day]] for n in range(1, files[day])})
         for day, found in ((day, sorted(some)) for day, some in keys.items())

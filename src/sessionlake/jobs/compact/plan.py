@@ -9,9 +9,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from itertools import pairwise
 from math import ceil
+
+from sessionlake.jobs.compact.parts import place_of
 
 MB = 1 << 20
 LEAST_BYTES = 8 * MB
@@ -32,13 +33,13 @@ class File:
     deleted: int
     """Rows that a deletion vector hides."""
     first: str
-    """Its dates, inclusive, as ISO texts; all dates where the log has no statistics."""
+    """Its dates (or parts), inclusive, as texts (`parts.text_of`); all where the log has no statistics."""
     last: str
 
     @property
     def days(self) -> range:
-        """Its dates as days since the first one of year 1."""
-        return range(date.fromisoformat(self.first).toordinal(), date.fromisoformat(self.last).toordinal() + 1)
+        """Its dates as days since the first one of year 1, or its parts."""
+        return range(place_of(self.first), place_of(self.last) + 1)
 
 
 @dataclass(frozen=True)

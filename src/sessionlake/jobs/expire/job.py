@@ -134,11 +134,16 @@ def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, An
     # changelog is in the version of the snapshot.
     sequence = lake.app_version(schemas.CORRECTIONS, JOB)
     names = (schemas.CORRECTIONS, *lake.changelog.tables)
-    closed_us = config.section.closed_us(last_batch(lake).watermark_us)
+    last, section = last_batch(lake), config.section
+    closed_us = section.closed_us(last.watermark_us)
+    if section.by_count:
+        final: dict[str, Any] = {"final": section.final_sql(lake.changelog.end, last.state)}
+    else:
+        final = {} if section.removes_open or closed_us is None else {"closed_us": closed_us}
     return {
         "sequence": -1 if sequence is None else sequence,
         **{name: lake.latest_version(name) for name in names},
-        **({} if config.section.removes_open or closed_us is None else {"closed_us": closed_us}),
+        **final,
         "tables": {name: _version(lake.spark, name, path) for name, path in named.items()},
     }
 

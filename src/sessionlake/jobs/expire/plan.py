@@ -72,6 +72,8 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     if "closed_us" in pinned:
         # A tombstone of what is not final would be stale.
         matched = matched.where(F.unix_micros(of.end) < F.lit(pinned["closed_us"]))
+    if "final" in pinned:
+        matched = matched.where(F.expr(pinned["final"]))
     matched = named(matched, of, of.end)
     # Kept, because a sort reads its input twice: the tables would be read twice.
     marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left").persist()

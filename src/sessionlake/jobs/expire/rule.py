@@ -39,7 +39,11 @@ class Rule:
         Of the world outside the row, the SQL may read the temporary views named in `tables` only: it may be the text of
         somebody who may start the job, and is not to read what the job's user can.
         """
-        older = "" if self.ttl_us is None else f"{of.end} < timestamp_micros({now_us - self.ttl_us}L)"
+        older = (
+            ""
+            if self.ttl_us is None
+            else f"{'emitted_at' if of.numbered else of.end} < timestamp_micros({now_us - self.ttl_us}L)"
+        )
         if self.where is None:
             return rows.where(older)
         # A comment at the end of the SQL would hide a bracket that stands on its line.

@@ -8,22 +8,25 @@ correction or by an event that joins it to an open one (docs/rules.md, rule 5): 
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
+from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.publish.records import OnBatch, send
+from sessionlake.stream.positions import POSITIONS
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import changes, latest_changes, read_batches, rows_meeting
+from sessionlake.warehouse.views import changes, latest_changes, merged_rows, read_batches, rows_meeting
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Reached:
     """What ended strictly before it is final."""
     version: int = -1
     """The changelog's version of that batch."""
+    positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """How many messages were accepted by then, of rows that start and end with their numbers."""
 
 
 def publish_final(
@@ -47,8 +52,11 @@ def publish_final(
     while True:
         last = last_batch(tables)
         if last.batch_id > reached.batch_id:
-            now = Reached(last.batch_id, max(reached.close_us, closed_us(config, last)), last.version)
-            send(finals(tables, reached, now), tables.changelog, sink)
+            close = max(reached.close_us, closed_us(config, last))
+            now = Reached(last.batch_id, close, last.version, last.state.get(POSITIONS, {}))
+            section = config.section
+            found = full(tables, section, reached, now) if section.by_count else finals(tables, reached, now)
+            send(found, tables.changelog, sink)
             # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
             failpoints.hit("published_final")
             _write(tables, checkpoint, now)
@@ -98,6 +106,23 @@ def finals(tables: Tables, before: Reached, now: Reached) -> DataFrame:
     # One that opened again since may be deleted while its end is beyond the close: its start tells that it may be in the topic.
     may_be_there = (F.col("op") == "delete") & (F.unix_micros(of.start) < before.close_us)
     return closed.unionByName(latest_changes(tail, of).where(was_final | may_be_there).select(*closed.columns))
+
+
+def full(tables: Tables, section: OperatorSection, before: Reached, now: Reached) -> DataFrame:
+    """Return, of windows by count, those that got full between two batches, and the deleted ones: rows with op.
+
+    A full window never changes again.
+    """
+    of = tables.changelog
+    is_final, was_final = (F.expr(section.final_sql(of.end, {POSITIONS: at.positions})) for at in (now, before))
+    rows = merged_rows(tables, changelog_version=now.version).withColumn("op", F.lit("upsert"))
+    known = was_final & (F.col("revision") <= before.batch_id)
+    found = rows.where(is_final & ~known)
+    if before.batch_id < 0:
+        return found
+    tail = changes(tables.read(of.changes, now.version), before.batch_id, now.batch_id)
+    _require_whole(tables, tail, before, now)
+    return found.unionByName(latest_changes(tail, of).where("op = 'delete'").select(*found.columns))
 
 
 def _require_whole(tables: Tables, tail: DataFrame, before: Reached, now: Reached) -> None:

@@ -16,7 +16,7 @@ from sessionlake.errors import JobError
 from sessionlake.operators.counts.operator import Counter
 from sessionlake.operators.counts.section import CountSection
 from sessionlake.operators.counts.shard import STATE
-from sessionlake.operators.counts.spec import SLICES, WINDOWS, CountSpec, Grid, slice_schema, window_schema
+from sessionlake.operators.counts.spec import SLICES, WINDOWS, CountSpec, Grid, Sessions, slice_schema, window_schema
 from sessionlake.operators.windows import emission
 from sessionlake.operators.windows.emission import Progress
 from sessionlake.sources.base import Source
@@ -148,10 +148,14 @@ class CountedWindows:
     def suite_values(self) -> dict[str, int | bool]:
         """Return how windows lie."""
         windows = self.spec.windows
-        size, advance, offset = (
-            (windows.size, windows.advance, windows.offset) if isinstance(windows, Grid) else (0, 1, 0)
-        )
-        return {"size": size, "advance": advance, "offset": offset}
+        grid = (windows.advance, windows.offset) if isinstance(windows, Grid) else (1, 0)
+        return {
+            "size": 0 if isinstance(windows, Sessions) else windows.size,
+            "advance": grid[0],
+            "offset": grid[1],
+            "per_partition": not self.spec.per_key,
+            "whole": self.spec.per_key and isinstance(windows, Grid),
+        }
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
