@@ -1,15 +1,20 @@
 """Test windows and aggregates in milliseconds, without Spark."""
 
+from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
 from sessionlake.operators.windows.section import EmitSection
 from sessionlake.testing.harness import Output, SessionizerHarness
-from sessionlake.testing.windows import WindowHarness, WindowOutput
+from sessionlake.testing.outputs import WindowOutput
+from sessionlake.testing.windows import WindowHarness
 
 __all__ = [
+    "CountSessions",
+    "CountWindows",
     "EmitSection",
     "HoppingWindows",
     "Output",
     "SessionizerHarness",
+    "SlidingCountWindows",
     "SlidingWindows",
     "TumblingWindows",
     "WindowHarness",

@@ -1,7 +1,7 @@
 """Test windows by count in milliseconds: the operator and its store without Spark."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from sessionlake.operators.counts.operator import Counter
 from sessionlake.operators.counts.shard import STATE
 from sessionlake.operators.counts.spec import CountSpec, policies
 from sessionlake.operators.windows.emission import Progress, next_progress
+from sessionlake.operators.windows.section import EmitSection
 from sessionlake.sources.decoding.rows import Origin
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.store.series import SeriesStore
@@ -20,6 +21,7 @@ from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
 from sessionlake.stream.positions import chunk_of, counted
 from sessionlake.testing.local import Harness, aggregated_columns, declared_types
+from sessionlake.testing.outputs import WindowOutput
 from sessionlake.testing.rows import Row, event_rows
 
 _STORED = pa.schema(
@@ -31,21 +33,10 @@ _STORED = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class CountOutput:
-    """What one micro-batch gave."""
-
-    changes: list[dict[str, Any]]
-    """The rows of window_changelog, but for marks; `emitted_at` in microseconds."""
-    dead: list[dict[str, Any]]
-    """The input rows that were refused, with a reason."""
-    counts: dict[str, int]
-
-
 class CountHarness(Harness[SeriesStore]):
     """Run micro-batches of plain rows, dicts of `key`, `time_us`, the columns that aggregates read, and `partition`, 0 where it is absent.
 
-    `early` is emit.early, in microseconds where it is a period. Where it is not `keyed`, all rows have one key, the empty text.
+    Of the section [emit] only `early` and `tick_offset` mean something. Where it is not `keyed`, all rows have one key, the empty text.
     """
 
     def __init__(
@@ -53,14 +44,15 @@ class CountHarness(Harness[SeriesStore]):
         windows: CountDefinition,
         aggregates: Mapping[str, str],
         *,
-        early: str | int = "off",
+        emit: EmitSection | None = None,
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
         keyed: bool = True,
         schema: Mapping[str, str] | None = None,
     ) -> None:
         self._windows, self._aggregates, self._keyed = windows, dict(aggregates), keyed
-        self._emit, self._policy = policies(early, 0), beyond_retention
+        given = (emit or EmitSection()).policies
+        self._emit, self._policy = policies(given.early, given.tick_offset), beyond_retention
         self._declared = declared_types(schema)
         super().__init__(shards)
         self._operator: Counter | None = None
@@ -69,7 +61,7 @@ class CountHarness(Harness[SeriesStore]):
         self._slices: dict[tuple[str, int], dict[str, Any]] = {}
         self._sent: dict[tuple[str, int], dict[str, Any]] = {}
 
-    def process(self, rows: Sequence[Row], clock_us: int = 0, *, chunk_rows: int = 1 << 30) -> CountOutput:
+    def process(self, rows: Sequence[Row], clock_us: int = 0, *, chunk_rows: int = 1 << 30) -> WindowOutput:
         """Run one micro-batch at a time of the clock; rows of a partition travel in chunks of so many, those of the last first."""
         operator = self._operator or self._make_operator(rows)
         context = self._context(clock_us)
@@ -88,7 +80,7 @@ class CountHarness(Harness[SeriesStore]):
             split += split_events(operator.spec, context, chunk_of(context, number), events)
         return self._run(operator, split, rows, context)
 
-    def tick(self, clock_us: int, *, flush: bool = False) -> CountOutput:
+    def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
         operator = self._operator or self._make_operator([])
         return self._run(operator, [Counted({MAX_FLUSH: 1} if flush else {})], [], self._context(clock_us))
@@ -130,7 +122,7 @@ class CountHarness(Harness[SeriesStore]):
 
     def _run(
         self, operator: Counter, split: Sequence[Piece], rows: Sequence[Row], context: BatchContext
-    ) -> CountOutput:
+    ) -> WindowOutput:
         results, stats = self._shards.run(operator, split, context, _nothing)
         spec, before = operator.spec, Progress.of(self._state)
         after = next_progress(spec.emit, spec.retention_us, spec.retention_us, before, stats).state()
@@ -149,7 +141,7 @@ class CountHarness(Harness[SeriesStore]):
             if isinstance(piece, Aside) and piece.kind == DEAD
             for row in piece.rows.to_pylist()
         ]
-        return CountOutput(changes, dead, stats)
+        return WindowOutput(changes, [], [], dead, stats)
 
     def _keep(self, row: dict[str, Any]) -> None:
         """Keep a row of the state's changelog, from which stores are restored."""

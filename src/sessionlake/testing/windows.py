@@ -1,7 +1,7 @@
 """Test windows in milliseconds: the windows' operator and store without Spark. Equal to the Spark engine by tests/operators/windows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sessionlake.engine.operator import (
     ShardResult,
 )
 from sessionlake.errors import ConfigError
+from sessionlake.operators.counts.definition import CountDefinition
 from sessionlake.operators.windows.control import SENT_SCHEMA, kinds_of
 from sessionlake.operators.windows.definition import WindowDefinition
 from sessionlake.operators.windows.emission import Progress, next_progress
@@ -30,27 +31,14 @@ from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_cor
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
+from sessionlake.testing.counts import CountHarness
 from sessionlake.testing.local import Harness, aggregated_columns, declared_types
+from sessionlake.testing.outputs import WindowOutput
 from sessionlake.testing.rows import Row, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, PARTLY
 
 _STORED = {"key": pa.string(), "state": pa.binary()}
-
-
-@dataclass(frozen=True)
-class WindowOutput:
-    """What one micro-batch gave."""
-
-    changes: list[dict[str, Any]]
-    """The rows of window_changelog, but for state and marks; times in microseconds as `window_start` and `window_end`."""
-    late: list[dict[str, Any]]
-    """The input rows whose windows were all closed."""
-    partly_late: list[dict[str, Any]]
-    """The input rows of whose windows some were closed; they are in the others."""
-    dead: list[dict[str, Any]]
-    """The input rows that were refused, with a reason."""
-    counts: dict[str, int]
 
 
 class WindowHarness(Harness[SliceStore]):
@@ -61,9 +49,15 @@ class WindowHarness(Harness[SliceStore]):
     "timestamp" | "date"}.
     """
 
+    def __new__(cls, windows: WindowDefinition | CountDefinition, *given: Any, **options: Any) -> Any:
+        """Return a harness; of windows by count it is a `CountHarness`."""
+        if isinstance(windows, CountDefinition):
+            return CountHarness(windows, *given, **options)
+        return super().__new__(cls)
+
     def __init__(
         self,
-        windows: WindowDefinition,
+        windows: WindowDefinition | CountDefinition,
         aggregates: Mapping[str, str],
         *,
         emit: EmitSection | None = None,
@@ -72,6 +66,7 @@ class WindowHarness(Harness[SliceStore]):
         keyed: bool = True,
         schema: Mapping[str, str] | None = None,
     ) -> None:
+        assert isinstance(windows, WindowDefinition)  # noqa: S101 (`__new__` makes no other)
         self._windows, self._specs, self._keyed = windows, dict(aggregates), keyed
         self._emit, self._policy = (emit or EmitSection()).policies, beyond_retention
         self._declared = declared_types(schema)

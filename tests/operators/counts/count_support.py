@@ -25,14 +25,14 @@ def count_config(root: Path, *, shards: int = 2, emit: Row | None = None, **wind
     return parse_config(count_sections(shards=shards, emit=emit, **window), root)
 
 
-def count_sections(*, shards: int = 2, emit: Row | None = None, **window: Any) -> Row:
+def count_sections(*, shards: int = 2, emit: Row | None = None, source: Row | None = None, **window: Any) -> Row:
     """Return the sections of a config."""
     section = {"kind": "tumbling", "by": "count", "size": 3, "retention_time": "1 hour", "retention_count": 100}
     raw: dict[str, Any] = {
         "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards},
-        "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
+        "source": source or {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
-        "window": {**section, **window},
+        "window": {name: value for name, value in {**section, **window}.items() if value is not None},
         "emit": {} if emit is None else emit,
         "aggregates": {"total": "sum(v)"},
         "expire": {"max_share": 1.0},

@@ -15,6 +15,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.operators.counts.count_support import (
+    MESSAGES,
     count_config,
     live,
     run_files,
@@ -22,6 +23,7 @@ from tests.operators.counts.count_support import (
     tumbling,
     write_messages,
 )
+from tests.oracle.counts import Machine
 from tests.support import write_rows
 
 
@@ -68,6 +70,49 @@ def test_case_1_of_the_seed_by_count_on_spark(spark: SparkSession, tmp_path: Pat
         (1, 3, 2, 5, "early"),
         (1, 3, 3, 14, "full"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("window", "machine"),
+    [
+        ({"kind": "session", "size": None, "max_others": 2}, ("session", 2, 0, 0)),
+        ({"kind": "hopping", "size": 7, "advance": 3, "offset": 2, "per": "partition"}, ("grid", 7, 3, 2)),
+    ],
+)
+def test_every_batch_on_spark_sends_what_a_machine_per_window_sends(
+    spark: SparkSession, tmp_path: Path, window: dict[str, Any], machine: tuple[str, int, int, int]
+) -> None:
+    config = count_config(tmp_path, shards=3, **window)
+    write_messages(tmp_path, range(6))
+    run(spark, config, once=True)
+    model = Machine(*machine, per_key=False, early="off", retention=3_600_000_000)
+    expected = []
+    for batch in range(6):
+        given = [(key, 0, time, value) for key, time, value in MESSAGES[10 * batch : 10 * batch + 10]]
+        expected += [(*row, batch) for row in model.batch(given, 0)[0]]
+    assert sent(config) == sorted(expected)
+    assert expected
+
+
+def test_messages_of_a_delta_table_come_in_the_order_of_its_versions(spark: SparkSession, tmp_path: Path) -> None:
+    source = {"kind": "delta", "path": "source", "max_files_per_batch": 2}
+    config = count_config(tmp_path, source=source, emit={"early": "batch"})
+    path = str(tmp_path / "source")
+
+    def add(first: int, last: int) -> None:
+        frame = spark.createDataFrame(MESSAGES[first:last], "key string, time_us long, v long").coalesce(1)
+        frame.write.format("delta").mode("append").save(path)
+
+    for first in (0, 13, 14):
+        add(first, {0: 13, 13: 14, 14: 40}[first])
+    run(spark, config, once=True)
+    shutil.rmtree(config.driver_store_dir)
+    add(40, 60)
+    run(spark, config, once=True)
+    last = Tables.of(spark, config).last_commit("window_changelog")
+    assert last is not None
+    assert last.metadata["batch_id"] > 1
+    assert live(spark, config) == tumbling(3, whole=False)
 
 
 @pytest.mark.parametrize(

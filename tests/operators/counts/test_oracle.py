@@ -16,7 +16,7 @@ from sessionlake.operators.counts.definition import (
     SlidingCountWindows,
 )
 from sessionlake.stream.positions import PARTITION
-from sessionlake.testing.counts import CountHarness
+from sessionlake.testing import EmitSection, WindowHarness
 from tests.oracle.counts import Machine, Message, plain
 
 KEYS = ("a", "b", "c", "")
@@ -86,7 +86,7 @@ def test_every_batch_sends_what_a_machine_per_window_sends(
     kind: Kind, given_steps: list[Step], early: str | int, retention: int, shards: int, chunk_rows: int
 ) -> None:
     machine = Machine(
-        "grid" if kind.name == "grid" else kind.name,
+        kind.name,
         kind.size,
         kind.advance,
         kind.offset,
@@ -95,8 +95,9 @@ def test_every_batch_sends_what_a_machine_per_window_sends(
         retention=retention,
     )
     windows = kind.definition.until(f"{retention} us")
+    emit = EmitSection(early=f"{early} us" if isinstance(early, int) else early)
     clock = 0
-    with CountHarness(windows, {"s": "sum(v)"}, early=early, shards=shards, schema={"v": "long"}) as harness:
+    with WindowHarness(windows, {"s": "sum(v)"}, emit=emit, shards=shards, schema={"v": "long"}) as harness:
         for step in given_steps:
             clock += step.passed
             if step.lost:
@@ -117,7 +118,7 @@ def test_every_batch_sends_what_a_machine_per_window_sends(
 def test_the_last_row_of_each_window_is_what_sql_makes_of_all_messages(
     kind: Kind, batches: list[list[Message]], shards: int
 ) -> None:
-    with CountHarness(kind.definition, {"s": "sum(v)"}, early="batch", shards=shards) as harness:
+    with WindowHarness(kind.definition, {"s": "sum(v)"}, emit=EmitSection(early="batch"), shards=shards) as harness:
         for rows in batches:
             harness.process(rows_of(rows))
         found = [(k, start, end, n, s) for k, start, end, n, s, _ in plain(harness.windows())]
@@ -172,7 +173,7 @@ def test_case_1_of_the_seed_by_count() -> None:
     }
     windows = CountWindows.of(3).per("partition").keep(3)
     told = {}
-    with CountHarness(windows, {"hottest": "max(value)"}, early=MINUTE, keyed=False) as harness:
+    with WindowHarness(windows, {"hottest": "max(value)"}, emit=EmitSection(early="1 minute"), keyed=False) as harness:
         for clock in (at(9, 0), at(9, 0, 59), at(9, 1), at(9, 2), at(9, 2, 1), at(9, 2, 10)):
             rows = [{"value": given_rows[clock][0], "time_us": given_rows[clock][1]}] if clock in given_rows else []
             out = harness.process(rows, clock) if rows else harness.tick(clock)
@@ -184,7 +185,7 @@ def test_case_1_of_the_seed_by_count() -> None:
 
 def test_a_key_that_comes_again_after_it_was_forgotten_uses_no_number_twice() -> None:
     windows = CountWindows.of(2).until("10 us")
-    with CountHarness(windows, {"s": "sum(v)"}) as harness:
+    with WindowHarness(windows, {"s": "sum(v)"}) as harness:
         for time in (0, 1, 2):
             harness.process([{"key": "a", "time_us": time, "v": 1}])
         harness.process([{"key": "b", "time_us": 100, "v": 1}])
@@ -196,6 +197,6 @@ def test_a_key_that_comes_again_after_it_was_forgotten_uses_no_number_twice() ->
 @pytest.mark.parametrize("shards", [1, 3])
 def test_medians_of_windows(shards: int) -> None:
     windows = SlidingCountWindows.of(3)
-    with CountHarness(windows, {"m": "median(v)"}, shards=shards) as harness:
+    with WindowHarness(windows, {"m": "median(v)"}, shards=shards) as harness:
         out = harness.process([{"key": "a", "time_us": 0, "v": float(v)} for v in (5, 1, 9, 2)])
         assert [row["m"] for row in sorted(out.changes, key=lambda r: r["window_start"])] == [5.0, 3.0, 5.0, 2.0]

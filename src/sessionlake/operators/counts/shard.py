@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.partials import Partials, values_of
-from sessionlake.columnar.arrays import Bools, Ints, binary_array, combined, sorted_codes, within_group
+from sessionlake.columnar.arrays import Bools, Ints, binary_array, combined, offsets_of, sorted_codes, within_group
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.counts.mapper import MESSAGES
 from sessionlake.operators.counts.rules import (
@@ -324,8 +324,7 @@ def keys_of(series: pa.Array) -> pa.Array:
 
 def partitions_of(series: pa.Array) -> Ints:
     """Return the partitions of series."""
-    suffix = b"".join(pc.binary_slice(series, -_SUFFIX).to_pylist())
-    return np.frombuffer(suffix, ">i8").astype(np.int64)
+    return offsets_of(pc.binary_slice(series, -_SUFFIX))[1].view(">i8").astype(np.int64)
 
 
 def _messages_of(spec: CountSpec, inputs: Inputs) -> tuple[Partials, Ints, Ints]:
@@ -360,9 +359,10 @@ def _since(stored: Slices, counts: Ints, number: Ints) -> Ints:
 
 
 def _by_partition(stored: Slices, counts: Ints, number: Ints, series: pa.Array, numbering: Numbering) -> Numbers:
-    partition = partitions_of(series).tolist()
+    known, place = np.unique(partitions_of(series), return_inverse=True)
     before, after = (
-        np.array([counts.get(p, 0) for p in partition], np.int64) for counts in (numbering.before, numbering.after)
+        np.array([counts.get(p, 0) for p in known.tolist()], np.int64)[place.reshape(-1)]
+        for counts in (numbering.before, numbering.after)
     )
     return Numbers(np.ones(len(series), np.int64), _since(stored, counts, number), before, after)
 
