@@ -14,9 +14,12 @@ def test_ids_equal_sparks_xxhash64(spark: SparkSession) -> None:
     random = np.random.default_rng(7)
     keys = ["", "a", "ключ", "🦆" * 9, *("k" * n for n in range(70)), *(random.bytes(n).hex() for n in range(80))]
     starts = random.integers(-(1 << 62), 1 << 62, len(keys))
-    frame = spark.createDataFrame(pa.table({"k": keys, "t": starts})).selectExpr("xxhash64(k, t) id")
-    expected = [row.id for row in frame.collect()]
-    assert record_ids(pa.array(keys), starts).tolist() == expected
+    frame = spark.createDataFrame(pa.table({"k": keys, "t": starts})).selectExpr(
+        "xxhash64(k, t) one", "xxhash64(k, t, -t) two"
+    )
+    rows = frame.collect()
+    assert record_ids(pa.array(keys), starts).tolist() == [row.one for row in rows]
+    assert record_ids(pa.array(keys), starts, -starts).tolist() == [row.two for row in rows]
 
 
 @given(st.lists(st.tuples(st.text(), st.integers(-(1 << 63), (1 << 63) - 1)), min_size=1))

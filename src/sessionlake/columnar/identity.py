@@ -1,4 +1,4 @@
-"""session_id: Spark's xxhash64(session_key, session_start), vectorised, so that SQL can compute it too.
+"""Ids of rows: Spark's xxhash64(session_key, session_start) and the like, vectorised, so that SQL can compute them too.
 
 Libraries of XXH64 hash one value a call. Here all values of one length go through the algorithm side by side, a column a
 step. Its parts are named as in its specification: stripes of 32 bytes over four lanes, a tail, and the final mix (avalanche).
@@ -29,14 +29,18 @@ _LONG_BYTES = 256
 """Strings from here on are copied into their block one by one."""
 
 
-def record_ids(keys: pa.Array, start_us: Ints) -> Ints:
-    """Return an id for each (key, start): XXH64 of the start in microseconds, seeded by XXH64 of the key's UTF-8 bytes."""
+def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
+    """Return an id for each (key, number, ...): XXH64 of each number, seeded by that of what is left of it.
+
+    The key's is XXH64 of its UTF-8 bytes; a time is a number of microseconds.
+    """
     # As Spark hashes several columns: the hash so far is the next column's seed. A number is one word of 8 bytes.
     with np.errstate(over="ignore"):  # arithmetic is modulo 2 ** 64, as the algorithm wants it
-        seeds = _hash_bytes(keys.cast(pa.binary()))
-        words = start_us.astype(np.int64).view(np.uint64)
-        hashes = _word(seeds + _P5 + np.uint64(8), words)
-        return _mix(hashes).view(np.int64)
+        hashes = _hash_bytes(keys.cast(pa.binary()))
+        for column in numbers:
+            words = column.astype(np.int64).view(np.uint64)
+            hashes = _mix(_word(hashes + _P5 + np.uint64(8), words))
+        return hashes.view(np.int64)
 
 
 def _hash_bytes(texts: pa.Array) -> Hashes:

@@ -1,0 +1,321 @@
+"""A join of two streams as arithmetic on one axis, and what workers must know of a pipeline of it.
+
+A message has a place x on the axis: its time in microseconds, or its number in its source partition. Which messages can be
+its partners is a stretch of the axis around x, by the kind of the join; that stretch is closed, both of its ends are in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.identity import record_ids
+from sessionlake.operators.windows.emission import Policies
+from sessionlake.store.segmented import segment_interval
+from sessionlake.stream import ingest
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.schemas import TIME
+
+LEFT, RIGHT = SIDES = ("left", "right")
+"""The two inputs, as states, shuffles and stores call them, whatever their names are in the config."""
+TIME_AXIS, COUNT_AXIS = "time", "count"
+SLIDING, TUMBLING, HOPPING, SESSION = KINDS = ("sliding", "tumbling", "hopping", "session")
+MESSAGES = "messages"
+"""Kind of the rows of join_messages, which shards put out beside the pairs."""
+SIDE, POSITION = "side", "position"
+"""Columns that the tables of late events and of dead letters have in a join (`position`: of late events alone)."""
+NUMBER_BITS = 40
+"""A position is a source partition's index times 2^40 plus the message's number in the partition, from 1."""
+
+
+class Axis(Protocol):
+    """How near one another messages must lie, by the kind of the join."""
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the least and the greatest place of the partners, which are of the other side, of messages of a side."""
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the place up to which, inclusive, what comes may have to do with messages of a side."""
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """A left message l and a right one r are partners where r - left <= l <= r + right."""
+
+    left: int
+    """How far back from a right message left ones are partners, inclusive."""
+    right: int
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+        return self.left + self.right + 1
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the least and the greatest place of the partners of messages of a side."""
+        back, forth = (self.right, self.left) if side == LEFT else (self.left, self.right)
+        return x - back, x + forth
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the last place of the partners of messages of a side."""
+        return self.partners(side, x)[1]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Partners lie in one window [start, start + size); windows begin every `advance`, <= size, from the origin + offset."""
+
+    size: int
+    advance: int
+    offset: int
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+        return self.size + (self.size - 1) // self.advance * self.advance
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the first place of the first window that has each message, and the last place of the last."""
+        del side
+        last = (x - self.offset) // self.advance * self.advance + self.offset
+        first = -((self.offset - (x - self.size + 1)) // self.advance) * self.advance + self.offset
+        return first, last + self.size - 1
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the last place of the partners of messages of a side."""
+        return self.partners(side, x)[1]
+
+
+@dataclass(frozen=True)
+class Session:
+    """Partners lie in one session: a run of messages of both sides in which neighbors are at most `gap` apart.
+
+    They are never further apart than `span`, which is what retention keeps.
+    """
+
+    gap: int
+    span: int
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+        return 2 * self.span + 1
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the bounds of what can be in one session with each message."""
+        del side
+        return x - self.span, x + self.span
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the end of the session of each message alone, and the gap."""
+        del side
+        return x + self.gap
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two streams."""
+
+    name: str
+    """As the tables' columns are called: `<name>_<column>`."""
+    size: int | None
+    """How long a message stays joinable (sliding joins): microseconds, inclusive, or messages; None for as retention allows."""
+    columns: tuple[str, ...]
+    """The columns that pairs have."""
+    events: EventSpec
+    """Its decoder's columns have the side's equal fields as keys (none: no key), and `columns` as inputs."""
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types of `columns`."""
+        return {name: self.events.decoder.columns.types[name] for name in self.columns}
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A pipeline's join: which messages are partners, how long they are kept, and when pairs are sent."""
+
+    on: tuple[tuple[str, str], ...]
+    """Pairs of equal fields, of left and of right; empty where every message is as good as any other in range."""
+    left: Side
+    right: Side
+    by: str = TIME_AXIS
+    kind: str = SLIDING
+    size: int = 0
+    """Of a window, tumbling and hopping: microseconds or messages."""
+    advance: int = 0
+    """Of hopping windows, <= size."""
+    offset: int = 0
+    """Of the windows' grid."""
+    gap: int = 0
+    """Of sessions: neighbors exactly the gap apart are in one."""
+    grace_us: int = 0
+    """By time: a message whose last possible partner lies before the watermark - grace is late."""
+    retention_us: int = 0
+    """By time: how long a message is kept, at least `least_retention`."""
+    retention_count: int = 0
+    """By count: how many of the newest messages of each source partition of a side are kept, at least `least_retention`."""
+    idle_us: int = 60_000_000
+    """A side that has brought nothing for longer does not hold the watermark back."""
+    emit: Policies = field(default_factory=lambda: Policies("batch", "end", "batch"))
+    """Early and late; `full` has no meaning for pairs, which have no end."""
+
+    def side(self, name: str) -> Side:
+        """Return a side, LEFT or RIGHT."""
+        return self.left if name == LEFT else self.right
+
+    @property
+    def by_time(self) -> bool:
+        """Whether places are times."""
+        return self.by == TIME_AXIS
+
+    @property
+    def axis(self) -> Axis:
+        """What says who are partners."""
+        if self.kind == SLIDING:
+            # By count a window of n messages reaches n - 1 back.
+            less = 0 if self.by_time else 1
+            left, right = self.left.size, self.right.size
+            free = self.retained - self._grace
+            left = free - (0 if right is None else right) if left is None else left
+            right = free - left if right is None else right
+            return Sliding(left - less, right - less)
+        if self.kind == SESSION:
+            return Session(self.gap, self.retained - self._grace - self.gap)
+        return Grid(self.size, self.advance if self.kind == HOPPING else self.size, self.offset)
+
+    @property
+    def retained(self) -> int:
+        """How long a message is kept, on the axis."""
+        return self.retention_us if self.by_time else self.retention_count
+
+    @property
+    def least_retention(self) -> int:
+        """The least retention, on the axis, that no partner of a message that is not late is dropped by."""
+        if self.kind == SLIDING:
+            return (self.left.size or 0) + (self.right.size or 0) + self._grace
+        return (2 * self.gap if self.kind == SESSION else self.axis.width) + self._grace
+
+    @property
+    def _grace(self) -> int:
+        return self.grace_us if self.by_time else 0
+
+    @property
+    def segment(self) -> int:
+        """The length of a store's segment on the axis."""
+        return segment_interval(self.retention_us) if self.by_time else max(self.retention_count // 2, 1)
+
+    @property
+    def block(self) -> int:
+        """The length of a store's block: with it the partners of a message lie in two."""
+        return min(self.axis.width, self.segment)
+
+    def places(self, time_us: Ints, position: Ints) -> Ints:
+        """Return messages' places on the axis."""
+        return time_us if self.by_time else position & ((1 << NUMBER_BITS) - 1)
+
+    def under(self, live: Mapping[str, Any]) -> "JoinSpec":
+        """Return the spec under other settings of classification (`Config.live_settings`).
+
+        Those of events hold for both sides: beyond_retention, max_future_skew_us, archive, max_key_bytes.
+        """
+        left, right = (
+            replace(side, events=ingest.with_live_settings(side.events, live)) for side in (self.left, self.right)
+        )
+        names = ("grace_us", "retention_us", "retention_count", "idle_us")
+        return replace(
+            self, left=left, right=right, emit=Policies(**live["emit"]), **{name: live[name] for name in names}
+        )
+
+
+def event_types(spec: JoinSpec) -> dict[str, pa.DataType]:
+    """Return the fields of the struct `event` of late_events and of the archive: `<name>_<column>`, both sides' columns."""
+    return {f"{side.name}_{name}": type_ for side in (spec.left, spec.right) for name, type_ in side.types.items()}
+
+
+def join_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
+    """Return the schema of join_changelog, or without the marks of batch and attempt."""
+    return pa.schema(
+        [
+            schemas.commented("op", pa.string(), "upsert, delete"),
+            schemas.commented(
+                "join_key", pa.string(), "The equal fields: one as its text, several as JSON, none as ''"
+            ),
+            *(
+                column
+                for side, name in ((LEFT, spec.left.name), (RIGHT, spec.right.name))
+                for column in (
+                    schemas.commented(f"{side}_time", TIME, f"Time of the message of {name}"),
+                    schemas.commented(f"{side}_position", pa.int64(), f"Position of the message of {name}"),
+                )
+            ),
+            *_columns(spec),
+            schemas.commented("revision", pa.int64(), "batch_id of the batch that sent the pair"),
+            schemas.commented("emitted_at", TIME, "The clock of the batch that sent the pair"),
+            *([_JOIN_ID] if marks else []),
+            *(schemas.BATCH_MARKS if marks else []),
+        ]
+    )
+
+
+def identified_pairs(changes: pa.Table) -> pa.Table:
+    """Return changes of pairs with their join_id; workers unpickle it."""
+    positions = (changes[f"{side}_position"].to_numpy() for side in SIDES)
+    return changes.append_column("join_id", pa.array(record_ids(combined(changes["join_key"]), *positions)))
+
+
+def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
+    """Return the schema of join_messages, the state's changelog, or without the marks of batch and attempt.
+
+    A message is in it once: there are no updates. The columns of the other side are null.
+    """
+    return pa.schema(
+        [
+            schemas.commented(SIDE, pa.string(), "left, right"),
+            schemas.commented(
+                "join_key", pa.string(), "The equal fields: one as its text, several as JSON, none as ''"
+            ),
+            schemas.commented("time", TIME, "Time of the message"),
+            schemas.commented(
+                POSITION, pa.int64(), "Source partition's index * 2^40 + the message's number in it, from 1"
+            ),
+            *_columns(spec),
+            schemas.commented("revision", pa.int64(), "batch_id of the batch that brought the message"),
+            schemas.commented(
+                "is_late", pa.bool_(), "Whether the policy `late` says when its pairs are sent, or `early`"
+            ),
+            *(schemas.BATCH_MARKS if marks else []),
+        ]
+    )
+
+
+RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late")
+"""What a restore hands in of each row of join_messages at or above the horizon (`key` is join_key, `time_us` the time in
+microseconds), beside all columns `<name>_<column>`."""
+
+
+def restorable(state: Mapping[str, Any], side: str) -> int:
+    """Return the place before whose strict past no message of a side is needed, after the batch that left a state."""
+    found = state.get(HORIZONS, {}).get(side)
+    return NO_PLACE if found is None else int(found)
+
+
+HORIZONS = "horizons"
+"""In the state: for each side the place before whose strict past messages are absent."""
+NO_PLACE = -(1 << 60)
+_JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")
+
+
+def _columns(spec: JoinSpec) -> list[pa.Field]:
+    return [
+        schemas.commented(f"{side.name}_{name}", type_, f"Column {name} of {side.name}")
+        for side in (spec.left, spec.right)
+        for name, type_ in side.types.items()
+    ]
