@@ -1,4 +1,8 @@
+import json
+
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import check
@@ -57,3 +61,15 @@ def test_no_rows() -> None:
         COLUMNS,
     )
     assert (checked.time_us.tolist(), checked.key.to_pylist(), checked.reason) == ([], [], None)
+
+
+@given(st.lists(st.tuples(st.none() | st.text(), st.none() | st.integers(-9, 9)), min_size=1))
+def test_several_fields_make_a_json_array_of_their_texts(rows: list[tuple[str | None, int | None]]) -> None:
+    types = {"a": pa.string(), "b": pa.int64(), "time": pa.int64()}
+    columns = EventColumns("a", "time", "us", None, (), types, further_keys=("b",))
+    table = pa.table({"a": [a for a, _ in rows], "b": [b for _, b in rows], "time": [0] * len(rows)}, columns.schema)
+    checked = check(table, None, columns)
+    found = [None if key is None else json.loads(key) for key in checked.key.to_pylist()]
+    assert found == [None if None in row else [row[0], str(row[1])] for row in rows]
+    reasons = [None] * len(rows) if checked.reason is None else checked.reason.to_pylist()
+    assert reasons == ["null key" if None in row else None for row in rows]

@@ -15,7 +15,7 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 class EventColumns:
     """Name the key, time, id and aggregate input columns, with the pinned type of each.
 
-    Without a key all events have one, the empty text. `time_unit` is the unit of epoch numbers, None for timestamps and ISO
+    Without a key all events have one, the empty text; with further keys it is a JSON array of the texts of all of them. `time_unit` is the unit of epoch numbers, None for timestamps and ISO
     8601 text. Raises ValueError for an unknown unit or a column without a type.
     """
 
@@ -27,6 +27,8 @@ class EventColumns:
     types: Mapping[str, pa.DataType]
     ordered: bool = False
     """Whether the rows' places in the order of the source are needed beside the columns (`Decoder.decode_in_order`)."""
+    further_keys: tuple[str, ...] = ()
+    """More columns that make the key with `key`, in that order."""
 
     def __post_init__(self) -> None:
         if self.time_unit is not None and self.time_unit not in TIME_UNITS:
@@ -37,14 +39,16 @@ class EventColumns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """List key, time, id and inputs once each, in that order."""
-        first = (name for name in (self.key, self.time, self.id) if name is not None)
+        """List key, further keys, time, id and inputs once each, in that order."""
+        first = (name for name in (self.key, *self.further_keys, self.time, self.id) if name is not None)
         return tuple(dict.fromkeys((*first, *self.inputs)))
 
     @property
     def lone_key(self) -> str | None:
         """The key where it is text that is read as nothing but the key, and so may come as a dictionary; else None."""
-        if self.key is None or self.key in (self.time, self.id, *self.inputs) or self.types[self.key] != pa.string():
+        if self.key is None or self.further_keys or self.types[self.key] != pa.string():
+            return None
+        if self.key in (self.time, self.id, *self.inputs):
             return None
         return self.key
 

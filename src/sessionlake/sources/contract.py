@@ -1,5 +1,6 @@
 """The contract of an event: a key that isn't empty and a time, nothing of the wrong type."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,10 +34,15 @@ def check(
     """Check decoded rows.
 
     The reason is the first of: the decode error, null key, empty key, key too long, null time, unparsable time. A key of
-    more than `max_key_bytes`, in UTF-8, becomes null. Where the columns name no key, every row has the empty one.
+    more than `max_key_bytes`, in UTF-8, becomes null. Where the columns name no key, every row has the empty one. Where they
+    name further ones, the key is a JSON array of the texts of all, and null where one of them is.
     """
     if columns.key is None:
         key, lengths = pa.repeat("", decoded_table.num_rows), None
+    elif columns.further_keys:
+        names = (columns.key, *columns.further_keys)
+        key = joint_key([_text(decoded_table.column(name)) for name in names])
+        lengths = pc.binary_length(key)
     else:
         key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes)
     times = decoded_table.column(columns.time).combine_chunks()
@@ -47,6 +53,22 @@ def check(
     if too_long:
         key = pc.if_else(pc.greater(lengths, max_key_bytes), pa.scalar(None, pa.string()), key)
     return Checked(time_us, no_time, key, event_id, reason)
+
+
+def joint_key(texts: Sequence[pa.Array]) -> pa.Array:
+    """Return for each row a JSON array of its texts, compact; null where one of them is null."""
+    quoted = [pc.binary_join_element_wise('"', _escaped(text), '"', "") for text in texts]
+    return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*quoted, ","), "]", "")
+
+
+def _escaped(text: pa.Array) -> pa.Array:
+    """Return texts as they stand in JSON's strings."""
+    for character in '\\"':
+        text = pc.replace_substring(text, character, f"\\{character}")
+    if pc.any(pc.match_substring_regex(text, "[\\x00-\\x1f]")).as_py():
+        for number in range(0x20):
+            text = pc.replace_substring(text, chr(number), f"\\u{number:04x}")
+    return text
 
 
 def _keys(values: pa.ChunkedArray, limit: int | None) -> tuple[pa.Array, pa.Array | None]:
