@@ -1,0 +1,34 @@
+"""Points of many keys on one axis, found by key and place at once."""
+
+import numpy as np
+
+from sessionlake.columnar.arrays import Ints
+
+_ROOM = 1 << 62
+
+
+class Axis:
+    """Points in columns, ascending by (code, place); `codes` say which of some keys each belongs to."""
+
+    def __init__(self, codes: Ints, place: Ints) -> None:
+        self._low = int(place.min(initial=0))
+        self._width = int(place.max(initial=0)) - self._low + 2
+        self._distinct: Ints | None = None
+        if (int(codes.max(initial=0)) + 1) * self._width >= _ROOM:
+            # Places too far apart to share 63 bits with the code: their ranks take their place.
+            self._distinct = np.unique(place)
+            self._width = len(self._distinct) + 1
+        self._at = self._number(codes, place)
+
+    def find(self, codes: Ints, place: Ints) -> Ints:
+        """Return the first row of each code that lies at or after a place; the code's end where none does."""
+        return np.searchsorted(self._at, self._number(codes, place))
+
+    def between(self, codes: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+        """Return the rows [first, end) of each code in the places [low, high]; end may lie before first where high does."""
+        return self.find(codes, low), self.find(codes, high + 1)
+
+    def _number(self, codes: Ints, place: Ints) -> Ints:
+        if self._distinct is not None:
+            return codes * self._width + np.searchsorted(self._distinct, place)
+        return codes * self._width + np.clip(place - self._low, 0, self._width - 1)

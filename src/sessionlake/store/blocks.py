@@ -1,0 +1,66 @@
+"""Values in blocks of an axis: found for many keys at once, and written so that what is older than a place goes by whole segments.
+
+A block's key is the bytes of the key, a letter, and the block's number in eight bytes that sort as the number does.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, binary_array, combined
+from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.segmented import WRITE_SCHEMA
+
+_SIGN = 1 << 63
+
+
+def block_keys(keys: pa.Array, codes: Ints, letter: str, blocks: Ints) -> pa.Array:
+    """Return the database's keys of blocks, of the keys that codes name."""
+    suffix = np.empty(len(blocks), np.dtype([("letter", "S1"), ("number", ">u8")]))
+    suffix["letter"] = letter.encode()
+    suffix["number"] = blocks.astype(np.uint64) ^ np.uint64(_SIGN)
+    text = binary_array(suffix, np.arange(len(blocks) + 1) * suffix.dtype.itemsize)
+    return pa.compute.binary_join_element_wise(keys.take(pa.array(codes)).cast(pa.binary()), text, b"")
+
+
+def key_of(block_key: bytes) -> tuple[bytes, str]:
+    """Return the key and the letter of a database's key."""
+    return block_key[:-9], block_key[-9:-8].decode()
+
+
+def read_blocks(db: RocksSegments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.Array]:
+    """Return which of some blocks lie in live segments, in their order, and their values, null for those not there."""
+    values: list[pa.Array] = []
+    rows: list[Ints] = []
+    for number in db.segments:
+        at = np.flatnonzero(segment == number)
+        if len(at):
+            values.append(pa.array(db.get(number, names.take(pa.array(at)).to_pylist()), pa.binary()))
+            rows.append(at)
+    if not rows:
+        return np.zeros(0, np.int64), pa.array([], pa.binary())
+    at = np.concatenate(rows)
+    order = np.argsort(at)
+    return at[order], combined(pa.chunked_array(values)).take(pa.array(order))
+
+
+def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:
+    """Return writes of blocks, ascending by segment, in their order within one."""
+    order = np.argsort(segment, kind="stable")
+    index = pa.array(order)
+    return pa.Table.from_arrays([pa.array(segment[order]), names.take(index), values.take(index)], schema=WRITE_SCHEMA)
+
+
+def apply_writes(db: RocksSegments, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
+    """Apply writes, ascending by segment, and metadata atomically, then drop the segments numbered below `oldest`.
+
+    Writes to segments that would be dropped at once are left out.
+    """
+    numbers, starts = np.unique(writes["segment"].to_numpy(), return_index=True)
+    ends = np.append(starts, len(writes))[1:]
+    batch = {}
+    for number, low, high in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        if number >= oldest:
+            part = writes.slice(low, high - low)
+            batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+    db.write(batch, meta)
+    db.drop_before(oldest)
