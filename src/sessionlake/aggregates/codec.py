@@ -21,8 +21,9 @@ class StateCodec:
     strings. Another layout asks for another STATE_LAYOUT.
     """
 
-    def __init__(self, aggregates: Iterable[Aggregate]) -> None:
-        self.types = [type_ for aggregate in aggregates for type_ in aggregate.state]
+    def __init__(self, aggregates: Iterable[Aggregate], columns: Iterable[pa.DataType] = ()) -> None:
+        """Make one for the states of aggregates, then for plain columns of state types."""
+        self.types = [*(type_ for aggregate in aggregates for type_ in aggregate.state), *columns]
         self._bitmap = -(-len(self.types) // 8)  # bytes of the bitmap, rounded up
         formats = {"int64": "<i8", "double": "<f8", "binary": "<u4"}
         fields = [("valid", np.uint8, (self._bitmap,)), *((f"f{i}", formats[str(t)]) for i, t in enumerate(self.types))]

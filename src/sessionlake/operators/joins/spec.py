@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.columnar.identity import record_ids
+from sessionlake.errors import ConfigError
 from sessionlake.operators.windows.emission import Policies
 from sessionlake.store.segmented import segment_interval
 from sessionlake.stream import ingest
@@ -159,13 +161,25 @@ class JoinSpec:
     grace_us: int = 0
     """By time: a message whose last possible partner lies before the watermark - grace is late."""
     retention_us: int = 0
-    """By time: how long a message is kept, at least `least_retention`."""
+    """By time: how long a message is kept."""
     retention_count: int = 0
-    """By count: how many of the newest messages of each source partition of a side are kept, at least `least_retention`."""
+    """By count: how many of the newest messages of each source partition of a side are kept."""
     idle_us: int = 60_000_000
     """A side that has brought nothing for longer does not hold the watermark back."""
     emit: Policies = field(default_factory=lambda: Policies("batch", "end", "batch"))
     """Early and late; `full` has no meaning for pairs, which have no end."""
+
+    def __post_init__(self) -> None:
+        """Refuse columns of types that stores can't hold; ConfigError."""
+        for name in SIDES:
+            for column, type_ in self.side(name).types.items():
+                try:
+                    state_type(type_, column)
+                except ConfigError as error:
+                    raise ConfigError(
+                        f"join.{name}.columns: {column!r} is of type {type_}, which can't be kept; "
+                        "leave it out, or make it a number, text or a timestamp in the source"
+                    ) from error
 
     def side(self, name: str) -> Side:
         """Return a side, LEFT or RIGHT."""
@@ -197,13 +211,6 @@ class JoinSpec:
         return self.retention_us if self.by_time else self.retention_count
 
     @property
-    def least_retention(self) -> int:
-        """The least retention, on the axis, that no partner of a message that is not late is dropped by."""
-        if self.kind == SLIDING:
-            return (self.left.size or 0) + (self.right.size or 0) + self._grace
-        return (2 * self.gap if self.kind == SESSION else self.axis.width) + self._grace
-
-    @property
     def _grace(self) -> int:
         return self.grace_us if self.by_time else 0
 
@@ -233,6 +240,11 @@ class JoinSpec:
         return replace(
             self, left=left, right=right, emit=Policies(**live["emit"]), **{name: live[name] for name in names}
         )
+
+
+def other_of(side: str) -> str:
+    """Return the other side."""
+    return RIGHT if side == LEFT else LEFT
 
 
 def event_types(spec: JoinSpec) -> dict[str, pa.DataType]:
@@ -301,15 +313,6 @@ RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late")
 microseconds), beside all columns `<name>_<column>`."""
 
 
-def restorable(state: Mapping[str, Any], side: str) -> int:
-    """Return the place before whose strict past no message of a side is needed, after the batch that left a state."""
-    found = state.get(HORIZONS, {}).get(side)
-    return NO_PLACE if found is None else int(found)
-
-
-HORIZONS = "horizons"
-"""In the state: for each side the place before whose strict past messages are absent."""
-NO_PLACE = -(1 << 60)
 _JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")
 
 

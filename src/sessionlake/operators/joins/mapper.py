@@ -1,0 +1,106 @@
+"""Before the shuffle: messages of a side are judged, and go to the shard of their equal fields with what numbers them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
+from sessionlake.engine.operator import Aside, BatchContext, Counted, Keyed, Split
+from sessionlake.operators.joins.rules import JoinProgress
+from sessionlake.operators.joins.spec import SIDE, JoinSpec, event_types
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.stream.ingest import ARCHIVED, DEAD, Judged, event_table, judge
+from sessionlake.stream.outputs import LATE
+from sessionlake.stream.positions import CHUNK, ROW, accepted_rows, chunk_of
+from sessionlake.stream.watermark import NO_WATERMARK, max_time_of
+
+
+def split_messages(
+    spec: JoinSpec, at: JoinProgress, context: BatchContext, side: str, number: int, rows: Rows
+) -> Split:
+    """Yield the messages, the late ones among them apart, and what `Judged.asides` yields.
+
+    A message is late where what comes can't have to do with it any more. It has a position all the same, by which it can be
+    handed in again as if it were new. `number` is the place of the rows among those of their table.
+    """
+    own, chunk = spec.side(side), chunk_of(context, number)
+    judged = judge(own.events, rows, context.clock_us, at.at.expired_us if spec.by_time else NO_WATERMARK)
+    for piece in judged.asides(lambda: judged.events(judged.good)):
+        yield from _of_side(spec, side, piece)
+    yield from accepted_rows(side, rows, len(judged.good), chunk)
+    time = judged.checked.time_us[judged.good]
+    late = np.zeros(len(time), bool)
+    if spec.by_time:
+        late = spec.axis.open_until(side, time) < at.at.close_us
+    yield from _counted(side, {"accepted": int((~late).sum()), "late": int(late.sum())})
+    if not late.all():
+        yield Counted({max_time_of(side): int(time[~late].max())})
+        yield _messages(spec, at, side, judged, chunk, np.flatnonzero(~late))
+    if late.any():
+        yield _late(spec, at, side, judged, chunk, np.flatnonzero(late))
+
+
+def is_late_class(spec: JoinSpec, at: JoinProgress, time_us: Ints) -> Bools:
+    """Say which messages are older than the watermark, so that the policy `late` says when their pairs are sent."""
+    return (time_us < at.at.watermark_us) & spec.by_time
+
+
+def _messages(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk: int, rows: Ints) -> Keyed:
+    found = judged.events(judged.good[rows])
+    keys = plain_text(found.keys)
+    columns = {
+        "key": keys,
+        "time_us": pa.array(found.time_us),
+        CHUNK: pa.repeat(chunk, len(rows)),
+        ROW: pa.array(rows),
+        "is_late": pa.array(is_late_class(spec, at, found.time_us)),
+        **{f"column_{i}": combined(found.columns[name]) for i, name in enumerate(spec.side(side).columns)},
+    }
+    return Keyed(side, keys, pa.table(columns))
+
+
+def _late(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk: int, rows: Ints) -> Keyed:
+    """Return the rows of the table of late events; their positions, only their shard can tell."""
+    places = judged.good[rows]
+    table = _joint(spec, side, event_table(spec.side(side).events, judged.events(places)))
+    more: Mapping[str, pa.Array] = {
+        "raw": judged.rows.raw(places),
+        "source": judged.rows.source(places),
+        "close_us": pa.repeat(at.at.close_us, len(rows)),
+        CHUNK: pa.repeat(chunk, len(rows)),
+        ROW: pa.array(rows),
+    }
+    for name, column in more.items():
+        table = table.append_column(name, column)
+    return Keyed(LATE, combined(table["key"]), table)
+
+
+def _of_side(spec: JoinSpec, side: str, piece: object) -> Split:
+    """Yield what judging yields, as tables of two sides have it."""
+    if isinstance(piece, Counted):
+        yield from _counted(side, dict(piece.stats))
+    elif isinstance(piece, Aside) and piece.kind == ARCHIVED:
+        yield Aside(ARCHIVED, _joint(spec, side, piece.rows))
+    elif isinstance(piece, Aside) and piece.kind == DEAD:
+        yield Aside(DEAD, piece.rows.append_column(SIDE, pa.repeat(side, len(piece.rows))))
+
+
+def _counted(side: str, stats: dict[str, int]) -> Split:
+    """Yield numbers of all sides, and of the one."""
+    yield Counted(stats | {f"{name}:{side}": value for name, value in stats.items()})
+
+
+def _joint(spec: JoinSpec, side: str, events: pa.Table) -> pa.Table:
+    """Return events with the struct of both sides' columns, and the side."""
+    n, own = len(events), spec.side(side)
+    given = combined(events["event"])
+    names = {f"{own.name}_{name}": name for name in own.columns}
+    fields = event_types(spec) or {"none": pa.bool_()}
+    arrays = [
+        pa.compute.struct_field(given, names[name]) if name in names else pa.nulls(n, type_)
+        for name, type_ in fields.items()
+    ]
+    struct = pa.StructArray.from_arrays(arrays, names=list(fields))
+    at = events.schema.get_field_index("event")
+    return events.set_column(at, "event", struct).append_column(SIDE, pa.repeat(side, n))

@@ -1,0 +1,73 @@
+"""Joins as the engine's operator: the workers' half."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from sessionlake.engine.operator import BatchContext, Counted, Inputs, ShardResult, Split
+from sessionlake.operators.joins.control import kinds_of
+from sessionlake.operators.joins.mapper import split_messages
+from sessionlake.operators.joins.rules import JoinProgress
+from sessionlake.operators.joins.shard import JoinShard
+from sessionlake.operators.joins.spec import SIDES, JoinSpec
+from sessionlake.operators.windows.emission import MAX_BATCH, MAX_CLOCK
+from sessionlake.store.messages import MessageStore
+from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
+from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+
+
+@dataclass(frozen=True)
+class Joiner:
+    """Pairs of messages; see `engine.operator.Operator` for the methods."""
+
+    spec: JoinSpec
+
+    @property
+    def ticks(self) -> bool:
+        """Whether shards may have to act without rows: where anything waits to be sent."""
+        return not self.spec.emit.updates
+
+    def split(self, rows: pa.Table, context: BatchContext) -> Split:
+        """Split source rows, by input, and corrections."""
+        at = JoinProgress.of(context.state)
+        yield Counted({MAX_CLOCK: context.clock_us, MAX_BATCH: context.batch_id})
+        for name, part in by_input(rows):
+            if name == CORRECTIONS:
+                yield from self._corrections(at, context, part)
+                continue
+            decoder, files = self.spec.side(name).events.decoder, context.files.get(name, {})
+            for number, decoded in enumerate(decoder.decode_in_order(part, files, context.part)):
+                yield from naming_rows(partial(split_messages, self.spec, at, context, name, number), decoded)
+
+    def open_store(self, path: Path) -> MessageStore:
+        """Open a shard's store."""
+        return MessageStore(path, block=self.spec.block, segment=self.spec.segment)
+
+    def apply(self, inputs: Inputs, store: MessageStore, context: BatchContext) -> ShardResult:
+        """Compute a shard."""
+        return JoinShard(self.spec).computed(inputs, store, context)
+
+    def commit(self, store: MessageStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+        """Apply writes; segments that are below both sides' horizons are dropped."""
+        at = JoinProgress.of(context.state)
+        store.apply(writes, meta, min(at.horizon(side) for side in SIDES))
+
+    def restored(self, inputs: Inputs, store: MessageStore) -> pa.Table:
+        """Return the writes of handed-in messages."""
+        return JoinShard(self.spec).restored(inputs, store)
+
+    def _corrections(self, at: JoinProgress, context: BatchContext, table: pa.Table) -> Split:
+        skew = min(
+            (
+                s.events.max_future_skew_us
+                for s in (self.spec.left, self.spec.right)
+                if s.events.max_future_skew_us is not None
+            ),
+            default=None,
+        )
+        to_close = (self.spec.axis.width if self.spec.by_time else 0) + self.spec.grace_us
+        latest = latest_advance_us(skew, context.clock_us, at.at.close_us, to_close)
+        limits = Limits(at.at.expired_us, latest, context.clock_us)
+        yield from split_corrections(kinds_of(self.spec, at), limits, table)

@@ -1,0 +1,106 @@
+"""How far a join has come after a batch: a watermark of each side, what is late and what is dropped (docs/rules.md, 121 to 124)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sessionlake.operators.joins.spec import SIDES, JoinSpec
+from sessionlake.operators.windows.emission import BATCH, MAX_CLOCK, Progress, next_progress
+from sessionlake.stream.control import MAX_ADVANCE
+from sessionlake.stream.positions import POSITIONS, counted
+from sessionlake.stream.watermark import BY_INPUT, MAX_TIME, NO_WATERMARK, max_time_of
+
+HORIZONS = "horizons"
+"""In the state: by side the place before whose strict past messages are absent; None before the first."""
+_SEEN, _HELD = "seen_us", "held"
+
+
+@dataclass(frozen=True)
+class JoinProgress:
+    """How far a join has come after a batch; kept in the state of its commit. None of the places goes back."""
+
+    at: Progress
+    """The watermark and its bounds, the ticks, and what waits; of joins by count the ticks and what waits."""
+    watermarks_us: Mapping[str, int] = field(default_factory=dict)
+    """The greatest time of each side's accepted messages."""
+    seen_us: Mapping[str, int] = field(default_factory=dict)
+    """The clock of the last batch in which each side brought a message; at first that of the first batch."""
+    horizons: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By policy and side the horizon of the last batch after which no message of the policy waited."""
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "JoinProgress":
+        """Return what a commit's state says; of none, that of before the first batch."""
+        return cls(
+            Progress.of(state),
+            _known(state.get(BY_INPUT, {})),
+            state.get(_SEEN, {}),
+            _known(state.get(HORIZONS, {})),
+            {policy: _known(each) for policy, each in state.get(_HELD, {}).items()},
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return the JSON values for the state."""
+        return {
+            **self.at.state(),
+            BY_INPUT: _shown(self.watermarks_us),
+            _SEEN: dict(self.seen_us),
+            HORIZONS: _shown(self.horizons),
+            _HELD: {policy: _shown(each) for policy, each in self.held.items()},
+        }
+
+    def horizon(self, side: str) -> int:
+        """Return the place before whose strict past messages of a side are absent."""
+        return self.horizons.get(side, NO_WATERMARK)
+
+    def waits_for(self, policy: int) -> bool:
+        """Say whether messages of a policy, 0 early and 1 late, may have been waiting before the batch."""
+        emit = self.at.emit
+        return bool(emit) and (emit[0], emit[2])[policy] != BATCH
+
+
+def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state after a batch with these numbers."""
+    before = JoinProgress.of(state)
+    positions = counted(state, stats)
+    asked = stats.get(MAX_ADVANCE, NO_WATERMARK)
+    reached = {
+        side: max(before.watermarks_us.get(side, NO_WATERMARK), stats.get(max_time_of(side), NO_WATERMARK), asked)
+        for side in SIDES
+    }
+    clock = stats.get(MAX_CLOCK, before.at.clock_us)
+    seen = {}
+    for side in SIDES:
+        known = clock if max_time_of(side) in stats else before.seen_us.get(side, clock)
+        if known is not None:
+            seen[side] = known
+    active = [reached[side] for side in SIDES if clock is None or clock - seen[side] <= spec.idle_us]
+    frontier = min(active, default=NO_WATERMARK) if spec.by_time else NO_WATERMARK
+    plain = {name: value for name, value in stats.items() if name not in (MAX_TIME, MAX_ADVANCE)}
+    at = next_progress(spec.emit, spec.grace_us, spec.retention_us, before.at, {**plain, MAX_TIME: frontier})
+    least = {side: _least_kept(spec, at, positions[POSITIONS].get(side, {})) for side in SIDES}
+    held = {
+        policy: before.held.get(policy, least) if waiting else least
+        for policy, waiting in (("early", at.unsent_early), ("late", at.unsent_late))
+    }
+    horizons = {
+        side: max(before.horizon(side), min(each.get(side, NO_WATERMARK) for each in held.values())) for side in SIDES
+    }
+    return {**JoinProgress(at, reached, seen, horizons, held).state(), **positions}
+
+
+def _least_kept(spec: JoinSpec, at: Progress, accepted: Mapping[str, int]) -> int:
+    """Return the place of the oldest message that the retention keeps; by count of the partition that has come least far."""
+    if spec.by_time:
+        return at.expired_us
+    return min(accepted.values(), default=NO_WATERMARK) - spec.retention_count + 1
+
+
+def _known(places: Mapping[str, int | None]) -> dict[str, int]:
+    return {name: NO_WATERMARK if place is None else place for name, place in places.items()}
+
+
+def _shown(places: Mapping[str, int]) -> dict[str, int | None]:
+    """Return places as JSON has them: what lies before all places is none."""
+    return {name: None if place <= NO_WATERMARK // 2 else place for name, place in places.items()}
