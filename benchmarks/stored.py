@@ -22,7 +22,7 @@ from sessionlake.engine.split import SplitTask
 from sessionlake.operators.sessions.kind import Sessions
 from sessionlake.sources.decoding.files import PATH
 from sessionlake.sources.files import source_files
-from sessionlake.sources.registry import source_of
+from sessionlake.sources.registry import sources_of
 
 
 def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict
 
 
 def measure(config: Config) -> dict[str, Any]:
-    kind = Sessions.make(config, source_of(None, config), None)  # type: ignore[arg-type]
+    kind = Sessions.make(config, sources_of(None, config), None)  # type: ignore[arg-type]
     Path(config.pipeline.warehouse).mkdir()
     files = source_files(config)
     first = batch(config, kind, 0, files)

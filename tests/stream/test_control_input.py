@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sessionlake.stream.ingest import CORRECTION, INPUT
+from sessionlake.stream.ingest import CORRECTION, EVENTS, INPUT
 from sessionlake.stream.inputs import RECORDS, ControlInput, control_position
 
 
@@ -29,11 +29,13 @@ def made(kind: str, files: dict[int, str], version: int = 5) -> Any:
     tables = SimpleNamespace(
         read_text=lambda path: files.get(int(path.rpartition("/")[2])), latest_version=lambda _: version
     )
-    return ControlInput(tables, SimpleNamespace(checkpoint="c"), one_row_a_file=kind == "files")  # type: ignore[arg-type]
+    sources = {EVENTS: SimpleNamespace(one_row_a_file=kind == "files")}
+    return ControlInput(tables, SimpleNamespace(checkpoint="c"), sources)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("text", "position"), [(None, "-"), ("v1\n{}\n{}", "-"), (offsets("-"), "-"), (offsets("{7}"), "{7}")]
+    ("text", "position"),
+    [(None, "-"), ("v1\n{}\n{}", "-"), (offsets("-"), "-"), (offsets("{7}"), "{7}"), (offsets("{7}\n{8}"), "{8}")],
 )
 def test_position_in_the_control_input(text: str | None, position: str) -> None:
     assert control_position(text) == position

@@ -3,13 +3,14 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import Field, SerializeAsAny, ValidationError
 
+from sessionlake.config.absent import Absent
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.explain import explain_invalid
-from sessionlake.config.names import EVENTS, RESERVED
+from sessionlake.config.names import EVENT_INPUT, EVENTS, RESERVED
 from sessionlake.config.operators import OPERATORS, section_class
 from sessionlake.config.paths import check_store_path, expanded, unset_variables
 from sessionlake.config.sections import (
@@ -45,8 +46,9 @@ class Config(Section):
     """A validated config; paths are absolute or URIs, durations are in microseconds where the name says so."""
 
     pipeline: PipelineSection
-    source: SourceSection
-    event: EventSection
+    source: SourceSection = Field(default=cast("SourceSection", Absent("source")))
+    """What is read; of a join each side has its own (`inputs`)."""
+    event: EventSection = Field(default=cast("EventSection", Absent("event")))
     session: SessionSection | None = None
     other: dict[str, SerializeAsAny[OperatorSection]] = Field(default={})
     """The section of another operator than sessions, by its name; where it stands, `session` does not."""
@@ -76,6 +78,19 @@ class Config(Section):
         self.require("session")
         assert self.session is not None  # noqa: S101 (it is the section that is required)
         return self.session
+
+    @property
+    def inputs(self) -> dict[str, "Config"]:
+        """The event inputs by name, each as the config of a pipeline that has no other: with its source and its event."""
+        sides = self.section.sides
+        if not sides:
+            return {EVENT_INPUT: self}
+        return {name: self.model_copy(update={"source": s.source, "event": s.event}) for name, s in sides.items()}
+
+    @property
+    def event_at(self) -> str:
+        """Where the section of the events stands."""
+        return self.source.AT.removesuffix("source") + "event"
 
     def require(self, operator: str) -> None:
         """Raise ConfigError where the pipeline computes something else than an operator's."""
@@ -142,31 +157,36 @@ class Config(Section):
 
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
-        event = self.event.model_dump(exclude={"max_future_skew", "max_key_bytes"})
-        return {
-            **self.section.bound_settings(),
-            **{f"event.{k}": v for k, v in event.items()},
-            "aggregates": dict(self.aggregates),
-        }
+        events: dict[str, Any] = {}
+        for side in self.inputs.values():
+            event = side.event.model_dump(exclude={"max_future_skew", "max_key_bytes"})
+            events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
+        return {**self.section.bound_settings(), **events, "aggregates": dict(self.aggregates)}
 
     def live_settings(self) -> dict[str, Any]:
         """Return the settings of classification that may change from batch to batch."""
-        names = ("grace_us", "retention_us", "max_future_skew_us")
-        others = {
+        settings = {
+            "grace_us": self.grace_us,
+            "retention_us": self.retention_us,
             "beyond_retention": self.beyond_retention,
             "archive": self.pipeline.archive,
-            "max_key_bytes": self.event.max_key_bytes,
+            **self.section.live_settings(),
         }
-        return {**{name: getattr(self, name) for name in names}, **others, **self.section.live_settings()}
+        each = {
+            name: {"max_future_skew_us": side.max_future_skew_us, "max_key_bytes": side.event.max_key_bytes}
+            for name, side in self.inputs.items()
+        }
+        return {**settings, **(each.get(EVENT_INPUT) or each)}
 
     def warnings(self) -> list[str]:
         """Return what is allowed but probably not meant."""
-        if self.max_future_skew_us > max(self.grace_us, MINUTE_US):
-            skew, grace = format_duration(self.max_future_skew_us), format_duration(self.grace_us)
-            return [
-                f"event.max_future_skew ({skew}) exceeds {self.operator}.grace ({grace}): one early event can make all others late; raise grace or lower it"
-            ]
-        return []
+        grace = format_duration(self.grace_us)
+        return [
+            f"{side.event_at}.max_future_skew ({format_duration(side.max_future_skew_us)}) exceeds {self.operator}.grace ({grace}): "
+            "one early event can make all others late; raise grace or lower it"
+            for side in self.inputs.values()
+            if side.max_future_skew_us > max(self.grace_us, MINUTE_US)
+        ]
 
 
 def load_config(path: str | Path) -> Config:
@@ -207,6 +227,7 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
     if not others and config.session is None:
         raise ConfigError("session: is missing; add it to the config")
     config = config.model_copy(update={"other": {name: _section(name, value) for name, value in others.items()}})
+    _check_inputs(config)
     _check(config)
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
@@ -216,16 +237,13 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
             "code": config.pipeline.code and str((directory / config.pipeline.code).resolve()),
         }
     )
-    named = {name: getattr(config.source, name) for name in ("path", "avro_schema")}
-    paths = {name: _resolve(path, directory) for name, path in named.items() if path}
-    source = with_absolute_secrets(config.source.model_copy(update=paths), directory)
-    if pipeline.archive and _place(source.path or "") == _place(f"{pipeline.warehouse}/{EVENTS}"):
-        raise ConfigError(
-            f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
-        )
     tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
     expire = config.expire.model_copy(update={"tables": tables})
-    sections: dict[str, Section] = {"pipeline": pipeline, "source": source, "expire": expire}
+    sections: dict[str, Any] = {
+        "pipeline": pipeline,
+        "expire": expire,
+        **_absolute_sources(config, pipeline, directory),
+    }
     if config.sink.kafka:
         sections["sink"] = SinkSection(kafka=with_absolute_secrets(config.sink.kafka, directory))
     if config.metrics.textfile:
@@ -261,6 +279,25 @@ def _section(name: str, value: Any) -> OperatorSection:
         raise ConfigError(told if told.startswith(model.BESIDE) else f"{name}.{told}") from error
 
 
+def _absolute_sources(config: Config, pipeline: PipelineSection, directory: Path) -> dict[str, Any]:
+    """Return the sections that have the sources, these with absolute paths."""
+    sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
+    for source in sources.values():
+        if pipeline.archive and _place(source.path or "") == _place(f"{pipeline.warehouse}/{EVENTS}"):
+            raise ConfigError(
+                f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
+            )
+    if EVENT_INPUT in sources:
+        return {"source": sources[EVENT_INPUT]}
+    return {"other": {config.operator: config.section.reading(sources)}}
+
+
+def _absolute(source: SourceSection, directory: Path) -> SourceSection:
+    named = {name: getattr(source, name) for name in ("path", "avro_schema")}
+    paths = {name: _resolve(path, directory) for name, path in named.items() if path}
+    return with_absolute_secrets(source.model_copy(update=paths), directory)
+
+
 def _resolve(path: str, directory: Path) -> str:
     return path.rstrip("/") if "://" in path else str((directory / path).resolve())
 
@@ -270,18 +307,33 @@ def _place(path: str) -> str:
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")
 
 
+def _check_inputs(config: Config) -> None:
+    sides = config.section.sides
+    for name in ("source", "event"):
+        if sides and name in config.model_fields_set:
+            raise ConfigError(
+                f"{name}: stands beside [{config.operator}], which has one on each side; write {config.operator}.left.{name}"
+            )
+        if not sides and name not in config.model_fields_set:
+            raise ConfigError(f"{name}: is missing; add it to the config")
+    if sides and config.aggregates:
+        raise ConfigError(f"aggregates: stands beside [{config.operator}], which computes none; remove it")
+
+
 def _check(config: Config) -> None:
     if not _NAME.fullmatch(config.pipeline.name):
         raise ConfigError(
             f"pipeline.name: {config.pipeline.name!r} must be letters, digits, _ and -; write for example 'clicks'"
         )
-    check_references(config.model_dump(exclude_unset=True))
-    check_source(config.source)
+    others = {name: section.model_dump(exclude_unset=True) for name, section in config.other.items()}
+    check_references({**config.model_dump(exclude_unset=True, exclude={"other"}), **others})
+    for side in config.inputs.values():
+        check_source(side.source)
     if config.sink.kafka is not None:
         check_sink(config.sink.kafka)
     check_store_path(config.pipeline.store)
     config.section.check()
-    if config.event.key is None and config.section.KEYED:
+    if config.section.KEYED and config.event.key is None:
         raise ConfigError("event.key: is missing; add it to the config")
     reserved, lower = RESERVED | config.section.RESERVED, dict[str, str]()
     for name in config.aggregates:

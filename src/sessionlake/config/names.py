@@ -2,6 +2,8 @@
 
 EVENTS = "events"
 """The table that is the archive."""
+EVENT_INPUT = "events"
+"""The event input of pipelines that have one."""
 
 RESERVED = frozenset(
     (

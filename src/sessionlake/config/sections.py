@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sessionlake.config.source import SourceSection
 
 
 def _duration(text: str) -> str:
@@ -55,6 +58,18 @@ class EventSection(Section):
     """An event whose key is longer, in bytes of UTF-8, is a dead letter."""
 
 
+class SideSection(Protocol):
+    """One of several event inputs."""
+
+    @property
+    def source(self) -> "SourceSection":
+        """What is read."""
+
+    @property
+    def event(self) -> EventSection:
+        """Which columns make an event."""
+
+
 class OperatorSection(Section):
     """A section that says what is computed; `config.operators` names them. Subclasses add the keys of their operator."""
 
@@ -70,6 +85,16 @@ class OperatorSection(Section):
 
     KEYED: ClassVar[bool] = True
     """Whether the config must name the events' key."""
+
+    @property
+    def sides(self) -> Mapping[str, SideSection]:
+        """The event inputs by name where there are several; then no [source] and no [event] stand beside the section."""
+        return {}
+
+    def reading(self, sources: Mapping[str, "SourceSection"]) -> Self:
+        """Return the section with other sources of its `sides`."""
+        del sources
+        return self
 
     @property
     def grace_us(self) -> int:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
@@ -23,13 +23,16 @@ _OURS = {
     "maxoffsetspertrigger": "source.max_offsets_per_batch",
     "includeheaders": "nothing: headers are always read",
 }
-_SECRETS = (("source", "bootstrap_servers"), ("sink", "kafka", "bootstrap_servers"))
-_SECRETS_IN = (("source", "options"), ("sink", "kafka", "options"))
+_SECRETS_OF = (("source",), ("join", "left", "source"), ("join", "right", "source"), ("sink", "kafka"))
+"""The sections with secrets, in `bootstrap_servers` and `options`."""
 _KAFKA_ONLY = ("bootstrap_servers", "topic", "avro_schema", "confluent_header", "tombstones", "options")
 
 
 class SourceSection(Section):
     """What is read."""
+
+    AT: ClassVar[str] = "source"
+    """Where in the config it stands."""
 
     kind: Literal["files", "delta", "kafka"]
     path: str = ""
@@ -110,7 +113,11 @@ def check_references(value: object, *where: str) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             check_references(inner, *where, name)
-    elif isinstance(value, str) and has_reference(value) and where[:-1] not in _SECRETS_IN and where not in _SECRETS:
+    elif isinstance(value, str) and has_reference(value):
+        if where[-1:] == ("bootstrap_servers",) and where[:-1] in _SECRETS_OF:
+            return
+        if where[-2:-1] == ("options",) and where[:-2] in _SECRETS_OF:
+            return
         raise ConfigError(
             f"{'.'.join(where)}: {value!r} refers to a secret; that goes in bootstrap_servers and [source.options] or [sink.kafka.options] only"
         )
@@ -123,41 +130,43 @@ def check_source(source: SourceSection) -> None:
         return
     if source.kind == "files" and source.max_files_per_batch and source.max_bytes_per_batch:
         raise ConfigError(
-            "source.max_bytes_per_batch: goes without max_files_per_batch, since Spark bounds a batch of files by one of them; "
+            f"{source.AT}.max_bytes_per_batch: goes without max_files_per_batch, since Spark bounds a batch of files by one of them; "
             "remove one"
         )
     named = next((name for name in _KAFKA_ONLY if getattr(source, name)), None)
     if named is not None:
-        raise ConfigError(f"source.{named}: goes with kind 'kafka' only; remove it")
+        raise ConfigError(f"{source.AT}.{named}: goes with kind 'kafka' only; remove it")
     if not source.path:
-        raise ConfigError("source.path: is missing; add it to the config")
+        raise ConfigError(f"{source.AT}.path: is missing; add it to the config")
     if source.kind == "files" and source.file_format is None:
         what = "is missing" if source.format is None else f"{source.format!r} goes with kind 'kafka' only"
-        raise ConfigError(f"source.format: {what}; write 'json', 'csv' or 'parquet'")
+        raise ConfigError(f"{source.AT}.format: {what}; write 'json', 'csv' or 'parquet'")
     if source.kind == "delta" and source.format is not None:
-        raise ConfigError(f"source.format: {source.format!r} goes with kind 'files' only; remove it")
+        raise ConfigError(f"{source.AT}.format: {source.format!r} goes with kind 'files' only; remove it")
 
 
 def _check_kafka(source: SourceSection) -> None:
     if source.max_bytes_per_batch is not None:
         raise ConfigError(
-            "source.max_bytes_per_batch: Spark bounds a batch of a topic by its records; write max_offsets_per_batch, "
+            f"{source.AT}.max_bytes_per_batch: Spark bounds a batch of a topic by its records; write max_offsets_per_batch, "
             "the bytes divided by those of your largest usual record"
         )
     if source.path:
-        raise ConfigError(f"source.path: {source.path!r} goes with kind 'files' or 'delta'; write source.topic")
+        raise ConfigError(
+            f"{source.AT}.path: {source.path!r} goes with kind 'files' or 'delta'; write {source.AT}.topic"
+        )
     if not source.bootstrap_servers:
-        raise ConfigError("source.bootstrap_servers: is missing; write for example 'localhost:9092'")
-    check_topic_name("source.topic", source.topic or "")
+        raise ConfigError(f"{source.AT}.bootstrap_servers: is missing; write for example 'localhost:9092'")
+    check_topic_name(f"{source.AT}.topic", source.topic or "")
     if source.format not in ("json", "avro"):
         what = "is missing" if source.format is None else f"{source.format!r} is no format of records"
-        raise ConfigError(f"source.format: {what}; write 'json' or 'avro'")
+        raise ConfigError(f"{source.AT}.format: {what}; write 'json' or 'avro'")
     if source.confluent_header and source.format != "avro":
-        raise ConfigError("source.confluent_header: goes with format 'avro' only; remove it")
+        raise ConfigError(f"{source.AT}.confluent_header: goes with format 'avro' only; remove it")
     if (source.format == "avro") != (source.avro_schema is not None):
         what = "is missing; name the file of" if source.format == "avro" else "goes with format 'avro' only; remove"
-        raise ConfigError(f"source.avro_schema: {what} the schema that the values are written with")
-    check_options("source.options", source.options)
+        raise ConfigError(f"{source.AT}.avro_schema: {what} the schema that the values are written with")
+    check_options(f"{source.AT}.options", source.options)
 
 
 def check_sink(sink: KafkaSink) -> None:
@@ -175,10 +184,11 @@ def check_topic_name(where: str, topic: str) -> None:
 def check_options(where: str, options: dict[str, str | int | bool]) -> None:
     """Raise a ConfigError for options that have a setting of their own."""
     for name in options:
-        if name.lower() in _OURS:
-            raise ConfigError(
-                f"{where}.{name}: is set by another key; write {_OURS[name.lower()]}, and remove this one"
-            )
+        ours = _OURS.get(name.lower())
+        if ours is not None:
+            if where.endswith("source.options"):
+                ours = ours.replace("source.", where.removesuffix("options"))
+            raise ConfigError(f"{where}.{name}: is set by another key; write {ours}, and remove this one")
 
 
 def option_texts(options: dict[str, str | int | bool]) -> dict[str, str]:

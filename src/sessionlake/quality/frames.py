@@ -15,7 +15,7 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.run import was_forgotten
 from sessionlake.operators.registry import kind_of
 from sessionlake.quality.neighbours import crowded, repeated
-from sessionlake.sources.registry import source_of
+from sessionlake.sources.registry import sources_of
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import Kind
 from sessionlake.warehouse import schemas
@@ -84,8 +84,8 @@ class Inputs:
     @cached_property
     def kind(self) -> Kind:
         """What the pipeline computes, with the columns' types as pinned by its first commit."""
-        source = source_of(self.tables.spark, self.config)
-        return kind_of(self.config).make(self.config, source, self.pinned["types"])
+        sources = sources_of(self.tables.spark, self.config)
+        return kind_of(self.config).make(self.config, sources, self.pinned["types"])
 
     def types_of(self, name: str) -> dict[str, str]:
         """Return the columns that a table of the pipeline's own should have."""

@@ -1,6 +1,6 @@
 """What a source of events is to everything above: the driver's half; `decoding.rows.Decoder` is the workers'."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
@@ -12,6 +12,11 @@ from sessionlake.warehouse.tables import Tables
 
 Offsets = Sequence[tuple[int, Mapping[str, Any] | None]]
 """Of batches in order: the batch, and the position in the source up to which it read, as Spark logs it; None for the start."""
+
+
+def same(name: str) -> str:
+    """Return the name: where a source's rows are a pipeline's only events, they keep their columns' names."""
+    return name
 
 
 class PlannedInput(Protocol):
@@ -35,7 +40,7 @@ class RankedInput(Protocol):
 
 
 class Source(Protocol):
-    """One pipeline's source of events. A new kind is a module with such a class, its decoder, and an entry in `registry`."""
+    """A source of a pipeline's events. A new kind is a module with such a class, its decoder, and an entry in `registry`."""
 
     name: ClassVar[str]
     """As `source.kind` has it."""
@@ -57,8 +62,11 @@ class Source(Protocol):
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
         """Return the source as a stream, its batches bounded by the config's limits or by nothing."""
 
-    def planned(self, tables: Tables) -> PlannedInput | None:
-        """Return what the checkpoint says of planned input; None where the source has nothing to add to Spark's own rows."""
+    def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedInput | None:
+        """Return what the checkpoint says of planned input; None where the source has nothing to add to Spark's own rows.
+
+        `column` says how a column of its stream is called among a batch's rows.
+        """
 
     def ranked(self, tables: Tables) -> RankedInput | None:
         """Return the order of planned files; None where a row's place in the order can be told from the row alone."""

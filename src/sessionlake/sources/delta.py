@@ -1,7 +1,7 @@
 """A Delta table as a source: each version's new rows."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.config.load import Config
 from sessionlake.errors import SourceError
-from sessionlake.sources.base import Offsets
+from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
 from sessionlake.sources.limits import limits_of
@@ -26,8 +26,8 @@ class DeltaSource:
     name: ClassVar[str] = "delta"
     one_row_a_file: ClassVar[bool] = False
 
-    def __init__(self, spark: SparkSession, config: Config) -> None:
-        self._spark, self._config = spark, config
+    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+        self._spark, self._config, self._number = spark, config, number
 
     def check(self) -> None:
         """Do nothing: a table that can't be read is met when its columns are asked for."""
@@ -42,7 +42,7 @@ class DeltaSource:
         missing = [name for name in needed if name not in schema.names]
         if missing:
             raise SourceError(
-                f"source.path: {self._config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}"
+                f"{self._config.source.AT}.path: {self._config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}"
             )
         return {name: normal_type(schema.field(name).type) for name in needed}
 
@@ -58,12 +58,12 @@ class DeltaSource:
         place = [F.substring_index(F.input_file_name(), "/", -1).alias(FILE), F.input_file_block_start().alias(BLOCK)]
         return self._needed(reader.load(self._config.source.path), columns, *(place if columns.ordered else []))
 
-    def planned(self, tables: Tables) -> None:
+    def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
         """Return None: the log says all, and Spark reads all of it."""
 
     def ranked(self, tables: Tables) -> "VersionedFiles":
         """Return the files' order by the table's log."""
-        return VersionedFiles(tables, self._config)
+        return VersionedFiles(tables, self._config, self._number)
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
@@ -82,15 +82,16 @@ class DeltaSource:
             return to_arrow_schema(self._spark.read.format("delta").load(path).schema)
         except AnalysisException as error:
             raise SourceError(
-                f"source.path: {path!r} is no readable Delta table; create it or correct the path"
+                f"{self._config.source.AT}.path: {path!r} is no readable Delta table; create it or correct the path"
             ) from error
 
 
 class VersionedFiles:
     """The files that a table's versions added, in the order in which its stream numbers them."""
 
-    def __init__(self, tables: Tables, config: Config) -> None:
+    def __init__(self, tables: Tables, config: Config, number: int) -> None:
         self._tables, self._path, self._checkpoint = tables, config.source.path, config.checkpoint
+        self._number = number
 
     def ranks(self, batch_id: int) -> Mapping[str, int]:
         """Return a batch's files by name; SourceError where the table's log no longer has the versions that it read."""
@@ -99,6 +100,7 @@ class VersionedFiles:
         return {file.name: rank for rank, file in enumerate(files)}
 
     def _offset(self, batch_id: int) -> dict[str, Any] | None:
-        lines = (self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}") or "").splitlines()
-        found: dict[str, Any] | None = json.loads(lines[2]) if lines[2:3] not in ([], ["-"]) else None
+        lines = (self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}") or "").splitlines()[2:]
+        line = lines[self._number] if len(lines) > self._number else "-"
+        found: dict[str, Any] | None = None if line == "-" else json.loads(line)
         return found

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.config.source import Format
 from sessionlake.errors import ConfigError, PipelineStateError, SourceError, first_line
-from sessionlake.sources.base import Offsets
+from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, is_local, refusal
 from sessionlake.sources.decoding.rows import BATCH
@@ -34,8 +34,8 @@ class FileSource:
     name: ClassVar[str] = "files"
     one_row_a_file: ClassVar[bool] = True
 
-    def __init__(self, spark: SparkSession, config: Config) -> None:
-        self._spark, self._config, self._path = spark, config, config.source.path
+    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+        self._spark, self._config, self._path, self._number = spark, config, config.source.path, number
 
     def check(self) -> None:
         """Do nothing: the directory may still come."""
@@ -70,13 +70,13 @@ class FileSource:
             return rows.select(_without_scheme("path").alias(PATH))
         return rows.select(F.col("path").alias(PATH), F.col("content").alias(CONTENT))
 
-    def planned(self, tables: Tables) -> PlannedFiles:
+    def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedFiles:
         """Return the files that batches are planned to read."""
-        return PlannedFiles(tables, self._config)
+        return PlannedFiles(tables, self._config, self._number, column)
 
     def ranked(self, tables: Tables) -> PlannedFiles:
         """Return the files' order by the plan."""
-        return PlannedFiles(tables, self._config)
+        return PlannedFiles(tables, self._config, self._number)
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
@@ -93,13 +93,13 @@ class FileSource:
         try:
             content = self._spark.read.format("binaryFile").load(paths)
         except AnalysisException as error:
-            raise SourceError(f"source.path: {first_line(error)}; {NEEDED}") from error
+            raise SourceError(f"{self._config.source.AT}.path: {first_line(error)}; {NEEDED}") from error
         return content.select(F.col("path").alias(PATH), CONTENT).join(F.broadcast(files), PATH)
 
     @property
     def _format(self) -> Format:
         if self._config.source.file_format is None:
-            raise ConfigError("source.format: is missing; write 'json', 'csv' or 'parquet'")
+            raise ConfigError(f"{self._config.source.AT}.format: is missing; write 'json', 'csv' or 'parquet'")
         return self._config.source.file_format
 
     def _logged(self, tables: Tables, offsets: Offsets, needed: Collection[int]) -> DataFrame | None:
@@ -113,7 +113,7 @@ class FileSource:
             reached = max(reached, offset)
         if not pairs:
             return None
-        directory = f"{self._config.checkpoint}/sources/0"
+        directory = f"{self._config.checkpoint}/sources/{self._number}"
         lines = self._spark.read.text([f"{directory}/{name}" for name in _log_names(tables, directory, reached)])
         entry = F.from_json("value", "path string, batchId long")
         # In the log paths are URL-encoded, where + stands for itself.
@@ -126,16 +126,14 @@ class FileSource:
 
 def source_files(config: Config) -> list[str]:
     """Return the files that the source directory holds now, hidden ones left out; SourceError where there are none."""
-    path, format_ = config.source.path, config.source.format
+    path, format_, at = config.source.path, config.source.format, config.source.AT
     root = Path(path.removeprefix("file:"))
     if "://" in path:
-        raise SourceError(
-            f"source.path: columns of {path!r} can't be inferred from here; declare each in [source.types]"
-        )
+        raise SourceError(f"{at}.path: columns of {path!r} can't be inferred from here; declare each in [{at}.types]")
     if not root.is_dir():
-        raise SourceError(f"source.path: {path!r} is no directory; create it or correct the path")
+        raise SourceError(f"{at}.path: {path!r} is no directory; create it or correct the path")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise SourceError(f"source.path: {path!r} can't be read; give this user the right to")
+        raise SourceError(f"{at}.path: {path!r} can't be read; give this user the right to")
     files = sorted(
         str(f)
         for f in root.rglob("*")
@@ -145,7 +143,7 @@ def source_files(config: Config) -> list[str]:
     )
     if not files:
         raise SourceError(
-            f"source.path: {path!r} holds no {format_} files to learn the columns from; add one or declare [source.types]"
+            f"{at}.path: {path!r} holds no {format_} files to learn the columns from; add one or declare [{at}.types]"
         )
     return files
 

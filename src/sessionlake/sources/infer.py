@@ -197,6 +197,6 @@ def declared_and_found(
     try:
         found = find(to_find) if to_find else {}
     except SourceError as error:
-        where = "" if "source." in str(error) else f"source.path: {source.path!r}: "
+        where = "" if "source." in str(error) else f"{source.AT}.path: {source.path!r}: "
         raise SourceError(f"{where}{error}") from error
     return {**dict.fromkeys(needed, pa.string()), **found, **{n: t for n, t in declared.items() if n in needed}}

@@ -1,7 +1,7 @@
 """A Kafka topic as a source: the stream of its records, its columns, and what a user should know of it."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -18,7 +18,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import SourceSection, option_texts
 from sessionlake.errors import JobError, SourceError, first_line
-from sessionlake.sources.base import Offsets
+from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.kafka_records import (
     DECODED,
@@ -48,17 +48,19 @@ class KafkaSource:
     name: ClassVar[str] = "kafka"
     one_row_a_file: ClassVar[bool] = False
 
-    def __init__(self, spark: SparkSession, config: Config) -> None:
+    def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
+        del number
         self._spark, self._source = spark, config.source
 
     def check(self) -> None:
         """Raise SourceError where the topic can't be read; warn where it is compacted."""
-        cluster = Cluster("source", self._source.bootstrap_servers or "", option_texts(self._source.options))
+        cluster = Cluster(self._source.AT, self._source.bootstrap_servers or "", option_texts(self._source.options))
         topic = self._source.topic or ""
         if cluster.describe(self._spark, topic).compacted:
             _log.warning(
-                "sessionlake: warning: source.topic: %r is compacted: Kafka removes events that have a newer record of the same key, "
+                "sessionlake: warning: %s.topic: %r is compacted: Kafka removes events that have a newer record of the same key, "
                 "and all of a key once a tombstone is sent to it; set cleanup.policy=delete for a topic of events",
+                self._source.AT,
                 topic,
             )
 
@@ -83,7 +85,7 @@ class KafkaSource:
             reader = reader.option("maxOffsetsPerTrigger", self._source.max_offsets_per_batch)
         return reader.load().select(*_needed(self._spark, self._source, columns))
 
-    def planned(self, tables: Tables) -> None:
+    def planned(self, tables: Tables, column: Callable[[str], str] = same) -> None:
         """Return None: Spark reads the offsets that it planned, or fails."""
 
     def ranked(self, tables: Tables) -> None:
@@ -94,7 +96,7 @@ class KafkaSource:
     ) -> DataFrame | None:
         """Raise JobError: what a topic held may be gone from it, and nothing says so."""
         del tables, columns, offsets, needed
-        raise JobError("source.kind: 'kafka' can't be read again")
+        raise JobError(f"{self._source.AT}.kind: 'kafka' can't be read again")
 
     def _found(self, names: list[str]) -> dict[str, pa.DataType]:
         if self._source.format == "avro":
@@ -105,14 +107,14 @@ class KafkaSource:
         missing = [name for name in names if name not in found]
         if missing:
             raise SourceError(
-                f"source.topic: {self._source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
-                "or declare it in [source.types]"
+                f"{self._source.AT}.topic: {self._source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
+                f"or declare it in [{self._source.AT}.types]"
             )
         # A column that is null throughout is left out, as it is for files.
         kinds = {name: kind for name in names if (kind := found[name]) is not None}
         for name, kind in kinds.items():
             if kind not in _SIMPLE and not pa.types.is_decimal128(kind):
-                raise SourceError(f"source.avro_schema: {name!r} is a {kind}; pick a column of a plain type")
+                raise SourceError(f"{self._source.AT}.avro_schema: {name!r} is a {kind}; pick a column of a plain type")
         return kinds
 
 
@@ -149,12 +151,12 @@ def _options(source: SourceSection) -> dict[str, str]:
     # the broker for the partition's first and last offset.
     defaults = {"startingOffsets": "earliest", "kafka.max.poll.records": "20000"}
     ours = {
-        "kafka.bootstrap.servers": reveal("source.bootstrap_servers", source.bootstrap_servers or ""),
+        "kafka.bootstrap.servers": reveal(f"{source.AT}.bootstrap_servers", source.bootstrap_servers or ""),
         "subscribe": source.topic or "",
         # Only tombstones have some; Spark would build them for every record.
         "includeHeaders": str(source.tombstones).lower(),
     }
-    return {**defaults, **reveal_all("source.options", option_texts(source.options)), **ours}
+    return {**defaults, **reveal_all(f"{source.AT}.options", option_texts(source.options)), **ours}
 
 
 def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType | None]:
@@ -167,7 +169,7 @@ def _sample(spark: SparkSession, source: SourceSection) -> dict[str, pa.DataType
     if not found:
         state = "is empty" if not values else "has no JSON object among its first records"
         raise SourceError(
-            f"source.topic: {source.topic!r} {state}, so that no column types can be learnt; declare each in [source.types]"
+            f"{source.AT}.topic: {source.topic!r} {state}, so that no column types can be learnt; declare each in [{source.AT}.types]"
         )
     return found
 
@@ -185,7 +187,7 @@ def _avro_text(source: SourceSection) -> str:
         return Path(source.avro_schema or "").read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(
-            f"source.avro_schema: {source.avro_schema!r} can't be read ({error}); name a file with an Avro schema"
+            f"{source.AT}.avro_schema: {source.avro_schema!r} can't be read ({error}); name a file with an Avro schema"
         ) from error
 
 
@@ -195,10 +197,10 @@ def _avro_schema(spark: SparkSession, source: SourceSection) -> StructType:
         found = spark.range(1).select(from_avro(F.lit(None).cast("binary"), text).alias("value")).schema[0].dataType
     except Exception as error:
         raise SourceError(
-            f"source.avro_schema: {source.avro_schema!r} is no Avro schema ({first_line(error)}); correct the file"
+            f"{source.AT}.avro_schema: {source.avro_schema!r} is no Avro schema ({first_line(error)}); correct the file"
         ) from error
     if not isinstance(found, StructType):
         raise SourceError(
-            f"source.avro_schema: {source.avro_schema!r} is a {found.simpleString()}; it must be a record"
+            f"{source.AT}.avro_schema: {source.avro_schema!r} is a {found.simpleString()}; it must be a record"
         )
     return found

@@ -1,6 +1,7 @@
 """The files that a batch is planned to read, by the file source's log in the checkpoint: which are gone, and which are read in parts."""
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
@@ -9,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
+from sessionlake.sources.base import same
 from sessionlake.sources.decoding.files import NUMBER, PARTS, PATH, is_local, local_path
 from sessionlake.sources.decoding.pieces import parts_of
 from sessionlake.warehouse.tables import Tables
@@ -17,10 +19,15 @@ _AT_ONCE = 16
 
 
 class PlannedFiles:
-    """What the checkpoint of a pipeline with a source of files says."""
+    """What the checkpoint of a pipeline with a source of files says.
 
-    def __init__(self, tables: Tables, config: Config) -> None:
+    `number` says which of the pipeline's event inputs the files are, from 0, and `column` how a column of theirs is called
+    among a batch's rows.
+    """
+
+    def __init__(self, tables: Tables, config: Config, number: int = 0, column: Callable[[str], str] = same) -> None:
         self._tables, self._checkpoint = tables, config.checkpoint
+        self._number, self._column = number, column
         self._local, self._format = is_local(config.source.path), config.source.file_format
         self._cores = tables.spark.sparkContext.defaultParallelism
         self._reached: dict[int, int] = {-1: -1}
@@ -31,7 +38,7 @@ class PlannedFiles:
         That is where a planned file is there no more, which Spark passes over without a word (it has 0 parts); and where
         there are fewer files than cores, and large ones among them. `offsets` is the text of the batch's offset file.
         """
-        self._reached[batch_id] = _last_entry(offsets)
+        self._reached[batch_id] = _last_entry(offsets, self._number)
         sizes = self._sizes(batch_id)
         parts = {path: self._parts(path, size, len(sizes)) for path, size in sizes.items()}
         special = {path: count for path, count in parts.items() if count != 1}
@@ -40,13 +47,14 @@ class PlannedFiles:
         # Spark's own rows of the files stay where it has read their content. Else the plan says the same.
         listed = parts if self._local else special
         tasks = [(path, i, count) for path, count in listed.items() for i in range(max(1, count))]
-        spark = self._tables.spark
-        made = spark.createDataFrame(tasks, f"{PATH} string, {NUMBER} int, {PARTS} int")
-        if self._local and rows.columns == [PATH]:
+        path, number, parts_ = (self._column(name) for name in (PATH, NUMBER, PARTS))
+        made = self._tables.spark.createDataFrame(tasks, f"{PATH} string, {NUMBER} int, {PARTS} int")
+        made = made.toDF(path, number, parts_)
+        if self._local and rows.columns == [path]:
             return made
         # What is no file is of another input.
-        others = rows.where(F.col(PATH).isNull()) if self._local else rows
-        return others.withColumns({NUMBER: F.lit(0), PARTS: F.lit(1)}).unionByName(made, allowMissingColumns=True)
+        others = rows.where(rows[path].isNull()) if self._local else rows
+        return others.withColumns({number: F.lit(0), parts_: F.lit(1)}).unionByName(made, allowMissingColumns=True)
 
     def ranks(self, batch_id: int) -> dict[str, int]:
         """Return the planned files of a batch, ranked by modification time and path, as Spark's log has them."""
@@ -74,11 +82,12 @@ class PlannedFiles:
     def reached(self, batch_id: int) -> int:
         """Return the last entry of the file log that a batch and those before it read; -1 where none has."""
         if batch_id not in self._reached:
-            self._reached[batch_id] = _last_entry(self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}"))
+            offsets = self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}")
+            self._reached[batch_id] = _last_entry(offsets, self._number)
         return self._reached[batch_id]
 
     def _entry(self, number: int) -> list[str]:
-        log = f"{self._checkpoint}/sources/0/{number}"
+        log = f"{self._checkpoint}/sources/{self._number}/{number}"
         text = self._tables.read_text(log) or self._tables.read_text(f"{log}.compact") or ""
         marked = (line for line in text.splitlines() if line.startswith("{") and f'"batchId":{number}' in line)
         entries = (json.loads(line) for line in marked)
@@ -103,7 +112,7 @@ class PlannedFiles:
             return 0
 
 
-def _last_entry(offsets: str | None) -> int:
-    lines = (offsets or "").splitlines()
-    events = lines[2] if len(lines) > 2 else "-"
+def _last_entry(offsets: str | None, number: int) -> int:
+    lines = (offsets or "").splitlines()[2:]
+    events = lines[number] if len(lines) > number else "-"
     return -1 if events == "-" else int(json.loads(events)["logOffset"])

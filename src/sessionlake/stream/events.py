@@ -10,7 +10,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.base import Source
 from sessionlake.sources.columns import EventColumns
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.ingest import EventSpec, column_of
 from sessionlake.warehouse import schemas
 
 
@@ -53,9 +53,21 @@ def event_spec(config: Config, source: Source, inputs: Sequence[str], pinned: Ma
     )
 
 
-def type_names(types: Mapping[str, pa.DataType]) -> dict[str, str]:
-    """Return types as text, for a commit's metadata."""
-    return {name: str(type_) for name, type_ in types.items()}
+def type_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
+    """Return the types of the inputs' columns as text, for a commit's metadata."""
+    return {
+        column_of(name, column): str(type_)
+        for name, spec in inputs.items()
+        for column, type_ in spec.decoder.columns.types.items()
+    }
+
+
+def pinned_of(name: str, pinned: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return what `type_names` has of an input; None where nothing is pinned yet."""
+    if pinned is None:
+        return None
+    before = column_of(name, "")
+    return {column.removeprefix(before): text for column, text in pinned.items() if column.startswith(before)}
 
 
 def _type_of(text: str) -> pa.DataType:

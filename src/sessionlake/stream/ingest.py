@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates import Events
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
+from sessionlake.config.names import EVENT_INPUT
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.errors import BadEventsError, SessionlakeError, SourceError, first_line
 from sessionlake.sources.contract import Checked, check
@@ -23,7 +24,7 @@ INPUT = "input"
 """The column that names the input that a row comes from; left out in batches that read but one, of events."""
 CORRECTION = "correction"
 """The column that has a row of the control input, as one struct."""
-EVENTS, CORRECTIONS = "events", "corrections"
+EVENTS, CORRECTIONS = EVENT_INPUT, "corrections"
 """The event input of pipelines that have one, and the control input."""
 DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
 """What becomes of events beyond retention."""
@@ -140,10 +141,15 @@ def without_raising(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple
             at = np.delete(at, bad)
 
 
+def column_of(name: str, column: str) -> str:
+    """Return how a column of an input is called among a batch's rows: one of several inputs' has the input's name before it."""
+    return column if name == EVENTS else f"{name}:{column}"
+
+
 def by_input(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Part a batch's rows by the input that they come from; all are of EVENTS where no column says so.
 
-    Those of CORRECTIONS are as their table has them.
+    Those of CORRECTIONS are as their table has them, those of one of several event inputs as their source has them.
     """
     if INPUT not in table.column_names:
         yield EVENTS, table
@@ -154,8 +160,11 @@ def by_input(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         rows = table.filter(pc.equal(table[INPUT], name))
         if name == CORRECTIONS:
             yield name, pa.Table.from_struct_array(combined(rows[CORRECTION]))
-        else:
+        elif name == EVENTS:
             yield name, rows.drop_columns([INPUT, CORRECTION])
+        else:
+            own = [column for column in rows.column_names if column.startswith(column_of(name, ""))]
+            yield name, rows.select(own).rename_columns([column.removeprefix(column_of(name, "")) for column in own])
 
 
 def naming_rows(split: Callable[[Rows], Split], rows: Rows) -> Split:

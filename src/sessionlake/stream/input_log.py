@@ -35,7 +35,11 @@ BATCH_INPUTS_SCHEMA = pa.schema(
         _field("watermark_before", schemas.TIME, "Watermark that decided about the batch; null before the first event"),
         _field("watermark", schemas.TIME, "Watermark after the batch"),
         _field("settings", pa.string(), "JSON: settings of classification that held for the batch"),
-        _field("events", pa.string(), "JSON: position in the event source up to which the batch read, inclusive"),
+        _field(
+            "events",
+            pa.string(),
+            "JSON: position in the event source up to which the batch read, inclusive; of several, a list",
+        ),
         _field("corrections", pa.string(), "JSON: position in the control input, likewise"),
     ]
 )
@@ -51,7 +55,8 @@ class BatchInputs:
     watermark_before_us: int | None
     watermark_us: int | None
     settings: dict[str, Any]
-    events: dict[str, Any] | None
+    events: Any
+    """Spark's JSON of the position in the event source; of several, a list in the order of `Kind.inputs`."""
     corrections: dict[str, Any] | None
 
 
@@ -123,9 +128,10 @@ def _unsaved(tables: Tables, config: Config, up_to: int, last: _Last) -> Iterato
         lines = (text or "").splitlines()
         if saved < batch <= up_to and len(lines) >= 4:
             clock = clock_of(text)
-            events, corrections = (None if line == "-" else json.loads(line) for line in lines[2:4])
+            *events, corrections = (None if line == "-" else json.loads(line) for line in lines[2:])
             live = dict(commit.settings.live)
-            yield BatchInputs(batch, commit.version, clock, before, watermark, live, events, corrections)
+            read = events[0] if len(events) == 1 else events
+            yield BatchInputs(batch, commit.version, clock, before, watermark, live, read, corrections)
         before = watermark
 
 

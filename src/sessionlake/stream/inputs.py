@@ -1,13 +1,17 @@
-"""A pipeline's inputs, its events and the control input, as one streaming DataFrame."""
+"""A pipeline's inputs, those of events and the control input, as one streaming DataFrame.
+
+Spark's log of offsets has a line for each, in this order, after two of its own.
+"""
 
 from collections.abc import Mapping
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.sources.base import Source
-from sessionlake.stream.ingest import CORRECTION, CORRECTIONS, INPUT, EventSpec
+from sessionlake.stream.ingest import CORRECTION, CORRECTIONS, EVENTS, INPUT, EventSpec, column_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
@@ -16,36 +20,55 @@ RECORDS_BESIDE_CORRECTIONS = 2000
 
 
 def read_inputs(
-    tables: Tables, source: Source, inputs: Mapping[str, EventSpec], *, everything_at_once: bool = False
+    tables: Tables,
+    sources: Mapping[str, Source],
+    inputs: Mapping[str, EventSpec],
+    *,
+    everything_at_once: bool = False,
 ) -> DataFrame:
-    """Return the rows of the event inputs, and corrections; INPUT says whose a row is."""
-    ((name, spec),) = inputs.items()
-    events = source.stream(spec.decoder.columns, everything_at_once=everything_at_once).withColumn(INPUT, F.lit(name))
+    """Return the rows of the event inputs, and corrections; INPUT says whose a row is, `column_of` what its columns are called."""
+    events = []
+    for name, spec in inputs.items():
+        rows = sources[name].stream(spec.decoder.columns, everything_at_once=everything_at_once)
+        rows = rows.toDF(*(column_of(name, column) for column in rows.columns))
+        events.append(rows.withColumn(INPUT, F.lit(name)))
     corrections = (
         tables.spark.readStream.format("delta")
         .option("skipChangeCommits", "true")
         .load(tables.path(schemas.CORRECTIONS))
         .select(F.struct(*schemas.CORRECTIONS_SCHEMA.names).alias(CORRECTION), F.lit(CORRECTIONS).alias(INPUT))
     )
-    return events.unionByName(corrections, allowMissingColumns=True)
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [*events, corrections])
 
 
-def named(rows: DataFrame, inputs: Mapping[str, EventSpec]) -> DataFrame:
-    """Return a batch's rows, of which those that the source has added lack the name of their input, with it."""
-    ((name, _),) = inputs.items()
-    return rows.fillna(name, [INPUT]) if INPUT in rows.columns else rows
+class PlannedInputs:
+    """What the checkpoint says of the input that is planned, of all sources that have something to add to Spark's own rows."""
+
+    def __init__(self, tables: Tables, sources: Mapping[str, Source]) -> None:
+        planned = {name: source.planned(tables, partial(column_of, name)) for name, source in sources.items()}
+        self._planned = {name: input_ for name, input_ in planned.items() if input_ is not None}
+
+    def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
+        """Return a batch's rows with what Spark leaves out of them; `offsets` is the text of the batch's offset file."""
+        for name, input_ in self._planned.items():
+            rows = input_.rows(rows, batch_id, offsets)
+            if INPUT in rows.columns:
+                rows = rows.fillna(name, [INPUT])  # what the source has added lacks the name
+        return rows
 
 
 class ControlInput:
     """What a batch reads of the control input, as its offsets tell, and so which columns its rows need."""
 
-    def __init__(self, tables: Tables, config: Config, *, one_row_a_file: bool) -> None:
-        self._tables, self._config, self._one_row_a_file = tables, config, one_row_a_file
+    def __init__(self, tables: Tables, config: Config, sources: Mapping[str, Source]) -> None:
+        self._tables, self._config = tables, config
+        self._one_row_a_file = all(source.one_row_a_file for source in sources.values())
+        self._unneeded = (CORRECTION, INPUT) if tuple(sources) == (EVENTS,) else (CORRECTION,)
         self._before: tuple[int, str | None] | None = None
         self._records: str | None = None
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
-        """Return a batch's rows, without the columns of corrections and inputs where it reads events only.
+        """Return a batch's rows, without the columns of corrections, and of inputs, where it reads events only, of one input.
 
         On the way to Python Spark asks after each row how large the rows so far are. Of a column of lists that are null, as
         an event's are, it looks at each row before to tell: 100,000 rows took 20 seconds. Beside corrections few rows go
@@ -57,7 +80,7 @@ class ControlInput:
             usual = self._records or conf.get(RECORDS)
             conf.set(RECORDS, RECORDS_BESIDE_CORRECTIONS if reads else str(usual))
             self._records = usual if reads else None
-        return rows if reads else rows.drop(CORRECTION, INPUT)
+        return rows if reads else rows.drop(*self._unneeded)
 
     def _reads(self, batch_id: int, offsets: str | None) -> bool:
         """Compare the position in the control input with that of the batch before, as Spark does before it asks a source for rows."""
@@ -71,5 +94,5 @@ class ControlInput:
 
 
 def control_position(offsets: str | None) -> str:
-    """Return the position in the control input, the second of the streams, of an offset file's text; `-` where there is none."""
-    return next(iter((offsets or "").splitlines()[3:]), "-")
+    """Return the position in the control input, the last of the streams, of an offset file's text; `-` where there is none."""
+    return next(reversed((offsets or "").splitlines()[3:]), "-")

@@ -75,8 +75,8 @@ class Kind(Protocol):
         """Its event inputs by name, each with positions and a watermark of its own; the pipeline's is the least of these."""
 
     @classmethod
-    def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "Kind":
-        """Make it of a config; `pinned` has the types of the source's columns by the first batch, None before that one."""
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Kind":
+        """Make it of a config and its sources by input; `pinned` has the types of their columns by the first batch, None before that one."""
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Operator[Any]:
         """Return the workers' half; under other settings of classification where these are given."""

@@ -16,7 +16,6 @@ from sessionlake.warehouse.tables import Tables
 
 def make_pipeline(tables: Tables, config: Config, kind: Kind, checkpoint_id: str) -> Pipeline:
     """Return what the coordinator must know."""
-    types = {name: type_ for spec in kind.inputs.values() for name, type_ in spec.decoder.columns.types.items()}
     return Pipeline(
         name=config.pipeline.name,
         checkpoint_id=checkpoint_id,
@@ -25,7 +24,7 @@ def make_pipeline(tables: Tables, config: Config, kind: Kind, checkpoint_id: str
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
         outputs=outputs_of(tables, kind),
-        settings=Settings(_bound(config, kind.bound_settings()), config.live_settings(), type_names(types)),
+        settings=Settings(_bound(config, kind.bound_settings()), config.live_settings(), type_names(kind.inputs)),
         next_state=kind.next_state,
         stored_state=lambda operator, state: kind.stored(tables, operator, state),
         asked_for=lambda operator, state, needs: kind.lookups(tables, operator, state, needs),

@@ -1,7 +1,7 @@
 """Give up the plan of a batch that is not committed, so that Spark makes another: of fewer files, or without those gone."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
@@ -14,11 +14,13 @@ from sessionlake.warehouse.tables import Tables
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
-def replan(tables: Tables, config: Config, kind: type[Kind], source: Source, last: BatchCommit | None) -> list[str]:
+def replan(
+    tables: Tables, config: Config, kind: type[Kind], sources: Mapping[str, Source], last: BatchCommit | None
+) -> list[str]:
     """Remove the plan of the batch after the last committed one; return what a user should know of it, in sentences.
 
-    Call it with the driver's lock held, before the stream starts. The plan is a line in Spark's log of offsets and, where
-    the source is files, entries in the log of files seen: both go, so that the files count as new again. Killed in between,
+    Call it with the driver's lock held, before the stream starts. The plan is a file of Spark's log of offsets and, where
+    a source is files, entries in its log of files seen: both go, so that the files count as new again. Killed in between,
     it goes on when it is called again: the offsets go first, and entries without them are planned anew by any start.
     Raises PipelineStateError where the batch has put out rows already, or logs do not fit together.
     """
@@ -35,9 +37,10 @@ def replan(tables: Tables, config: Config, kind: type[Kind], source: Source, las
     sides = (*schemas.SIDES, *(of.changes for of in first))
     _check_sides(tables, sides, checkpoint_id=None if last is None else last.checkpoint_id, batch_id=batch_id)
     planned = batch_id in offsets
-    files = source.planned(tables)
-    gone = files.gone(batch_id) if files is not None and planned else []
-    entries = _entries_after(tables, config, files.reached(batch_id - 1)) if files is not None else []
+    inputs = {n: files for n, source in enumerate(sources.values()) if (files := source.planned(tables)) is not None}
+    gone = [path for files in inputs.values() for path in files.gone(batch_id)] if planned else []
+    reached = {number: files.reached(batch_id - 1) for number, files in inputs.items()}
+    entries = [path for number, entry in reached.items() for path in _entries_after(tables, config, number, entry)]
     if planned:
         tables.delete(f"{checkpoint}/offsets/{batch_id}")
     for entry in entries:
@@ -60,12 +63,12 @@ def _check_sides(tables: Tables, sides: Sequence[str], checkpoint_id: str | None
             )
 
 
-def _entries_after(tables: Tables, config: Config, reached: int) -> list[str]:
-    """Return the file log's entries after one, the newest first; PipelineStateError where those up to it are not whole.
+def _entries_after(tables: Tables, config: Config, number: int, reached: int) -> list[str]:
+    """Return the entries after one of an input's file log, the newest first; PipelineStateError where those up to it are not whole.
 
     A compacted entry holds all before it, but these stay beside it for a hundred batches.
     """
-    directory = f"{config.checkpoint}/sources/0"
+    directory = f"{config.checkpoint}/sources/{number}"
     parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]
     kept = {number for number, _, _ in parsed if number <= reached}
     whole = max((number for number, compact, _ in parsed if compact and number <= reached), default=0)

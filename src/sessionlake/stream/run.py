@@ -19,11 +19,11 @@ from sessionlake.engine.erasure import remove_all_marked
 from sessionlake.engine.raised import raised
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError, StoreError
 from sessionlake.sources import kafka_cluster as kafka
-from sessionlake.sources.registry import source_of
+from sessionlake.sources.registry import sources_of
 from sessionlake.stream.clock import check_batch_clock, check_clock
 from sessionlake.stream.control import ADVANCE, FLUSH
 from sessionlake.stream.input_log import InputLog
-from sessionlake.stream.inputs import ControlInput, named, read_inputs
+from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.lock import checkpoint_id, locked_store
 from sessionlake.stream.pipeline import check_settings, make_pipeline
@@ -84,7 +84,7 @@ def run_kind(
                 f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
             )
         if give_up_plan:
-            for note in replan(current.tables, config, kind, current.source, current.coordinator.last):
+            for note in replan(current.tables, config, kind, current.sources, current.coordinator.last):
                 _log.warning("sessionlake: %s", note)
         current.coordinator.on_commit = lambda batch: current.committed(batch, on_commit)
         try:
@@ -110,14 +110,15 @@ class _Run:
     def __init__(self, spark: SparkSession, config: Config, kind: type[Kind], *, trust_clock: bool, gate: Gate) -> None:
         self.spark, self.config, self.trust_clock, self.gate = spark, config, trust_clock, gate
         self.tables = Tables(spark, config.pipeline.warehouse, kind.changelog)
-        self.source = source_of(spark, config)
-        self.source.check()
+        self.sources = sources_of(spark, config)
+        for source in self.sources.values():
+            source.check()
         last = find_last_batch(self.tables)
         check_history(self.tables, kind.changelogs_in(config))
         if not trust_clock:
             check_clock(last)
         check_settings(config, last, kind.bound_settings())
-        self.kind = kind.make(config, self.source, last.settings.types if last else None)
+        self.kind = kind.make(config, self.sources, last.settings.types if last else None)
         create_tables(self.tables, config, self.kind)
         checkpoint = checkpoint_id(self.tables, config, last)
         self.coordinator = Coordinator(spark, self.tables, make_pipeline(self.tables, config, self.kind, checkpoint))
@@ -129,10 +130,10 @@ class _Run:
     def stream(self, *, once: bool, everything_at_once: bool = False) -> None:
         """Run the streaming query to its end."""
         failures: list[BaseException] = []
-        input_ = self.source.planned(self.tables)
-        ranked = self.source.ranked(self.tables) if self.kind.numbers_messages else None
+        events = PlannedInputs(self.tables, self.sources)
+        ranked = {name: source.ranked(self.tables) for name, source in self.sources.items()}
         planned = PlannedOffsets(self.spark, self.config.pipeline.name)
-        control = ControlInput(self.tables, self.config, one_row_a_file=self.source.one_row_a_file)
+        control = ControlInput(self.tables, self.config, self.sources)
 
         def run_batch(rows: DataFrame, batch_id: int) -> None:
             try:
@@ -144,16 +145,16 @@ class _Run:
                 if self._ending.is_set():
                     raise _EndedError
                 with self._batch_runs:
-                    rows = control.rows(rows, batch_id, offsets)
-                    rows = named(input_.rows(rows, batch_id, offsets), self.kind.inputs) if input_ else rows
-                    files = dict.fromkeys(self.kind.inputs, ranked.ranks(batch_id)) if ranked else {}
+                    rows = events.rows(control.rows(rows, batch_id, offsets), batch_id, offsets)
+                    numbered = ranked if self.kind.numbers_messages else {}
+                    files = {name: order.ranks(batch_id) for name, order in numbered.items() if order is not None}
                     self.coordinator.run_batch(rows, batch_id, fingerprint(offsets), clock_of(offsets), files)
                     remove_all_marked(Path(self.config.driver_store_dir))
             except BaseException as error:
                 failures.append(error)
                 raise
 
-        inputs = read_inputs(self.tables, self.source, self.kind.inputs, everything_at_once=everything_at_once)
+        inputs = read_inputs(self.tables, self.sources, self.kind.inputs, everything_at_once=everything_at_once)
         writer = (
             inputs.writeStream.foreachBatch(run_batch)
             .option("checkpointLocation", self.config.checkpoint)
@@ -170,7 +171,7 @@ class _Run:
             self.remove_marked_stores()
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
-            raise (ours or _explained(" ".join(map(str, [error, *failures]))) or error) from error
+            raise (ours or _explained(" ".join(map(str, [error, *failures])), self._topic_at) or error) from error
 
     def while_idle(self) -> None:
         """Do what is due where no batch runs."""
@@ -232,6 +233,12 @@ class _Run:
         self._ask(correction_id=f"flush-{last.batch_id}", kind=FLUSH, job="run")
         return True
 
+    @property
+    def _topic_at(self) -> str:
+        """Where in the config the topic stands, or the first of them."""
+        sources = [side.source for side in self.config.inputs.values()]
+        return next((source.AT for source in sources if source.kind == "kafka"), sources[0].AT)
+
     def _ask(self, **correction: Any) -> None:
         table = pa.Table.from_pylist([{**correction, "created_at": 0}], schema=schemas.CORRECTIONS_SCHEMA)
         self.tables.append_rows(schemas.CORRECTIONS, table)
@@ -250,10 +257,10 @@ class _Run:
         return RunSummary(self.batches, counts, last.watermark_us if last else None, warnings)
 
 
-def _explained(text: str) -> SessionlakeError | None:
+def _explained(text: str, section: str) -> SessionlakeError | None:
     """Return what a failed query's messages mean to a user: a second driver, or an error that a worker raised."""
     if (ours := raised(text)) is not None:
         return ours
     if is_second_driver(text):
         return FencedError("checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first")
-    return kafka.explained(text)
+    return kafka.explained(text, section)

@@ -39,8 +39,8 @@ from sessionlake.jobs.backfill.ledger import (
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.operators.sessions.kind import engine_rows
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.sources.registry import source_of
-from sessionlake.stream.ingest import events_of
+from sessionlake.sources.registry import sources_of
+from sessionlake.stream.ingest import EVENTS, events_of
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
@@ -119,7 +119,7 @@ def _events(basis: Basis, buckets: int, needed: set[int], window: Window) -> lis
     if missing is None:
         archived = archived_events(basis.tables, basis.inputs, window, version)
         return [split_basis(archived, basis.spec, buckets, inputs, window, archived_pieces)]
-    source = source_of(basis.tables.spark, basis.config)
+    source = sources_of(basis.tables.spark, basis.config)[EVENTS]
     offsets = [(i.batch_id, i.events) for i in basis.inputs]
     try:
         rows = source.replay(basis.tables, basis.spec.columns, offsets, needed)

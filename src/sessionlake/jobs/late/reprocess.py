@@ -23,7 +23,7 @@ from sessionlake.jobs.late.restate import last_batch_pins, restatements, without
 from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, asked_times, check_range
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
 from sessionlake.operators.registry import kind_of
-from sessionlake.sources.registry import source_of
+from sessionlake.sources.registry import sources_of
 from sessionlake.stream.pipeline import check_settings
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -88,7 +88,7 @@ def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables)
 def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     tables, pinned = run.tables, run.pinned
     last = last_batch(tables)
-    kind = kind_of(config).make(config, source_of(spark, config), last.settings.types)
+    kind = kind_of(config).make(config, sources_of(spark, config), last.settings.types)
     check_settings(config, last, kind.bound_settings())
     before = runs_before(run) if run.dry_run else claim(run)
     # Not at the pinned version: late_events only grows, so that the batches pinned are the same rows; but what was

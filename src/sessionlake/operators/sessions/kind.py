@@ -54,9 +54,9 @@ class Sessions:
         return {EVENTS: self.spec.events}
 
     @classmethod
-    def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "Sessions":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Sessions":
         """Make it of a config."""
-        aggregates, events = aggregated_events(config, source, pinned)
+        aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
         windows = SessionWindows.of(config)
         return cls(config, SessionizerSpec(windows, aggregates, events))
 

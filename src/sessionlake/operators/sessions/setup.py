@@ -7,14 +7,14 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.operators.sessions.kind import Sessions
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.sources.registry import source_of
+from sessionlake.sources.registry import sources_of
 from sessionlake.stream import pipeline
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 
 def build_spec(spark: SparkSession, config: Config, pinned: Mapping[str, str] | None) -> SessionizerSpec:
     """Return what workers need; column types are pinned by the first commit, or else read off the source."""
-    return Sessions.make(config, source_of(spark, config), pinned).spec
+    return Sessions.make(config, sources_of(spark, config), pinned).spec
 
 
 def check_settings(config: Config, last: BatchCommit | None) -> None:

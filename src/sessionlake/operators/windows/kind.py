@@ -69,10 +69,10 @@ class Windows:
         return (WINDOWS,) if rows_are_state(section.windows, section.emit.policies) else (SLICES, WINDOWS)
 
     @classmethod
-    def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "Windows":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Windows":
         """Make it of a config."""
         section = cast("WindowSection", config.section)
-        aggregates, events = aggregated_events(config, source, pinned)
+        aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
         spec = WindowSpec(
             section.windows, aggregates, events, section.emit.policies, section.grace_us, section.retention_us
         )
