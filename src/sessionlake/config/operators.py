@@ -25,6 +25,7 @@ OPERATORS = {
     "window": OperatorEntry(
         "sessionlake.operators.windows.section:WindowSection", "sessionlake.operators.windows.kind:Windows"
     ),
+    "join": OperatorEntry("sessionlake.operators.joins.section:JoinSection", "sessionlake.operators.joins.kind:Joins"),
 }
 
 

@@ -1,0 +1,315 @@
+"""The sections [join], [join.left], [join.right] and [emit] of a config."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section
+from sessionlake.config.source import SourceSection
+from sessionlake.errors import ConfigError
+from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS
+from sessionlake.operators.windows.emission import BATCH, END, Policies
+
+UNBOUNDED = "unbounded"
+"""The size of a side whose messages stay joinable for as long as the retention allows."""
+RESERVED = frozenset(
+    [
+        "op",
+        "join_key",
+        "join_time",
+        "join_date",
+        "join_id",
+        "left_time",
+        "left_position",
+        "right_time",
+        "right_position",
+        "revision",
+        "emitted_at",
+        "batch_id",
+        "commit_id",
+        "side",
+        "time",
+        "position",
+        "is_late",
+    ]
+)
+"""Columns of the tables, which no `<name>_<column>` may be called as; in lower case."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+class JoinEmitSection(Section):
+    """When pairs are sent."""
+
+    early: str = BATCH
+    """Of messages at or after the watermark: with the batch that brings the later message, or once a period of the clock."""
+    late: str = BATCH
+    """Of older ones."""
+    full: str | None = None
+    """Has no meaning for a join."""
+    tick_offset: Duration = "0 seconds"
+    """Periods of the clock begin at the epoch + it."""
+
+    @property
+    def policies(self) -> Policies:
+        """The policies, periods in microseconds; ConfigError for what is none."""
+        return Policies(_policy("early", self.early), END, _policy("late", self.late), parse_duration(self.tick_offset))
+
+
+class LeftSource(SourceSection):
+    """What is read of the left side."""
+
+    AT: ClassVar[str] = "join.left.source"
+
+
+class RightSource(SourceSection):
+    """What is read of the right side."""
+
+    AT: ClassVar[str] = "join.right.source"
+
+
+class JoinSideSection(Section):
+    """One of the two streams."""
+
+    name: str
+    """What its columns are called by: `<name>_<column>`."""
+    size: str | int | None = None
+    """Of sliding joins: how long its messages stay joinable: a duration, a number of messages, or "unbounded"."""
+    columns: list[str] = Field(default=[])
+    """Its columns that pairs have, beside times and positions."""
+    source: SourceSection
+    event: EventSection
+
+
+class LeftSection(JoinSideSection):
+    """The left side."""
+
+    source: LeftSource
+
+
+class RightSection(JoinSideSection):
+    """The right side."""
+
+    source: RightSource
+
+
+class JoinSection(OperatorSection):
+    """Pairs of messages of two streams."""
+
+    BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
+    KEYED: ClassVar[bool] = False
+
+    left: LeftSection
+    right: RightSection
+    on: list[str]
+    """Equal fields, as in "id", or "order_id = id" where left and right call them differently; none for all pairs in range."""
+    by: Literal["time", "count"] = "time"
+    kind: Literal["sliding", "tumbling", "hopping", "session"] = "sliding"
+    size: str | int | None = None
+    """Of the windows of tumbling and hopping joins."""
+    advance: str | int | None = None
+    """Of hopping joins: from one window's start to the next one's."""
+    offset: str | int | None = None
+    """Where the grid of tumbling and hopping windows begins."""
+    gap: str | int | None = None
+    """Of session joins: neighbors in a session are at most so far apart."""
+    grace: Duration = "0 seconds"
+    """By time: how long after its last possible partner a message may come."""
+    retention_time: Duration | None = None
+    """By time: how long messages are kept."""
+    retention_count: int | None = Field(default=None, ge=1)
+    """By count: how many messages of a side's source partition are kept."""
+    beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
+    idle: Duration = "1 minute"
+    """A side that brings nothing for so long, by the clock, does not hold the watermark back."""
+    emit: JoinEmitSection = JoinEmitSection()
+
+    @property
+    def sides(self) -> dict[str, JoinSideSection]:
+        """The two sides, by what states and inputs call them."""
+        return {LEFT: self.left, RIGHT: self.right}
+
+    def reading(self, sources: Mapping[str, SourceSection]) -> Self:
+        """Return the section with other sources."""
+        return self.model_copy(
+            update={name: side.model_copy(update={"source": sources[name]}) for name, side in self.sides.items()}
+        )
+
+    @property
+    def pairs_on(self) -> tuple[tuple[str, str], ...]:
+        """The equal fields of left and right."""
+        found = []
+        for text in self.on:
+            left, equals, right = (part.strip() for part in text.partition("="))
+            if not left or (equals and not right):
+                raise ConfigError(f"join.on: {text!r} names no fields; write 'id', or 'order_id = id'")
+            found.append((left, right or left))
+        return tuple(found)
+
+    @property
+    def grace_us(self) -> int:
+        """Grace."""
+        return parse_duration(self.grace)
+
+    @property
+    def retention_us(self) -> int:
+        """Retention by time; zero by count."""
+        return 0 if self.retention_time is None else parse_duration(self.retention_time)
+
+    @property
+    def idle_us(self) -> int:
+        """How long a silent side holds the watermark back."""
+        return parse_duration(self.idle)
+
+    @property
+    def shown(self) -> Literal["all", "final", "marked"]:
+        """All: pairs do not change."""
+        return "all"
+
+    @property
+    def sums_events(self) -> bool:
+        """A message is in any number of pairs."""
+        return False
+
+    @property
+    def removes_open(self) -> bool:
+        """Any pair can be removed."""
+        return True
+
+    def on_axis(self, name: str, value: str | int | None) -> int:
+        """Return a length on the join's axis, microseconds or messages; zero for none. ConfigError, by its name, for no such length."""
+        if value is None:
+            return 0
+        if self.by == TIME_AXIS:
+            return parse_duration(str(value), f"join.{name}")
+        if not isinstance(value, int):
+            raise ConfigError(f"join.{name}: {value!r} is no number of messages; write a whole number, as in 100")
+        return value
+
+    def size_of(self, side: str) -> int | None:
+        """Return a side's size on the axis; None where it is unbounded."""
+        size = self.sides[side].size
+        return None if size is None or size == UNBOUNDED else self.on_axis(f"{side}.size", size)
+
+    def check(self) -> None:
+        """Refuse keys of other kinds, names that clash, and a retention that would drop partners."""
+        self._check_names()
+        self._check_kind()
+        self._check_sizes()
+        self._check_retention()
+        if self.emit.full is not None:
+            raise ConfigError(f"emit.full: {self.emit.full!r} is for windows; pairs have no end, remove it")
+        _ = self.emit.policies
+
+    def _check_names(self) -> None:
+        _ = self.pairs_on
+        if self.left.name.lower() == self.right.name.lower():
+            raise ConfigError(f"join.right.name: {self.right.name!r} is the left side's name too; write another one")
+        seen: dict[str, str] = {}
+        for at, side in self.sides.items():
+            if not _NAME.fullmatch(side.name):
+                raise ConfigError(
+                    f"join.{at}.name: {side.name!r} can't begin a column's name; write letters, digits and _, a letter first"
+                )
+            if side.event.key is not None:
+                raise ConfigError(
+                    f"join.{at}.event.key: the key of a join is its equal fields; write join.on, remove it"
+                )
+            for column in side.columns:
+                name = f"{side.name}_{column}".lower()
+                if name in RESERVED or name in seen:
+                    other = "a column of every join" if name in RESERVED else f"a column of {seen[name]}"
+                    raise ConfigError(
+                        f"join.{at}.columns: {column!r} would be called as {other}, {name!r}; rename the side, or leave it out"
+                    )
+                seen[name] = side.name
+
+    def _check_kind(self) -> None:
+        needed = {SLIDING: (), SESSION: ("gap",), HOPPING: ("size", "advance")}.get(self.kind, ("size",))
+        allowed = needed if self.kind in (SLIDING, SESSION) else (*needed, "offset")
+        for name in ("size", "advance", "offset", "gap"):
+            value = getattr(self, name)
+            if value is None and name in needed:
+                raise ConfigError(f"join.{name}: is missing; {self.kind} joins need one")
+            if value is not None and name not in allowed:
+                raise ConfigError(f"join.{name}: is of other joins than {self.kind} ones; remove it")
+            if value is not None and self.on_axis(name, value) <= 0 and name != "offset":
+                raise ConfigError(f"join.{name}: {value!r} must be more than zero")
+        if self.kind == SESSION and not self.on:
+            raise ConfigError("join.on: is empty; sessions are of a key, name the equal fields")
+        if self.kind == HOPPING and self.on_axis("advance", self.advance) > self.on_axis("size", self.size):
+            raise ConfigError(f"join.advance: {self.advance!r} is longer than the size, {self.size!r}; write less")
+
+    def _check_sizes(self) -> None:
+        sizes = {at: side.size for at, side in self.sides.items()}
+        for at, size in sizes.items():
+            if self.kind != SLIDING and size is not None:
+                raise ConfigError(f"join.{at}.size: is of sliding joins, and this one is {self.kind}; remove it")
+            if self.kind == SLIDING and size is None:
+                raise ConfigError(
+                    f"join.{at}.size: is missing; write a length, or {UNBOUNDED!r} for as retention allows"
+                )
+            self.size_of(at)
+            if self.by != TIME_AXIS and isinstance(size, int) and size < 1:
+                raise ConfigError(f"join.{at}.size: {size!r} must be one message or more")
+        if self.kind == SLIDING and set(sizes.values()) == {UNBOUNDED}:
+            raise ConfigError("join.right.size: 'unbounded' stands on both sides; write a length on one of them")
+
+    def _check_retention(self) -> None:
+        by_time = self.by == TIME_AXIS
+        needed, other = ("retention_time", "retention_count") if by_time else ("retention_count", "retention_time")
+        retention = self.retention_us if by_time else self.retention_count
+        if getattr(self, needed) is None or retention is None:
+            raise ConfigError(f"join.{needed}: is missing; joins by {self.by} need one")
+        for name, stands in ((other, getattr(self, other) is not None), ("grace", not by_time and self.grace_us > 0)):
+            if stands:
+                raise ConfigError(f"join.{name}: does not go with by = {self.by!r}; remove it")
+        least = self._least_retention()
+        if retention < least:
+            text = f"'{format_duration(least)}'" if by_time else str(least)
+            raise ConfigError(
+                f"join.{needed}: {getattr(self, needed)!r} is shorter than sizes and grace ask for; write {text} or more"
+            )
+
+    def _least_retention(self) -> int:
+        if self.kind == SLIDING:
+            return (self.size_of(LEFT) or 0) + (self.size_of(RIGHT) or 0) + self.grace_us
+        widths = self.on_axis("gap", self.gap) if self.kind == SESSION else 2 * self.on_axis("size", self.size)
+        return widths + self.grace_us
+
+    def bound_settings(self) -> dict[str, Any]:
+        """Return what decides which pairs there are, and what their rows have."""
+        lengths = {f"join.{n}": self.on_axis(n, getattr(self, n)) for n in ("size", "advance", "offset", "gap")}
+        sides = {
+            f"join.{at}": {"name": side.name, "size": self.size_of(at), "columns": list(side.columns)}
+            for at, side in self.sides.items()
+        }
+        return {
+            "join.on": [list(p) for p in self.pairs_on],
+            "join.by": self.by,
+            "join.kind": self.kind,
+            **lengths,
+            **sides,
+        }
+
+    def live_settings(self) -> dict[str, Any]:
+        """Return the policies, and what else may change."""
+        others = {"retention_count": self.retention_count or 0, "idle_us": self.idle_us}
+        return {"emit": asdict(self.emit.policies), **others}
+
+
+def _policy(name: str, text: str) -> str | int:
+    if text == BATCH:
+        return BATCH
+    try:
+        period = parse_duration(text)
+    except ConfigError as error:
+        raise ConfigError(
+            f"emit.{name}: {text!r} is no policy; write {BATCH!r}, or a period as in '10 seconds'"
+        ) from error
+    if period == 0:
+        raise ConfigError(f"emit.{name}: {text!r} is no period; write {BATCH!r} to send pairs with each batch")
+    return period
