@@ -29,21 +29,29 @@ def aggregated_events(
     return build_aggregates(config.aggregates, types, with_id=with_id, directory=config.pipeline.code), events
 
 
-def event_spec(config: Config, source: Source, inputs: Sequence[str], pinned: Mapping[str, str] | None) -> EventSpec:
+def event_spec(
+    config: Config,
+    source: Source,
+    inputs: Sequence[str],
+    pinned: Mapping[str, str] | None,
+    keys: Sequence[str] | None = None,
+) -> EventSpec:
     """Return what workers need of an event input whose `inputs` are computed from.
 
-    Types are pinned by the first commit, or else read off the source.
+    Types are pinned by the first commit, or else read off the source. `keys` are the columns that make the key, where that
+    is not the config's one.
     """
     event = config.event
     inputs = tuple(dict.fromkeys(inputs))
-    needed = list(dict.fromkeys([name for name in (event.key, event.time, event.id, *inputs) if name]))
+    key, *further = (event.key,) if not keys else keys
+    needed = list(dict.fromkeys([name for name in (key, *further, event.time, event.id, *inputs) if name]))
     types = {name: _type_of(text) for name, text in pinned.items()} if pinned else source.types(needed)
     missing = [name for name in needed if name not in types]
     if missing:
         raise PipelineStateError(
             f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse"
         )
-    columns = EventColumns(event.key, event.time, event.time_unit, event.id, inputs, types)
+    columns = EventColumns(key, event.time, event.time_unit, event.id, inputs, types, tuple(n for n in further if n))
     return EventSpec(
         decoder=source.decoder(columns),
         beyond_retention=config.beyond_retention,

@@ -1,6 +1,6 @@
 """What an operator is to everything above the engine: how it is made, what it keeps in tables, how that is read back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -20,6 +20,7 @@ from sessionlake.warehouse.tables import Tables
 
 State = dict[str, Any]
 """An operator's small state between batches; JSON values."""
+Rows = Callable[[pa.Table], pa.Table]
 CHECKPOINT_INTERVAL = "100"
 """Delta writes a checkpoint of the changelog's log after so many batches, in the stream's time; its own default is 10."""
 
@@ -39,14 +40,19 @@ def changelog_table(of: Changelog, schema: pa.Schema) -> TableSpec:
     """Return the table of changes; of its columns those have statistics by which readers skip files."""
     properties = {
         "checkpointInterval": CHECKPOINT_INTERVAL,
-        "dataSkippingStatsColumns": f"{of.start},{of.end},batch_id",
+        "dataSkippingStatsColumns": ",".join(dict.fromkeys((of.start, of.end, "batch_id"))),
     }
     return TableSpec(of.changes, schema, f"Every change of every {of.name}: the truth", properties)
 
 
-def changelog_output(of: Changelog, tables: Tables, schema: pa.Schema, kind: str = CHANGES) -> Output:
-    """Return the output of a changelog, found by its keys; `kind` is that of the rows that tasks put out."""
-    rows = partial(identified_rows, name=of.name)
+def changelog_output(
+    of: Changelog, tables: Tables, schema: pa.Schema, kind: str = CHANGES, rows: Rows | None = None
+) -> Output:
+    """Return the output of a changelog, found by its keys; `kind` is that of the rows that tasks put out.
+
+    `rows` makes its rows of these, where it is not their ids alone.
+    """
+    rows = rows or partial(identified_rows, name=of.name)
     return Output(kind, of.changes, tables.path(of.changes), schema, rows, key=of.key, guarded=True)
 
 

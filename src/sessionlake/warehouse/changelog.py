@@ -28,9 +28,13 @@ class Changelog:
     """
 
     name: str
-    """What one row is: session, window."""
+    """What one row is: session, window, join."""
     numbered: bool = False
     """Whether start and end are whole numbers, by count, and not times."""
+    time: str | None = None
+    """The column of the one time that a row has, where it has no start and end."""
+    numbers: tuple[str, ...] = ()
+    """The columns that name a row, with the key, where its start does not."""
 
     @property
     def changes(self) -> str:
@@ -64,17 +68,17 @@ class Changelog:
 
     @property
     def start(self) -> str:
-        """The column of the start; with the key it names a row."""
-        return f"{self.name}_start"
+        """The column of the start; with the key it names a row, unless `numbers` do."""
+        return self.time or f"{self.name}_start"
 
     @property
     def end(self) -> str:
         """The column of the end."""
-        return f"{self.name}_end"
+        return self.time or f"{self.name}_end"
 
     @property
     def id(self) -> str:
-        """The column that is a hash of key and start."""
+        """The column that is a hash of what names a row."""
         return f"{self.name}_id"
 
     @property
@@ -83,17 +87,19 @@ class Changelog:
         return f"{self.name}_part" if self.numbered else f"{self.name}_date"
 
     @property
-    def identity(self) -> tuple[str, str]:
+    def identity(self) -> tuple[str, ...]:
         """The columns that name a row."""
-        return self.key, self.start
+        return self.key, *(self.numbers or (self.start,))
 
 
 SESSIONS = Changelog("session")
+JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"))
+"""A pair has the later of its messages' times."""
 
 
 def changelog_of(config: "Config") -> Changelog:
     """Return the changelog of what a pipeline computes: it is called as the section that asks for it."""
-    return Changelog(config.operator, numbered=config.section.by_count)
+    return JOINS if config.operator == JOINS.name else Changelog(config.operator, numbered=config.section.by_count)
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class Dialect:
     micros: str
     """A time in whole microseconds since 1970."""
     by_id: bool = False
-    """Whether a row is named by its key and id, and not by its key and start."""
+    """Whether a row is named by its key and id, and not by its key and start or numbers."""
     rounding_us: int = 0
     """By how much times may be off."""
 
@@ -145,7 +151,8 @@ def live_sql(
     out, `final` is the condition that a further column of that name tells.
     """
     snapshot, changelog = snapshot or of.snapshot, changelog or of.changes
-    key, start = of.key, of.id if dialect.by_id else of.start
+    identity = (of.key, of.id) if dialect.by_id else of.identity
+    same = " and ".join(f"tail.{name} = stored.{name}" for name in identity)
     date = (PART if of.numbered else dialect.date).format(of.start)
     names = [dialect.named(name) for name in columns]
     dated = [f"{date} as {n}" if name == of.date else n for name, n in zip(columns, names, strict=True)]
@@ -154,10 +161,10 @@ def live_sql(
 with tail as (
   select * from {changelog} where {conditions}
 ), ranked as (
-  select tail.*, row_number() over (partition by {key}, {start} order by batch_id desc) as _rank from tail
+  select tail.*, row_number() over (partition by {", ".join(identity)} order by batch_id desc) as _rank from tail
 )
 select {", ".join(names)} from {snapshot} as stored
-where not exists (select 1 from tail where tail.{key} = stored.{key} and tail.{start} = stored.{start})
+where not exists (select 1 from tail where {same})
 union all
 select {", ".join(dated)} from ranked where _rank = 1 and op = 'upsert'"""
     if where is None and final is None:

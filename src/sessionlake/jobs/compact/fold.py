@@ -152,6 +152,7 @@ def _metadata(upkeep: Upkeep, tail: Tail, method: str, **details: int) -> dict[s
 def _merge(upkeep: Upkeep, tail: Tail) -> None:
     """Mark changed rows in deletion vectors and write the new ones: files keep their other rows unread and unwritten."""
     of = tail.of
+    same = " and ".join(f"t.{column} = s.{column}" for column in of.identity)
     name = upkeep.tables.sql_name(of.snapshot)
     properties = {row.key: row.value for row in upkeep.spark.sql(f"show tblproperties {name}").collect()}
     if properties.get(_DELETION_VECTORS) != "true":
@@ -167,7 +168,7 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
             f"""
             merge into {name} t using tail s
             on t.{of.date} in ({_dates(tail)}) and t.{of.date} = s.{of.date}
-                and t.{of.key} = s.{of.key} and t.{of.start} = s.{of.start}
+                and {same}
             when matched and s.op = 'delete' then delete
             when matched then update set *
             when not matched and s.op = 'upsert' then insert *
