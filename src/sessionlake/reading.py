@@ -1,4 +1,4 @@
-"""`sessionlake.read_sessions` and `read_windows`: what a pipeline computes, for whoever has Spark, and for whoever has not."""
+"""`sessionlake.read_sessions`, `read_windows` and `read_joins`: what a pipeline computes, for whoever has Spark, and for whoever has not."""
 
 from typing import TYPE_CHECKING, Any, overload
 
@@ -40,6 +40,22 @@ def read_windows(*arguments: Any) -> Any:
     As `read_sessions` does; the column `final` says which events can't change any more.
     """
     return _live("window", arguments)
+
+
+@overload
+def read_joins(config: Config, /) -> "DuckDBPyRelation": ...
+
+
+@overload
+def read_joins(spark: "SparkSession", config: Config, /) -> "DataFrame": ...
+
+
+def read_joins(*arguments: Any) -> Any:
+    """Return all pairs that were sent as of the last committed batch, given a config, or a Spark session and a config.
+
+    As `read_sessions` does.
+    """
+    return _live("join", arguments)
 
 
 def _live(operator: str, arguments: tuple[Any, ...]) -> Any:

@@ -74,7 +74,7 @@ def _run_stream(config: Config, **options: Any) -> "RunSummary":
 
 def _is_little(config: Config) -> bool:
     """Say whether Java only plans and commits: Python opens files itself, while records and rows of a table come through Java."""
-    return config.source.kind == "files"
+    return all(side.source.kind == "files" for side in config.inputs.values())
 
 
 @click.command("bootstrap")

@@ -88,6 +88,16 @@ class Config(Section):
         return {name: self.model_copy(update={"source": s.source, "event": s.event}) for name, s in sides.items()}
 
     @property
+    def with_ids(self) -> bool:
+        """Whether events of any input have ids."""
+        return any(side.event.id is not None for side in self.inputs.values())
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that are read."""
+        return [side.source.topic or "" for side in self.inputs.values() if side.source.kind == "kafka"]
+
+    @property
     def event_at(self) -> str:
         """Where the section of the events stands."""
         return self.source.AT.removesuffix("source") + "event"

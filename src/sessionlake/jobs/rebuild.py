@@ -48,11 +48,11 @@ def rebuild(
     old = load_config(config_path)
     if config.pipeline.warehouse == old.pipeline.warehouse:
         raise _in_use(warehouse)
-    if from_topic and config.source.kind != "kafka":
+    if from_topic and not config.topics:
         raise JobError("--from-topic: goes with source.kind 'kafka' only; remove it")
-    if config.source.kind == "kafka" and not from_topic:
+    if config.topics and not from_topic:
         raise JobError(
-            f"source.topic: {config.source.topic!r} may have lost events that sessions were made of, and a rebuild doesn't read the archive; "
+            f"source.topic: {config.topics[0]!r} may have lost events that sessions were made of, and a rebuild doesn't read the archive; "
             "keep the old warehouse, or pass --from-topic to build from what the topic still holds"
         )
     tables = Tables.of(spark, config)

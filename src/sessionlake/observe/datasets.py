@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sessionlake.config.load import Config
+from sessionlake.config.source import SourceSection
 from sessionlake.jobs.registry import BY_NAME, CHANGES, EVENTS_AGAIN, RULE_TABLES, SESSIONIZE, SNAPSHOT, SOURCE, Counted
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import changelog_of
+from sessionlake.warehouse.changelog import JOINS, changelog_of
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 _NO_SLASH = ("s3", "gs")
@@ -29,6 +30,7 @@ _STREAM_WRITES: Counted = {
     schemas.DEAD_LETTERS: ("dead",),
     schemas.CORRECTION_OUTCOMES: ("corrections",),
     schemas.EVENTS: (),
+    schemas.JOIN_MESSAGES: ("accepted",),
 }
 
 
@@ -55,19 +57,26 @@ def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
         return []
     if name == EVENTS_AGAIN:
         # The archive, where it has all that is needed; of a topic nothing can be read again.
-        again = [] if config.source.kind == "kafka" else _named(config, SOURCE, rows)
+        again = [] if config.topics else _named(config, SOURCE, rows)
         return _named(config, schemas.EVENTS, rows) + again
+    if name == schemas.JOIN_MESSAGES and config.operator != JOINS.name:
+        return []
     if name == RULE_TABLES:
         return [located(path) for path in config.expire.tables.values()]
     if name != SOURCE:
         of = changelog_of(config)
         table = {CHANGES: of.changes, SNAPSHOT: of.snapshot}.get(name, name)
         return [located(f"{config.pipeline.warehouse}/{table}", rows)]
-    source = config.source
+    sources = [side.source for side in config.inputs.values()]
+    # Of several nothing says how many rows are which one's.
+    return [_source(source, rows if len(sources) == 1 else None) for source in sources]
+
+
+def _source(source: SourceSection, rows: int | None) -> Dataset:
     if source.kind == "kafka":
         server = (source.bootstrap_servers or "").split(",")[0].strip()
-        return [Dataset(f"kafka://{server}", source.topic or "", rows)]
-    return [located(source.path, rows)]
+        return Dataset(f"kafka://{server}", source.topic or "", rows)
+    return located(source.path, rows)
 
 
 def located(uri: str, rows: int | None = None) -> Dataset:

@@ -65,7 +65,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in schemas.COUNTS)
     summed = database.execute(f"select {sums} from batches where batch_id <= {last_id}").fetchall()[0]
     counts = dict(zip(schemas.COUNTS, summed, strict=True))
-    late = read_late_status(lake, database, last_id, with_ids=config.event.id is not None)
+    late = read_late_status(lake, database, last_id, with_ids=config.with_ids)
     forgotten = _was_forgotten(lake, database)
     whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
     told = lake.exists(schemas.CORRECTION_OUTCOMES)

@@ -16,11 +16,10 @@ from sessionlake.jobs.run import was_forgotten
 from sessionlake.operators.registry import kind_of
 from sessionlake.quality.neighbours import crowded, repeated
 from sessionlake.sources.registry import sources_of
-from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import Kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.changelog import JOINS, Changelog
 from sessionlake.warehouse.outcomes import told_from
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, read_batches, row_versions
@@ -32,6 +31,7 @@ _SHARED = (
     schemas.DEAD_LETTERS,
     schemas.CORRECTIONS,
     schemas.CORRECTION_OUTCOMES,
+    schemas.JOIN_MESSAGES,
 )
 
 
@@ -179,7 +179,8 @@ def latest(inputs: Inputs) -> Checked:
     pins = {"snapshot_version": pinned[of.snapshot], "changelog_version": pinned[of.changes]}
     gap_us = inputs.kind.suite_values().get("gap_us")
     columns = inputs.types_of(of.snapshot)
-    added = {"has_state": "boolean", **({} if gap_us is None else {"too_near": "bigint"}), "doubled": "bigint"}
+    near = {} if gap_us is None else {"too_near": "bigint"}
+    added = {"has_state": "boolean", **near, "doubled": "bigint"}
     version = inputs.version(of.snapshot, of.changes)
     try:
         live = merged_rows(inputs.tables, snapshot_version=pinned[of.snapshot], changelog_version=pinned[of.changes])
@@ -188,8 +189,8 @@ def latest(inputs: Inputs) -> Checked:
         # Columns that differ can't be merged; the check of the schema says which.
         return Checked(inputs.table(of.snapshot), columns | added, version)
     rows = inputs.tables.rows(of.snapshot) + inputs.changelog_rows
-    near, doubled = crowded(inputs.tables, everything, rows, gap_us)
-    counts = {**({} if gap_us is None else {"too_near": near}), "doubled": doubled}
+    crowding, doubled = crowded(inputs.tables, everything, rows, gap_us)
+    counts = {**({} if gap_us is None else {"too_near": crowding}), "doubled": doubled}
     frame = live.withColumn("has_state", _has_state(live))
     return Checked(
         frame.withColumns({name: F.lit(value).cast("bigint") for name, value in counts.items()}),
@@ -203,10 +204,18 @@ def _has_state(rows: DataFrame) -> Column:
     return F.col("state").isNotNull() if "state" in rows.columns else F.lit(False)
 
 
+def messages(inputs: Inputs) -> Checked:
+    """Return the messages of committed batches; repeated, the same in each row, counts those beyond the first of a side and position."""
+    rows = inputs.committed(schemas.JOIN_MESSAGES)
+    counted = rows.agg(F.count("*") - F.count_distinct(F.struct(schemas.SIDE, "position"))).collect()[0][0]
+    frame = rows.withColumn("repeated", F.lit(counted).cast("bigint"))
+    columns = inputs.types_of(schemas.JOIN_MESSAGES) | {"repeated": "bigint"}
+    return Checked(frame, columns, inputs.version(schemas.JOIN_MESSAGES))
+
+
 def late_events(inputs: Inputs) -> Checked:
     """Return the late events of committed batches."""
-    names = inputs.kind.inputs[EVENTS].decoder.columns
-    schema = schemas.late_events({name: names.types[name] for name in names.inputs}, inputs.kind.late_columns)
+    schema = schemas.late_events(inputs.kind.event_types, inputs.kind.late_columns)
     return Checked(_late(inputs), _types(schema) | {"counted": "boolean"}, inputs.version(schemas.LATE_EVENTS))
 
 
@@ -219,7 +228,8 @@ def _late(inputs: Inputs) -> DataFrame:
 
 def frames_of(of: Changelog) -> dict[str, Callable[[Inputs], Checked]]:
     """Return what is checked of a pipeline, by the names of the suites."""
-    return {schemas.EVENTS: events, of.changes: changelog, of.snapshot: latest, schemas.LATE_EVENTS: late_events}
+    own = {schemas.JOIN_MESSAGES: messages} if of == JOINS else {}
+    return {schemas.EVENTS: events, of.changes: changelog, of.snapshot: latest, schemas.LATE_EVENTS: late_events, **own}
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

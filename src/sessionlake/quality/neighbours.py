@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.columnar.arrays import Ints
+from sessionlake.columnar.arrays import Bools, Ints
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import whole
 
@@ -27,9 +28,10 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int | None) 
     """
 
     def count(columns: Columns) -> tuple[int, int]:
-        order = np.lexsort((-columns["batch"], columns["start"], columns["key"]))
+        places = [columns[name] for name in reversed(identity)]
+        order = np.lexsort((-columns["batch"], *places))
         key, start, end, kind = (columns[name][order] for name in ("key", "start", "end", "kind"))
-        newest = np.append(True, (key[1:] != key[:-1]) | (start[1:] != start[:-1]))
+        newest = np.append(True, ~_same([columns[name][order] for name in identity]))
         in_snapshot = np.add.reduceat(kind == _SNAPSHOT, np.flatnonzero(newest), dtype=np.int64)
         current = newest & (kind != _DELETE)
         key, start, end = key[current], start[current], end[current]
@@ -37,7 +39,10 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int | None) 
         return int(near), int((in_snapshot > 1).sum())
 
     kind = F.when(F.col("op") == "snapshot", _SNAPSHOT).when(F.col("op") == "delete", _DELETE).otherwise(_UPSERT)
+    places = _places(tables.changelog)
+    identity = ("key", *places)
     numbers = {
+        **places,
         "start": whole(tables.changelog, tables.changelog.start),
         "end": whole(tables.changelog, tables.changelog.end),
         "batch": F.col("batch_id"),
@@ -47,19 +52,29 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int | None) 
 
 
 def repeated(tables: Tables, changes: DataFrame, rows: int) -> int:
-    """Count changes beyond the first of one key, start and batch; emitted events are none."""
+    """Count changes beyond the first of one row and batch; emitted events are none."""
 
     def count(columns: Columns) -> tuple[int, int]:
-        order = np.lexsort((columns["batch"], columns["start"], columns["key"]))
-        found = (columns[name][order] for name in ("key", "start", "batch"))
-        same = np.logical_and.reduce([column[1:] == column[:-1] for column in found])
-        return int(same.sum()), 0
+        order = np.lexsort(tuple(columns.values()))
+        return int(_same([column[order] for column in columns.values()]).sum()), 0
 
-    numbers = {"start": whole(tables.changelog, tables.changelog.start), "batch": F.col("batch_id")}
+    numbers = {**_places(tables.changelog), "batch": F.col("batch_id")}
     return _counted(tables, changes.where("op != 'emit'"), rows, numbers, count)[0]
 
 
 _SNAPSHOT, _UPSERT, _DELETE = 0, 1, 2
+
+
+def _places(of: Changelog) -> dict[str, F.Column]:
+    """Return what names a row of a key, as numbers."""
+    if of.numbers:
+        return {name: F.col(name) for name in of.numbers}
+    return {"start": whole(of, of.start)}
+
+
+def _same(columns: list[Ints]) -> Bools:
+    """Say which rows, from the second on, are as the row before."""
+    return np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
 
 
 def _counted(

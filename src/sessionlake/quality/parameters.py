@@ -16,8 +16,8 @@ def parameters(inputs: Inputs) -> dict[str, Any]:
     return {
         **inputs.kind.suite_values(),
         "batch_id": pinned["batch_id"],
-        "with_id": inputs.config.event.id is not None,
-        "with_key": inputs.config.event.key is not None,
+        "with_id": inputs.config.with_ids,
+        "with_key": all(spec.decoder.columns.key is not None for spec in inputs.kind.inputs.values()),
         "forgotten": pinned["forgotten"],
         "max_age_seconds": parse_duration(quality.max_age) / SECOND_US,
         "max_null_key_rate": quality.max_null_key_rate,

@@ -11,7 +11,6 @@ from sessionlake.errors import LakeError
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
-from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 
 
 def query_tables(config: Config, query: str, limit: int) -> tuple[list[str], list[Any]]:
@@ -34,13 +33,13 @@ def find_rows(
     of, reaches = lake.changelog, ">=" if config.section.ends_inclusive else ">"
     with closing(open_database(config, lake, condition=f"{of.key} = {sql_text(key)}")) as database:
         start, end = (name if of.numbered else f"epoch_us({name})" for name in (of.start, of.end))
+        bounds = {"low": from_us, "high": to_us}
+        given = {"key": key, **{name: us for name, us in bounds.items() if us is not None}}
+        conditions = {"low": f" and {end} {reaches} $low", "high": f" and {start} < $high"}
+        where = "".join(conditions.get(name, "") for name in given)
         found = database.execute(
-            f"select * from {of.live} where {of.key} = $key and {end} {reaches} $low and {start} < $high order by {of.start}",
-            {
-                "key": key,
-                "low": YEAR_1_US if from_us is None else from_us,
-                "high": YEAR_9999_US + 1 if to_us is None else to_us,
-            },
+            f"select * from {of.live} where {of.key} = $key{where} order by {', '.join(dict.fromkeys((of.start, *of.identity)))}",
+            given,
         )
         return _fetched(found, limit)
 

@@ -34,16 +34,18 @@ def event_spec(
     source: Source,
     inputs: Sequence[str],
     pinned: Mapping[str, str] | None,
-    keys: Sequence[str] | None = None,
+    keys: Sequence[str] = (),
+    *,
+    ordered: bool = False,
 ) -> EventSpec:
     """Return what workers need of an event input whose `inputs` are computed from.
 
     Types are pinned by the first commit, or else read off the source. `keys` are the columns that make the key, where that
-    is not the config's one.
+    is not the config's one; where rows are numbered, their places are needed beside the columns (`ordered`).
     """
     event = config.event
     inputs = tuple(dict.fromkeys(inputs))
-    key, *further = (event.key,) if not keys else keys
+    key, *further = keys or (event.key,)
     needed = list(dict.fromkeys([name for name in (key, *further, event.time, event.id, *inputs) if name]))
     types = {name: _type_of(text) for name, text in pinned.items()} if pinned else source.types(needed)
     missing = [name for name in needed if name not in types]
@@ -51,7 +53,9 @@ def event_spec(
         raise PipelineStateError(
             f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse"
         )
-    columns = EventColumns(key, event.time, event.time_unit, event.id, inputs, types, tuple(n for n in further if n))
+    columns = EventColumns(
+        key, event.time, event.time_unit, event.id, inputs, types, ordered=ordered, further_keys=tuple(further)
+    )
     return EventSpec(
         decoder=source.decoder(columns),
         beyond_retention=config.beyond_retention,
@@ -59,6 +63,12 @@ def event_spec(
         archive=config.pipeline.archive,
         max_key_bytes=event.max_key_bytes,
     )
+
+
+def computed_types(spec: EventSpec) -> dict[str, pa.DataType]:
+    """Return the columns of an input that are computed from."""
+    columns = spec.decoder.columns
+    return {name: columns.types[name] for name in columns.inputs}
 
 
 def type_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:

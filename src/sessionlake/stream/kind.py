@@ -80,6 +80,10 @@ class Kind(Protocol):
     def inputs(self) -> Mapping[str, EventSpec]:
         """Its event inputs by name, each with positions and a watermark of its own; the pipeline's is the least of these."""
 
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """The columns that are computed from, as late events and the archive have them in the struct `event`."""
+
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Kind":
         """Make it of a config and its sources by input; `pinned` has the types of their columns by the first batch, None before that one."""

@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined
 from sessionlake.columnar.identity import record_ids
+from sessionlake.warehouse.schemas import SIDE
 
 LATE = "late"
 """Kind of the events that are past grace and within retention."""
@@ -14,10 +15,17 @@ def same_rows(rows: pa.Table) -> pa.Table:
     return rows
 
 
+def sided_rows(rows: pa.Table) -> pa.Table:
+    """Return rows that are as their table has them, but that those of corrections lack the side."""
+    if SIDE in rows.column_names:
+        return rows
+    return rows.append_column(SIDE, pa.nulls(rows.num_rows, pa.string()))
+
+
 def archived_rows(events: pa.Table) -> pa.Table:
     """Return events as the archive has them."""
-    names = ["session_key", "event_time", "event_id", "event"]
-    return events.select(["key", "time_us", "event_id", "event"]).rename_columns(names)
+    names = {"key": "session_key", "time_us": "event_time"}
+    return events.rename_columns([names.get(name, name) for name in events.column_names])
 
 
 def late_rows(late: pa.Table) -> pa.Table:

@@ -11,7 +11,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import ARCHIVED, DEAD
 from sessionlake.stream.kind import Kind, TableSpec
-from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows
+from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows, sided_rows
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.outcomes import TOLD_FROM
@@ -49,10 +49,10 @@ def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
 
 def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
     """Return all that a pipeline's tasks write, in the order of the commits; the changelog's is the batch's."""
-    inputs = _inputs(kind)
+    inputs = kind.event_types
     *sides, changelog = kind.outputs(tables)
     return (
-        Output(ARCHIVED, schemas.EVENTS, tables.path(schemas.EVENTS), schemas.events(inputs), archived_rows),
+        Output(ARCHIVED, schemas.EVENTS, tables.path(schemas.EVENTS), archive_of(kind), archived_rows),
         *sides,
         Output(
             LATE,
@@ -61,7 +61,13 @@ def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
             schemas.late_events(inputs, kind.late_columns),
             late_rows,
         ),
-        Output(DEAD, schemas.DEAD_LETTERS, tables.path(schemas.DEAD_LETTERS), schemas.DEAD_LETTERS_SCHEMA, same_rows),
+        Output(
+            DEAD,
+            schemas.DEAD_LETTERS,
+            tables.path(schemas.DEAD_LETTERS),
+            dead_letters_of(kind),
+            sided_rows if len(kind.inputs) > 1 else same_rows,
+        ),
         Output(
             OUTCOMES,
             schemas.CORRECTION_OUTCOMES,
@@ -74,7 +80,7 @@ def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
 
 
 def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
-    inputs = _inputs(kind)
+    inputs = kind.event_types
     refused = "Rows refused: malformed, beyond retention, too far in the future"
     return (
         TableSpec(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone"),
@@ -82,11 +88,11 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
             schemas.LATE_EVENTS, schemas.late_events(inputs, kind.late_columns), "Events past grace, within retention"
         ),
         *(
-            [TableSpec(schemas.EVENTS, schemas.events(inputs), "Archive: events accepted or late")]
+            [TableSpec(schemas.EVENTS, archive_of(kind), "Archive: events accepted or late")]
             if config.pipeline.archive
             else []
         ),
-        TableSpec(schemas.DEAD_LETTERS, schemas.DEAD_LETTERS_SCHEMA, refused),
+        TableSpec(schemas.DEAD_LETTERS, dead_letters_of(kind), refused),
         TableSpec(schemas.BATCHES, schemas.BATCHES_SCHEMA, "What each micro-batch did; counts reconcile"),
     )
 
@@ -103,10 +109,13 @@ def _create_outcomes(tables: Tables) -> None:
         )
 
 
-def _inputs(kind: Kind) -> dict[str, pa.DataType]:
-    """Return the columns that are computed from, of all inputs."""
-    found: dict[str, pa.DataType] = {}
-    for spec in kind.inputs.values():
-        columns = spec.decoder.columns
-        found |= {name: columns.types[name] for name in columns.inputs}
-    return found
+def archive_of(kind: Kind) -> pa.Schema:
+    """Return the schema of the archive, whose events of several inputs tell whose they are."""
+    schema = schemas.events(kind.event_types)
+    return schema.append(schemas.SIDE_FIELD) if len(kind.inputs) > 1 else schema
+
+
+def dead_letters_of(kind: Kind) -> pa.Schema:
+    """Return the schema of dead letters, which of several inputs tell whose they are."""
+    schema = schemas.DEAD_LETTERS_SCHEMA
+    return schema.append(schemas.SIDE_FIELD) if len(kind.inputs) > 1 else schema

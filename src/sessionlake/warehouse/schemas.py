@@ -35,6 +35,10 @@ TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
 QUALITY_RESULTS = "quality_results"
 REDEEMED = "redeemed"
+JOIN_MESSAGES = "join_messages"
+"""The state's changelog of a join."""
+SIDE = "side"
+"""The column of dead letters, and of late events, that says which of two inputs they are of."""
 PARTLY = "partly"
 """The column of late events that were accepted too, where an event may be late for some of what it is part of."""
 SHARED = (
@@ -45,12 +49,13 @@ SHARED = (
     BATCHES,
     EVENTS,
     TOPIC_TOMBSTONES,
+    JOIN_MESSAGES,
     JOB_RUNS,
     QUALITY_RESULTS,
     REDEEMED,
 )
-"""The tables of any pipeline beside its changelogs and their snapshots; some come with a setting or with a job's first run."""
-SIDES = (EVENTS, TOPIC_TOMBSTONES, LATE_EVENTS, DEAD_LETTERS, CORRECTION_OUTCOMES)
+"""The tables of any pipeline beside its changelogs and their snapshots; some come with an operator, a setting or a job's first run."""
+SIDES = (EVENTS, TOPIC_TOMBSTONES, JOIN_MESSAGES, LATE_EVENTS, DEAD_LETTERS, CORRECTION_OUTCOMES)
 """The tables that a batch writes before the changelog: they may hold rows of a batch that is not committed yet."""
 
 COUNTS = (
@@ -168,6 +173,7 @@ DEAD_LETTERS_SCHEMA = pa.schema(
     ]
 )
 
+SIDE_FIELD = commented(SIDE, pa.string(), "Of two inputs the one: left, right; null of corrections")
 _PUT = pa.struct([("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", pa.binary())])
 CORRECTIONS_SCHEMA = pa.schema(
     [

@@ -67,6 +67,6 @@ def _checkpoints(config: Config) -> str:
 def _sink(config: Config) -> KafkaSink:
     if config.sink.kafka is None:
         raise ConfigError("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers and topic")
-    if config.sink.kafka.topic == config.source.topic:
-        raise ConfigError(f"sink.kafka.topic: {config.source.topic!r} is the source's topic; write another one")
+    if config.sink.kafka.topic in config.topics:
+        raise ConfigError(f"sink.kafka.topic: {config.sink.kafka.topic!r} is the source's topic; write another one")
     return config.sink.kafka

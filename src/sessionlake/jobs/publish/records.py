@@ -22,7 +22,8 @@ OnBatch = Callable[[int, bool], None]
 
 def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
     """Return rows (with op) as records: key and value are JSON, the value null where the row is deleted."""
-    first = (*of.identity, of.end, of.id, "event_count", "revision")
+    named = dict.fromkeys((*of.identity, of.end, of.id, "event_count", "revision"))
+    first = [name for name in named if name in rows.columns]
     columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *_HIDDEN))]
     value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), _JSON))
     return rows.select(F.to_json(F.struct(*of.identity), _JSON).alias("key"), value.alias("value"))

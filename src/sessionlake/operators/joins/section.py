@@ -170,6 +170,11 @@ class JoinSection(OperatorSection):
         return "all"
 
     @property
+    def ends_inclusive(self) -> bool:
+        """A pair has one time."""
+        return True
+
+    @property
     def sums_events(self) -> bool:
         """A message is in any number of pairs."""
         return False
@@ -277,8 +282,10 @@ class JoinSection(OperatorSection):
     def _least_retention(self) -> int:
         if self.kind == SLIDING:
             return (self.size_of(LEFT) or 0) + (self.size_of(RIGHT) or 0) + self.grace_us
-        widths = self.on_axis("gap", self.gap) if self.kind == SESSION else 2 * self.on_axis("size", self.size)
-        return widths + self.grace_us
+        if self.kind == SESSION:
+            return 2 * self.on_axis("gap", self.gap) + self.grace_us
+        size = self.on_axis("size", self.size)
+        return 2 * size - (self.on_axis("advance", self.advance) if self.kind == HOPPING else size) + self.grace_us
 
     def bound_settings(self) -> dict[str, Any]:
         """Return what decides which pairs there are, and what their rows have."""

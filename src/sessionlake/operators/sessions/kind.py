@@ -20,7 +20,7 @@ from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.base import Source
 from sessionlake.stream import watermark
-from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.events import aggregated_events, computed_types
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
@@ -52,6 +52,11 @@ class Sessions:
     def inputs(self) -> Mapping[str, EventSpec]:
         """Return the one input, of events."""
         return {EVENTS: self.spec.events}
+
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """Return the columns that aggregates read."""
+        return computed_types(self.spec.events)
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Sessions":

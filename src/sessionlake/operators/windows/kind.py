@@ -29,7 +29,7 @@ from sessionlake.operators.windows.spec import (
     window_schema,
 )
 from sessionlake.sources.base import Source
-from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.events import aggregated_events, computed_types
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.restating import Restating
@@ -56,6 +56,11 @@ class Windows:
     def inputs(self) -> Mapping[str, EventSpec]:
         """Return the one input, of events."""
         return {EVENTS: self.spec.events}
+
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """Return the columns that aggregates read."""
+        return computed_types(self.spec.events)
 
     @property
     def changelogs(self) -> tuple[Changelog, ...]:

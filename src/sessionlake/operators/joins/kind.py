@@ -1,0 +1,203 @@
+"""Joins as everything above the engine sees them: their tables, and how their state is read back from these."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from typing import Any, ClassVar, cast
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.engine.operator import Operator
+from sessionlake.engine.outputs import Output
+from sessionlake.errors import ConfigError
+from sessionlake.operators.joins.operator import Joiner
+from sessionlake.operators.joins.outputs import JOIN_TIME, identified_pairs
+from sessionlake.operators.joins.rules import JoinProgress, next_state
+from sessionlake.operators.joins.section import JoinSection
+from sessionlake.operators.joins.spec import (
+    MESSAGES,
+    NUMBER_BITS,
+    POSITION,
+    SIDE,
+    SIDES,
+    JoinSpec,
+    Side,
+    event_types,
+    join_schema,
+    message_schema,
+)
+from sessionlake.operators.windows import emission
+from sessionlake.sources.base import Source
+from sessionlake.stream.events import event_spec, pinned_of
+from sessionlake.stream.ingest import EventSpec, with_live_settings
+from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.outputs import same_rows
+from sessionlake.stream.restating import Restating
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.changelog import JOINS, Changelog
+from sessionlake.warehouse.tables import Tables
+
+
+class Joins:
+    """See `Kind` for the methods."""
+
+    changelog: ClassVar[Changelog] = JOINS
+    changelogs: ClassVar[tuple[Changelog, ...]] = (JOINS,)
+    late_columns: ClassVar[tuple[pa.Field, ...]] = (
+        schemas.commented(SIDE, pa.string(), "left, right"),
+        schemas.commented(POSITION, pa.int64(), "The message's position"),
+    )
+    numbers_messages: ClassVar[bool] = True
+
+    def __init__(self, config: Config, spec: JoinSpec) -> None:
+        self._config, self.spec = config, spec
+
+    @property
+    def inputs(self) -> Mapping[str, EventSpec]:
+        """Return the two sides."""
+        return {name: self.spec.side(name).events for name in SIDES}
+
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """Return the columns of both sides, called as in a pair's row."""
+        return event_types(self.spec)
+
+    @classmethod
+    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
+        """Return the one."""
+        del config
+        return cls.changelogs
+
+    @classmethod
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Joins":
+        """Make it of a config."""
+        section = cast("JoinSection", config.section)
+        left, right = (_side(config, sources[name], name, pinned) for name in SIDES)
+        lengths = {n: section.on_axis(n, getattr(section, n)) for n in ("size", "advance", "offset", "gap")}
+        spec = JoinSpec(
+            section.pairs_on,
+            left,
+            right,
+            section.by,
+            section.kind,
+            **lengths,
+            grace_us=section.grace_us,
+            retention_us=section.retention_us,
+            retention_count=section.retention_count or 0,
+            idle_us=section.idle_us,
+            emit=section.emit.policies,
+        )
+        return cls(config, spec)
+
+    def operator(self, live: Mapping[str, Any] | None = None) -> Joiner:
+        """Return the joiner."""
+        return Joiner(self.spec if live is None else _under(self.spec, live))
+
+    def tables(self) -> tuple[TableSpec, ...]:
+        """Return the snapshot, the changelog, and the messages that they are made of."""
+        changes = join_schema(self.spec, marks=True).append(JOIN_TIME)
+        gone = {"op", *(field.name for field in schemas.BATCH_MARKS)}
+        date = schemas.commented(JOINS.date, pa.date32(), f"UTC date of {JOINS.start}")
+        snapshot = pa.schema([*(field for field in changes if field.name not in gone), date])
+        messages = {"dataSkippingStatsColumns": f"time,{POSITION},batch_id"}
+        return (
+            TableSpec(
+                schemas.JOIN_MESSAGES, message_schema(self.spec, marks=True), "Every message: the state", messages
+            ),
+            TableSpec(JOINS.snapshot, snapshot, "Snapshot of joins, as far as compacted"),
+            changelog_table(JOINS, changes),
+        )
+
+    def outputs(self, tables: Tables) -> tuple[Output, ...]:
+        """Return the messages, and the changelog."""
+        name = schemas.JOIN_MESSAGES
+        schema = join_schema(self.spec, marks=True).append(JOIN_TIME)
+        return (
+            Output(MESSAGES, name, tables.path(name), message_schema(self.spec, marks=True), same_rows, key=JOINS.key),
+            changelog_output(JOINS, tables, schema, rows=identified_pairs),
+        )
+
+    @classmethod
+    def bound_settings(cls) -> dict[str, Any]:
+        """Return nothing: the config's own settings say all."""
+        return {}
+
+    def next_state(self, state: State, stats: dict[str, int]) -> State:
+        """Return how far the pipeline is after a batch with these numbers."""
+        return next_state(self.spec, state, stats)
+
+    def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
+        """Return the messages that may still be joined, of committed batches."""
+        spec = cast("Joiner", operator).spec
+        last = tables.last_commit(JOINS.changes)
+        # Messages are committed before the pairs: those of a batch that has not happened yet are not to be read.
+        until = -1 if last is None else BatchCommit.of(last).batch_id
+        messages = tables.read(schemas.JOIN_MESSAGES).where(F.col("batch_id") <= until)
+        time_us = F.unix_micros("time")
+        place = time_us if spec.by_time else F.col(POSITION).bitwiseAND((1 << NUMBER_BITS) - 1)
+        at = JoinProgress.of(state)
+        kept = reduce(Column.__or__, ((F.col(SIDE) == name) & (place >= at.horizon(name)) for name in SIDES))
+        return messages.where(kept).select(
+            F.col(JOINS.key).alias("key"),
+            SIDE,
+            time_us.alias("time_us"),
+            POSITION,
+            "revision",
+            "is_late",
+            *event_types(spec),
+        )
+
+    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+        """Raise NotImplementedError: shards ask for nothing."""
+        raise NotImplementedError
+
+    def store_layout(self, operator: Operator[Any]) -> str:
+        """Return how messages are cut into segments and blocks, and the policies, of which lists depend."""
+        spec = cast("Joiner", operator).spec
+        return f"{spec.segment}/{spec.block}/{spec.emit.early}/{spec.emit.late}"
+
+    def suite_values(self) -> dict[str, int | bool]:
+        """Return nothing that suites refer to."""
+        return {}
+
+    @classmethod
+    def expired_us(cls, config: Config, state: State) -> int:
+        """Return the time before which messages are beyond retention."""
+        raise ConfigError("join: late messages of a join are not restated; leave them, or build the tables anew")
+
+    def restated_us(self) -> Column:
+        """Return the message's time."""
+        return F.unix_micros("event_time")
+
+    def restating(self, watermark_us: int) -> Restating:
+        """Raise NotImplementedError."""
+        raise NotImplementedError
+
+    def due_us(self, state: State) -> int | None:
+        """Return when the next period has pairs to make."""
+        return emission.due_us(self.spec.emit, state)
+
+    def closing_watermark(self, tables: Tables) -> None:
+        """Return None: nothing of a join is open; what waits for a period is sent at the end of a finite run."""
+
+
+def _side(config: Config, source: Source, name: str, pinned: Mapping[str, str] | None) -> Side:
+    section = cast("JoinSection", config.section)
+    side = section.sides[name]
+    keys = [pair[0 if name == SIDES[0] else 1] for pair in section.pairs_on]
+    events = event_spec(config.inputs[name], source, side.columns, pinned_of(name, pinned), keys, ordered=True)
+    return Side(side.name, section.size_of(name), tuple(side.columns), events)
+
+
+def _under(spec: JoinSpec, live: Mapping[str, Any]) -> JoinSpec:
+    """Return the spec under other settings of classification; each side has its own of events."""
+    spec = spec.under({**live, **live[SIDES[0]]})
+    left, right = (
+        replace(side, events=with_live_settings(side.events, {**live, **live[name]}))
+        for name, side in ((name, spec.side(name)) for name in SIDES)
+    )
+    return replace(spec, left=left, right=right)

@@ -1,0 +1,79 @@
+"""Joins through Spark and Delta: two sources in one query, what their tables hold, and how their state comes back."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config
+from sessionlake.operators.run import run
+from sessionlake.operators.views import read_live
+from sessionlake.serve.queries import find_rows, query_tables
+from sessionlake.warehouse.tables import Tables
+from tests.operators.joins.join_support import accepted, join_config, joined, messages, pairs_of, read, write
+
+
+def check_all(config: Config, count: int) -> None:
+    """Hold the tables against what plain Python and DuckDB make of the files."""
+    found = accepted([messages(number) for number in range(count)])
+    stored = read(config, "join_messages")
+    for side, column in (("left", "orders_v"), ("right", "shipments_w")):
+        rows = stored.filter(pc.equal(stored["side"], side))
+        assert sorted(rows[column].to_pylist()) == sorted(m[2] for m in found[side])
+    assert pairs_of(config) == joined(found)
+    assert len(found["late"]) == read(config, "late_events").num_rows
+    assert Counter(read(config, "dead_letters")["side"].to_pylist()) == Counter(d[0] for d in found["dead"])
+    assert {"left", "right"} == set(read(config, "late_events")["side"].to_pylist())
+
+
+def test_files_beside_files_with_a_restart_a_lost_store_and_other_shards(spark: SparkSession, tmp_path: Path) -> None:
+    sums: Counter[str] = Counter()
+    for number in range(5):
+        config = join_config(tmp_path, pipeline={"shards": 3 if number == 4 else 2})
+        for side, rows in messages(number).items():
+            write(tmp_path, side, number, rows)
+        if number == 3:
+            shutil.rmtree(config.driver_store_dir)
+        sums.update(run(spark, config, once=True).counts)
+    check_all(config, 5)
+    assert sums["input"] == sums["accepted"] + sums["late"] + sums["dead"] == 5 * 62
+    ids = (
+        Tables.of(spark, config)
+        .read("join_changelog")
+        .where(
+            "join_id = xxhash64(join_key, left_position, right_position) and join_time = greatest(left_time, right_time)"
+        )
+    )
+    assert ids.count() == len(pairs_of(config)) > 0
+    assert read_live(spark, config).count() == len(pairs_of(config))
+    columns, ((pairs, stored),) = query_tables(
+        config, "select (select count(*) from joins_live) p, (select count(*) from join_messages) m", 1
+    )
+    assert (columns, pairs, stored) == (["p", "m"], len(pairs_of(config)), read(config, "join_messages").num_rows)
+    assert {row[0] for row in find_rows(config, "a", None, None, 1000)[1]} == {"a"}
+
+
+def test_files_beside_a_delta_table_whose_columns_are_called_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    delta = {"kind": "delta", "path": "shipments"}
+    right = {"source": delta, "columns": ["path"], "event": {"time": "at"}}
+    schema = "id string, at timestamp, path string, w bigint"
+    spark.createDataFrame([], schema).write.format("delta").save(str(tmp_path / "shipments"))
+    config = join_config(tmp_path, right=right)
+    config = config.model_copy()
+    for number in range(3):
+        batch = messages(number)
+        write(tmp_path, "left", number, batch["left"])
+        rows = [(r["id"], r["time_us"], r["w"]) for r in batch["right"] if "line" not in r]
+        made = spark.createDataFrame(rows, "id string, t bigint, w bigint").coalesce(1)
+        made = made.select("id", F.timestamp_micros("t").alias("at"), F.col("w").cast("string").alias("path"), "w")
+        made.write.format("delta").mode("append").save(str(tmp_path / "shipments"))
+        run(spark, config, once=True)
+    batches = [messages(number) for number in range(3)]
+    found = accepted([{**batch, "right": [r for r in batch["right"] if "line" not in r]} for batch in batches])
+    rows = read(config, "join_changelog")
+    texts = zip(rows["orders_v"].to_pylist(), map(int, rows["shipments_path"].to_pylist()), strict=True)
+    assert sorted(texts) == joined(found)
+    assert Counter(read(config, "dead_letters")["side"].to_pylist()) == Counter(d[0] for d in found["dead"])
