@@ -81,7 +81,7 @@ def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int
     at = next_progress(spec.emit, spec.grace_us, spec.retention_us, before.at, {**plain, MAX_TIME: frontier})
     least = {side: _least_kept(spec, at, positions[POSITIONS].get(side, {})) for side in SIDES}
     held = {
-        policy: before.held.get(policy, least) if waiting else least
+        policy: before.held.get(policy, {}) if waiting else least
         for policy, waiting in (("early", at.unsent_early), ("late", at.unsent_late))
     }
     horizons = {

@@ -1,0 +1,202 @@
+"""Joins of two streams, twice over: a plain double loop that plays batches, and DuckDB SQL of what was accepted.
+
+Neither shares code with sessionlake. Times are whole numbers of any one unit. A message is a tuple of side, key, time and
+source partition; by count its place on the axis is its number among the accepted and late messages of side and partition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+Side = Literal["left", "right"]
+BEFORE_ALL = -math.inf
+PARTITION = 1 << 40
+
+
+class Given(NamedTuple):
+    """A message as it comes in; one without a key is refused."""
+
+    side: Side
+    key: str | None
+    time: int
+    partition: int = 0
+
+
+class Message(NamedTuple):
+    """A message that was taken in, or that was late: `place` is where it stands on the axis of the join."""
+
+    side: Side
+    key: str
+    time: int
+    position: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which messages are partners. Sliding: `left` is how far back of a right message a left one may lie, inclusive."""
+
+    kind: Literal["sliding", "tumbling", "hopping", "session"]
+    left: int = 0
+    right: int = 0
+    size: int = 1
+    advance: int = 1
+    offset: int = 0
+    gap: int = 0
+    span: int = 0
+
+    def windows(self, place: int) -> Iterable[tuple[int, int]]:
+        """Yield the windows of the grid that hold a place, as (first, last) place."""
+        n = (place - self.offset) // self.advance
+        while (start := self.offset + n * self.advance) + self.size > place:
+            yield start, start + self.size - 1
+            n -= 1
+
+    def last(self, side: Side, place: int) -> int:
+        """Return the last place that may have to do with a message."""
+        if self.kind == "sliding":
+            return place + (self.left if side == "left" else self.right)
+        if self.kind == "session":
+            return place + self.gap
+        return max(last for _, last in self.windows(place))
+
+    def partners(self, left: int, right: int, between: Iterable[int]) -> bool:
+        """Say whether two places are partners; `between` are all places of the key, which sessions hang on."""
+        if self.kind == "sliding":
+            return right - self.left <= left <= right + self.right
+        if self.kind == "session":
+            low, high = sorted((left, right))
+            run = sorted(place for place in between if low <= place <= high)
+            return high - low <= self.span and all(b - a <= self.gap for a, b in pairwise(run))
+        return any(first <= right <= last for first, last in self.windows(left))
+
+
+@dataclass
+class Result:
+    """What became of a batch: pairs of left and right positions."""
+
+    pairs: set[tuple[str, int, int]] = field(default_factory=set)
+    accepted: list[Message] = field(default_factory=list)
+    late: list[Message] = field(default_factory=list)
+    dead: list[Given] = field(default_factory=list)
+
+
+@dataclass
+class JoinModel:
+    """Play batches to a double loop. `early` and `late` are "batch" or a period; `retention` is about times."""
+
+    reach: Reach
+    by_time: bool = True
+    grace: int = 0
+    retention: int = 10**15
+    idle: int = 10**15
+    early: Literal["batch"] | int = "batch"
+    late: Literal["batch"] | int = "batch"
+
+    def __post_init__(self) -> None:
+        self.watermark: float = BEFORE_ALL
+        self.reached: dict[Side, float] = {"left": BEFORE_ALL, "right": BEFORE_ALL}
+        self.seen: dict[Side, int] = {}
+        self.clock: int | None = None
+        self.numbers: defaultdict[tuple[Side, int], int] = defaultdict(int)
+        self.waiting: dict[Message, str] = {}
+        self.due: list[Message] = []
+        self.sent: set[tuple[str, int, int]] = set()
+
+    def batch(
+        self, given: Iterable[Given], clock: int, *, flush: bool = False, again: Iterable[Message] = ()
+    ) -> Result:
+        """Process one batch; `flush` ends all periods, `again` are late messages that are handed in as if new."""
+        result = self.judged(given)
+        again = list(again)
+        beyond = self.watermark - self.retention if again else BEFORE_ALL
+        for message in (*result.accepted, *again):
+            is_late = self.by_time and message.time < self.watermark
+            self.waiting[message] = "late" if is_late else "early"
+        fires = {"early": self.fires(self.early, clock, flush), "late": self.fires(self.late, clock, flush)}
+        for message in [m for m, policy in self.waiting.items() if fires[policy]]:
+            del self.waiting[message]
+            if message not in self.due:
+                self.due.append(message)
+        result.pairs = {pair for pair in self.pairs(beyond) if pair not in self.sent}
+        self.sent |= result.pairs
+        self.advance(result.accepted, clock)
+        return result
+
+    def judged(self, given: Iterable[Given]) -> Result:
+        """Say of each message what becomes of it; the refused have no number."""
+        result = Result()
+        for one in given:
+            if one.key is None or (self.by_time and one.time < self.watermark - self.retention):
+                result.dead.append(one)
+                continue
+            self.numbers[one.side, one.partition] += 1
+            number = self.numbers[one.side, one.partition]
+            place = one.time if self.by_time else number
+            message = Message(one.side, one.key, one.time, one.partition * PARTITION + number, place)
+            is_late = self.by_time and self.reach.last(one.side, place) < self.watermark - self.grace
+            (result.late if is_late else result.accepted).append(message)
+        return result
+
+    def fires(self, policy: Literal["batch"] | int, clock: int, flush: bool) -> bool:  # noqa: FBT001
+        """Say whether a policy fires: of a period, where the clock has passed a multiple of it."""
+        if policy == "batch" or flush:
+            return True
+        return self.clock is not None and clock // policy > self.clock // policy
+
+    def pairs(self, beyond: float) -> Iterable[tuple[str, int, int]]:
+        """Yield all pairs of messages that are due and not beyond a place."""
+        there = [message for message in self.due if message.place >= beyond]
+        for left in (m for m in there if m.side == "left"):
+            for right in (m for m in there if m.side == "right" and m.key == left.key):
+                places = (m.place for m in there if m.key == left.key)
+                if self.reach.partners(left.place, right.place, places):
+                    yield left.key, left.position, right.position
+
+    def advance(self, accepted: Sequence[Message], clock: int) -> None:
+        """Move the watermark: to the least of the sides, but for those that have been silent for longer than idle."""
+        sides: tuple[Side, Side] = ("left", "right")
+        for side in sides:
+            times = [m.time for m in accepted if m.side == side]
+            self.reached[side] = max([self.reached[side], *times])
+            self.seen[side] = clock if times else self.seen.get(side, clock)
+        active = [self.reached[side] for side in sides if clock - self.seen[side] <= self.idle]
+        self.watermark = max(self.watermark, min(active, default=BEFORE_ALL))
+        self.clock = clock
+
+
+_SLIDING = "l.place between r.place - $left and r.place + $right"
+_GRID = """exists (
+  select 1 from range(-400, 400) as grid(n)
+  where $offset + n * $advance <= least(l.place, r.place) and greatest(l.place, r.place) < $offset + n * $advance + $size
+)"""
+_SESSION = "l.session = r.session and abs(l.place - r.place) <= $span"
+
+
+def joined(reach: Reach, messages: Sequence[Message]) -> set[tuple[str, int, int]]:
+    """Return all pairs of some messages, in SQL."""
+    schema = pa.schema([("side", pa.string()), ("key", pa.string()), ("position", pa.int64()), ("place", pa.int64())])
+    rows: list[dict[str, Any]] = [{name: getattr(m, name) for name in schema.names} for m in messages]
+    condition = {"sliding": _SLIDING, "session": _SESSION}.get(reach.kind, _GRID)
+    names = [name for name in ("left", "right", "offset", "advance", "size", "span", "gap") if f"${name}" in condition]
+    query = f"""
+      with marked as (
+        select *, place - lag(place) over (partition by key order by place) > $gap as breaks from given
+      ), told as (
+        select *, count(*) filter (where breaks) over (partition by key order by place) as session from marked
+      )
+      select key, l.position, r.position from told as l join told as r using (key)
+      where l.side = 'left' and r.side = 'right' and {condition}"""
+    with duckdb.connect() as db:
+        db.register("given", pa.Table.from_pylist(rows, schema=schema))
+        found = db.execute(query, {name: getattr(reach, name) for name in {*names, "gap"}}).fetchall()
+    assert len(found) == len(set(found))
+    return set(found)
