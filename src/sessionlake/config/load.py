@@ -88,6 +88,13 @@ class Config(Section):
         return {name: self.model_copy(update={"source": s.source, "event": s.event}) for name, s in sides.items()}
 
     @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """By event input the columns that make the key; none where all events have one."""
+        if self.section.sides:
+            return dict(self.section.keys)
+        return {EVENT_INPUT: () if self.event.key is None else (self.event.key,)}
+
+    @property
     def with_ids(self) -> bool:
         """Whether events of any input have ids."""
         return any(side.event.id is not None for side in self.inputs.values())

@@ -91,6 +91,11 @@ class OperatorSection(Section):
         """The event inputs by name where there are several; then no [source] and no [event] stand beside the section."""
         return {}
 
+    @property
+    def keys(self) -> Mapping[str, tuple[str, ...]]:
+        """By input of `sides` the columns that make its key."""
+        return {}
+
     def reading(self, sources: Mapping[str, "SourceSection"]) -> Self:
         """Return the section with other sources of its `sides`."""
         del sources

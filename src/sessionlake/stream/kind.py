@@ -120,6 +120,10 @@ class Kind(Protocol):
     def expired_us(cls, config: Config, state: State) -> int:
         """Return the time before which restates are refused, strictly, after the batch that left this state."""
 
+    @classmethod
+    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
+        """Return by table the SQL of rows that nothing is computed of any more, after the batch that left this state."""
+
     def restated_us(self) -> Column:
         """Return, of a row of late_events, the start of the restate that it would be part of, in microseconds."""
 

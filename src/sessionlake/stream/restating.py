@@ -28,4 +28,7 @@ class Restating:
     """The stretch of time that each event of a key may share with others, ascending with time; none is divided."""
     merge: Callable[[pa.Table], pa.Table]
     """From late events with the columns of `stream.ingest.event_table` and the operator's own ones, whole cells of keys,
-    sorted by key and time, to rows of RESTATES_SCHEMA."""
+    sorted by key and time, to rows of the schema."""
+    schema: pa.Schema = RESTATES_SCHEMA
+    """RESTATES_SCHEMA, or what an operator adds: a `kind` that is not "restate", and a `revision` that tells restates of one
+    key and start apart."""

@@ -13,6 +13,10 @@ from deltalake import DeltaTable
 from sessionlake.config.load import Config, parse_config
 
 Row = dict[str, Any]
+_SECTIONS = (
+    *("pipeline", "emit", "event", "source", "aggregates", "session", "window"),
+    *("expire", "sink", "quality", "compact"),
+)
 Accepted = dict[str, list[tuple[Any, ...]]]
 
 
@@ -38,7 +42,7 @@ def join_raw(**changes: Any) -> dict[str, Any]:
     for name, value in changes.items():
         if name in ("left", "right"):
             join[name] = _merged(join[name], value)
-        elif name in ("pipeline", "emit", "event", "source", "aggregates", "session", "window", "expire", "sink"):
+        elif name in _SECTIONS:
             raw[name] = {**raw.get(name, {}), **value}
         else:
             join[name] = value

@@ -124,6 +124,10 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
             for which, of in each.items()
         },
         **({"trim_archive": partial(trim.trim_archive, upkeep, config)} if schemas.EVENTS in every else {}),
+        **{
+            f"trim_{table}": once(table, trim.STEP, partial(trim.trim_unneeded, upkeep, table, condition))
+            for table, condition in trim.unneeded(tables, config).items()
+        },
         **retention.steps(upkeep, config),
         **{f"optimize_{t}": once(t, layout.STEP_OPTIMIZE, partial(optimized, t)) for t in every},
         **{f"vacuum_{t}": partial(vacuumed, t) for t in every},
@@ -149,6 +153,8 @@ def _report(upkeep: Upkeep) -> JobReport:
     }
     if f"{schemas.EVENTS}_version" in run.pinned:
         counts["events_trimmed"] = total(upkeep.done(schemas.EVENTS, trim.STEP), "numDeletedRows")
+    if f"{schemas.JOIN_MESSAGES}_version" in run.pinned:
+        counts["messages_trimmed"] = total(upkeep.done(schemas.JOIN_MESSAGES, trim.STEP), "numDeletedRows")
     for other in upkeep.changelogs[1:]:
         details, _ = _folded(upkeep, other)
         counts |= {
@@ -204,6 +210,9 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
             for what in ("files", "bytes")
         },
     }
+    for table, condition in trim.unneeded(tables, config).items():
+        name = table.removeprefix("join_")
+        counts[f"{name}_trimmed"] = tables.read(table).where(condition).count()
     tail.release()
     fold_note = (
         f"would fold up to batch {tail.until} by {tail.method(method)}: {tail.changed:,} {of.snapshot} changed "

@@ -7,6 +7,7 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.operators.registry import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
@@ -34,6 +35,16 @@ def trim(upkeep: Upkeep, until: int) -> None:
     changes = upkeep.tables.changelog.changes
     statement = f"delete from {upkeep.tables.sql_name(changes)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
     upkeep.execute(changes, STEP, statement, trimmed_to=until)
+
+
+def unneeded(tables: Tables, config: Config) -> dict[str, str]:
+    """Return by table the SQL of rows that nothing is computed of any more (`Kind.unneeded`)."""
+    return dict(kind_of(config).unneeded(config, dict(last_batch(tables).state)))
+
+
+def trim_unneeded(upkeep: Upkeep, table: str, condition: str) -> None:
+    """Delete rows that nothing is computed of any more."""
+    upkeep.execute(table, STEP, f"delete from {upkeep.tables.sql_name(table)} where {condition}")  # noqa: S608 (a path and numbers)
 
 
 def archive_point(tables: Tables, config: Config) -> int | None:

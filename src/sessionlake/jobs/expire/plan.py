@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from sessionlake.errors import JobError
 from sessionlake.jobs.expire.rule import Rule, wrong_sql
 from sessionlake.jobs.run import JobRun
-from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, named
+from sessionlake.jobs.tombstones import emitted_tombstones, identity_of, named
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.views import merged_rows
 
@@ -67,17 +67,19 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     pinned, lake = run.pinned, run.tables
     of = lake.changelog
     there = merged_rows(lake, snapshot_version=pinned[of.snapshot], changelog_version=pinned[of.changes])
-    before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), run.job)
+    before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), of, run.job)
     matched = rule.matching(there, run.started_us, run.pinned["tables"], of)
     if "closed_us" in pinned:
         # A tombstone of what is not final would be stale.
         matched = matched.where(F.unix_micros(of.end) < F.lit(pinned["closed_us"]))
     if "final" in pinned:
         matched = matched.where(F.expr(pinned["final"]))
-    matched = named(matched, of, of.end)
+    matched = named(matched, of, *([] if of.end == of.start else [of.end]))
+    end = "session_start" if of.end == of.start else of.end
+    identity = identity_of(of)
     # Kept, because a sort reads its input twice: the tables would be read twice.
-    marked = matched.join(before.withColumn("before", F.lit(True)), IDENTITY, "left").persist()
-    ordered = marked.orderBy(F.col("before").isNotNull(), of.end, "session_key", "session_start").withColumn(
+    marked = matched.join(before.withColumn("before", F.lit(True)), identity, "left").persist()
+    ordered = marked.orderBy(F.col("before").isNotNull(), end, *identity).withColumn(
         "place", F.monotonically_increasing_id()
     )
     ordered = ordered.persist()

@@ -24,7 +24,7 @@ from sessionlake.jobs.forget.single import one_at_a_time
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
 from sessionlake.jobs.late.ledger import fence_runs
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
-from sessionlake.jobs.tombstones import IDENTITY, emitted_tombstones, named, tombstones
+from sessionlake.jobs.tombstones import emitted_tombstones, identity_of, named, tombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import find_last_batch, last_batch
 from sessionlake.warehouse.changelog import FOLD
@@ -174,8 +174,9 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
 
 def _send(lake: Lake, run: JobRun) -> int:
     """Append tombstones for the rows that have none of this job at their revision."""
-    before = emitted_tombstones(lake.tables.read(schemas.CORRECTIONS), JOB)
-    new = named(_live(lake), lake.tables.changelog).join(before, IDENTITY, "left_anti").persist()
+    of = lake.tables.changelog
+    before = emitted_tombstones(lake.tables.read(schemas.CORRECTIONS), of, JOB)
+    new = named(_live(lake), of).join(before, identity_of(of), "left_anti").persist()
     try:
         count = new.count()
         if count:

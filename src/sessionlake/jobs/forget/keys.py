@@ -57,14 +57,15 @@ class Keys:
         """The keys as stores have them, ascending."""
         return sorted(key.encode() for key in self.values)
 
-    def frame(self, spark: SparkSession, field: str | None) -> DataFrame:
+    def frame(self, spark: SparkSession, *fields: str) -> DataFrame:
         """Return a row a key: the key, and regular expressions for it in raw rows, in quotes, in statistics, and in conditions as Delta logs them.
 
-        Raw rows are JSON whose key is in `field`, or (None) CSV, of which any field counts. `word` is for rows of JSON
+        Raw rows are JSON whose key is in one of the fields, or (none) CSV, of which any field counts. `word` is for rows of JSON
         in which no such field can be found: those that `readable` does not match.
         """
-        readable = "" if field is None else rf"{_QUOTE}{written(field)}{_QUOTE}\s*:"
-        before = _IN_CSV if field is None else rf"{readable}\s*{_QUOTE}?"
+        named = "|".join(map(written, fields))
+        readable = rf"{_QUOTE}(?:{named}){_QUOTE}\s*:" if fields else ""
+        before = rf"{readable}\s*{_QUOTE}?" if fields else _IN_CSV
         rows = []
         for key in self.values:
             whole, start = written(key), written(_as_statistics_begin(key))

@@ -65,8 +65,14 @@ class Lake:
     @cached_property
     def frame(self) -> DataFrame:
         """The keys, see `Keys.frame`."""
-        is_csv = self.config.source.format == "csv"
-        return self.keys.frame(self.tables.spark, None if is_csv else self.config.event.key)
+        # Of CSV any field counts.
+        names = () if "csv" in self.formats else {name for names in self.config.keys.values() for name in names}
+        return self.keys.frame(self.tables.spark, *sorted(names))
+
+    @cached_property
+    def formats(self) -> set[str | None]:
+        """The formats of the sources."""
+        return {side.source.format for side in self.config.inputs.values()}
 
     @cached_property
     def changelogs(self) -> list[Changelog]:
@@ -125,7 +131,7 @@ class Lake:
 
     def unread(self) -> int:
         """Count the dead letters of JSON in which no key can be found, whoever's: they are searched for the keys as words."""
-        if self.config.source.format in ("csv", "avro") or schemas.DEAD_LETTERS not in self.holders:
+        if self.formats & {"csv", "avro"} or schemas.DEAD_LETTERS not in self.holders:
             return 0
         rows = self.tables.read(schemas.DEAD_LETTERS).where("session_key is null and raw is not null").alias("t")
         readable = F.broadcast(self.frame.limit(1).alias("k"))

@@ -17,7 +17,9 @@ def unread_from(lake: Lake, name: str) -> int | None:
 
     None where neither reads it.
     """
-    if name == schemas.CORRECTIONS or lake.tables.path(name) == lake.config.source.path:
+    if name == schemas.CORRECTIONS or lake.tables.path(name) in {
+        side.source.path for side in lake.config.inputs.values()
+    }:
         return _consumed(lake, name, lake.config.checkpoint)
     return _published(lake) if name == lake.tables.changelog.changes else None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from sessionlake.config.source import SourceSection
 from sessionlake.engine.erasure import FORGET
 from sessionlake.errors import first_line
 from sessionlake.jobs.forget.documents import find_documents
@@ -66,15 +67,12 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
     places["local stores still to be removed"] = sum(path.suffix == FORGET for path in stores)
     places["files of local stores"] = len(stores) - places["local stores still to be removed"]
     places[f"validation results and data docs in {documents}"] = len(find_documents(documents, lake.keys))
-    source, rows, limits = lake.config.source, 0, []
-    if source.kind == "kafka":
-        limits.append("source: a topic is not searched; its records leave it with its own retention")
-    else:
-        try:
-            rows = _source_rows(lake)
-        except PySparkException as error:
-            limits.append(f"source: {source.path!r} can't be read, and was not searched ({first_line(error)})")
-    if source.format == "avro":
+    rows, limits = 0, []
+    for name, side in lake.config.inputs.items():
+        held, limit = _searched(lake, name, side.source)
+        rows += held
+        limits += [] if limit is None else [f"{side.source.AT}: {limit}"]
+    if "avro" in lake.formats:
         limits.append("dead letters: of Avro their rows are base64, in which a key is not found; look at them by hand")
     unread = lake.unread()
     if unread:
@@ -85,16 +83,28 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
     return Proof(holding, rows, elsewhere(lake.config, hosts), limits)
 
 
-def _source_rows(lake: Lake) -> int:
-    """Count the source's rows with a key: by column where files have columns, else by text."""
-    source, spark = lake.config.source, lake.tables.spark
+def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | None]:
+    """Return how many rows of an input's source have a key, and why they were not searched where that is so."""
+    if source.kind == "kafka":
+        return 0, "a topic is not searched; its records leave it with its own retention"
+    if len(lake.config.keys[name]) > 1:
+        return 0, "rows whose key is of several fields are not searched; look at them by hand"
+    try:
+        return _source_rows(lake, name, source), None
+    except PySparkException as error:
+        return 0, f"{source.path!r} can't be read, and was not searched ({first_line(error)})"
+
+
+def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
+    """Count the rows of an input's source with a key: by column where files have columns, else by text."""
+    spark = lake.tables.spark
     if source.kind == "delta" and source.path in map(lake.tables.path, lake.holders):
         return 0
     if source.kind == "delta" or source.format == "parquet":
         reader = spark.read.format("delta" if source.kind == "delta" else "parquet")
         rows = (reader if source.kind == "delta" else reader.option("recursiveFileLookup", "true")).load(source.path)
-        name = lake.config.event.key
-        texts = rows.select((F.lit("") if name is None else F.col(name).cast("string")).alias("value"))
+        keys = [F.col(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
+        texts = rows.select(keys[0].alias("value"))
         return matching(texts.alias("t"), lake.frame, F.expr("t.value = k.key")).count()
     texts = spark.read.option("recursiveFileLookup", "true").text(source.path)
     return matching(texts.alias("t"), lake.frame, F.expr("t.value rlike k.value")).count()

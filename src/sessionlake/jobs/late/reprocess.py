@@ -100,7 +100,7 @@ def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     ours = F.expr(asked.holds()) & ~F.col(COVERED)
     kept, expired = ours & in_retention, ours & ~in_retention
     unique = marked.where(kept)
-    if config.event.id is not None:
+    if config.with_ids:
         unique = _without_twins(unique, marked.where(COVERED))
     partly = every.where(kept & F.col(schemas.PARTLY)) if schemas.PARTLY in every.columns else None
     corrections = restatements(run, unique if partly is None else unique.unionByName(partly), kind)
@@ -110,17 +110,20 @@ def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
 def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
     """Keep one event an id, and none whose id was covered before; events without an id are kept."""
     names = rows.columns
-    earliest = Window.partitionBy("event_id").orderBy("event_time", "session_key", "batch_id", "source", "raw")
-    ids = covered.where("event_id is not null").select("event_id").distinct()
-    with_id = rows.where("event_id is not null").join(ids, "event_id", "left_anti")
+    # Of a join a side's ids are its own.
+    named = ["event_id", *([schemas.SIDE] if schemas.SIDE in names else [])]
+    earliest = Window.partitionBy(*named).orderBy("event_time", "session_key", "batch_id", "source", "raw")
+    ids = covered.where("event_id is not null").select(*named).distinct()
+    with_id = rows.where("event_id is not null").join(ids, named, "left_anti")
     first = with_id.withColumn("_rank", F.row_number().over(earliest)).where("_rank = 1").select(*names)
     return first.unionByName(rows.where("event_id is null"))
 
 
 def _dead_letters(run: JobRun, expired: DataFrame) -> DataFrame:
+    schema = schemas.DEAD_LETTERS_SCHEMA
     return shaped(
         expired,
-        schemas.DEAD_LETTERS_SCHEMA,
+        schema.append(schemas.SIDE_FIELD) if schemas.SIDE in expired.columns else schema,
         reason=F.lit("expired"),
         kind=F.lit("event"),
         batch_id=F.lit(None),

@@ -15,7 +15,6 @@ from sessionlake.jobs.run import JobRun
 from sessionlake.operators.registry import kind_of
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.pipeline import check_settings
-from sessionlake.stream.restating import RESTATES_SCHEMA
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -36,10 +35,12 @@ def last_batch_pins(config: Config, tables: Tables) -> dict[str, Any]:
 def restatements(run: JobRun, events: DataFrame, kind: Kind) -> DataFrame:
     """Return the corrections with which a run that pinned `last_batch_pins` restates events (rows as late_events has them)."""
     partials = restated(events, kind, run.pinned["watermark_us"])
-    # Of one run no two restates share key and start.
-    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key")))
+    # Of one run no two restates share key and start, and a kind and revision where these are told.
+    told = [F.col(name).cast("string") for name in ("kind", "revision") if name in partials.columns]
+    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key"), *told))
     correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
-    return run.corrections(partials, correction_id=correction_id, kind=F.lit("restate"))
+    kinds = {} if "kind" in partials.columns else {"kind": F.lit("restate")}
+    return run.corrections(partials, correction_id=correction_id, **kinds)
 
 
 def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
@@ -54,7 +55,7 @@ def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
     time = F.unix_micros("event_time").alias("time_us")
     rows = late.select(F.col("session_key").alias("key"), time, "event_id", "event", *own)
     placed = rows.repartition("key").sortWithinPartitions("key", "time_us")
-    return placed.mapInArrow(merged, spark_schema(RESTATES_SCHEMA))
+    return placed.mapInArrow(merged, spark_schema(way.schema))
 
 
 def without_partly(late: DataFrame) -> DataFrame:

@@ -38,7 +38,7 @@ def read_late_status(lake: Lake, database: DuckDBPyConnection, batch_id: int, *,
     restated, lost = database.execute(
         """
         select coalesce(sum(event_count), 0)::bigint, coalesce(sum(event_count) filter (correction_id in (
-            select correction_id from refused where kind = 'restate')), 0)::bigint
+            select correction_id from refused where kind like 'restate%')), 0)::bigint
         from corrections where job = $1
         """,
         [REPROCESS_LATE],

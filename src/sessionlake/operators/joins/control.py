@@ -19,7 +19,7 @@ from sessionlake.operators.joins.spec import POSITION, SIDES, JoinSpec, Side
 from sessionlake.stream.control import CorrectionKind, is_null, micros, no_time
 
 TOMBSTONE = "tombstone"
-"""Names a pair: session_key is its join_key, revision its left_position, event_count its right_position."""
+"""Names a pair: session_key is its join_key, session_start its join_time, revision its left_position, event_count its right_position."""
 RESTATE = {side: f"restate_{side}" for side in SIDES}
 """Hands a late message in: session_key is its join_key, session_start its time, revision its position, state its columns."""
 REMOVE = "remove"
@@ -52,12 +52,13 @@ def _codec(side: Side) -> StateCodec:
 
 
 def _bad_tombstone(table: pa.Table) -> Bools:
-    return is_null(table, "session_key", "revision", "event_count")
+    return no_time(table["session_start"]) | is_null(table, "session_key", "revision", "event_count")
 
 
 def _removals(rows: pa.Table) -> Split:
     keys, left, right = (combined(rows[name]) for name in ("session_key", "revision", "event_count"))
-    yield Keyed(REMOVE, keys, pa.table({"key": keys, "left_position": left, "right_position": right}))
+    named = {"key": keys, "left_position": left, "right_position": right}
+    yield Keyed(REMOVE, keys, pa.table({**named, "time_us": micros(rows["session_start"])}))
     yield Counted({"applied": rows.num_rows})
 
 

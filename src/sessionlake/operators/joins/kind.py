@@ -2,27 +2,31 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.outputs import JOIN_TIME, identified_pairs
+from sessionlake.operators.joins.restate import RESTATED_SCHEMA, restated_messages
 from sessionlake.operators.joins.rules import JoinProgress, next_state
 from sessionlake.operators.joins.section import JoinSection
 from sessionlake.operators.joins.spec import (
     MESSAGES,
     NUMBER_BITS,
     POSITION,
+    SESSION,
     SIDE,
     SIDES,
+    SLIDING,
+    TIME_AXIS,
     JoinSpec,
     Side,
     event_types,
@@ -36,10 +40,14 @@ from sessionlake.stream.ingest import EventSpec, with_live_settings
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
+from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.changelog import JOINS, Changelog
+from sessionlake.warehouse.changelog import DAY_US, JOINS, Changelog
 from sessionlake.warehouse.tables import Tables
+
+_NUMBER = (1 << NUMBER_BITS) - 1
+_CENTURY_US = 36_525 * DAY_US
 
 
 class Joins:
@@ -138,7 +146,7 @@ class Joins:
         until = -1 if last is None else BatchCommit.of(last).batch_id
         messages = tables.read(schemas.JOIN_MESSAGES).where(F.col("batch_id") <= until)
         time_us = F.unix_micros("time")
-        place = time_us if spec.by_time else F.col(POSITION).bitwiseAND((1 << NUMBER_BITS) - 1)
+        place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)
         at = JoinProgress.of(state)
         kept = reduce(Column.__or__, ((F.col(SIDE) == name) & (place >= at.horizon(name)) for name in SIDES))
         return messages.where(kept).select(
@@ -146,6 +154,7 @@ class Joins:
             SIDE,
             time_us.alias("time_us"),
             POSITION,
+            SESSION,
             "revision",
             "is_late",
             *event_types(spec),
@@ -161,21 +170,40 @@ class Joins:
         return f"{spec.segment}/{spec.block}/{spec.emit.early}/{spec.emit.late}"
 
     def suite_values(self) -> dict[str, int | bool]:
-        """Return nothing that suites refer to."""
-        return {}
+        """Return how far apart the messages of a pair may lie in time, each way; a century where that is no fixed time."""
+        spec = self.spec
+        fixed = (spec.left.size, spec.right.size) if spec.kind == SLIDING else (spec.size - 1, spec.size - 1)
+        if not spec.by_time or spec.kind == SESSION or None in fixed:
+            fixed = (_CENTURY_US, _CENTURY_US)
+        return {"left_us": fixed[0] or 0, "right_us": fixed[1] or 0}
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
         """Return the time before which messages are beyond retention."""
-        raise ConfigError("join: late messages of a join are not restated; leave them, or build the tables anew")
+        del config
+        return JoinProgress.of(state).at.expired_us
+
+    @classmethod
+    def unneeded(cls, config: Config, state: State) -> dict[str, str]:
+        """Return the messages below the horizon; by time whole dates of them, so that files go unread."""
+        at, by_time = JoinProgress.of(state), cast("JoinSection", config.section).by == TIME_AXIS
+        conditions = []
+        for name in SIDES:
+            place = at.horizon(name)
+            if by_time and place != NO_WATERMARK:
+                conditions.append(f"({SIDE} = '{name}' and time < timestamp_micros({place - place % DAY_US}))")
+            elif place > 0:
+                conditions.append(f"({SIDE} = '{name}' and ({POSITION} & {_NUMBER}) < {place})")
+        return {schemas.JOIN_MESSAGES: " or ".join(conditions)} if conditions else {}
 
     def restated_us(self) -> Column:
         """Return the message's time."""
         return F.unix_micros("event_time")
 
     def restating(self, watermark_us: int) -> Restating:
-        """Raise NotImplementedError."""
-        raise NotImplementedError
+        """Return that each message is handed in again for itself, with the position that it has."""
+        del watermark_us
+        return Restating(_alone, partial(restated_messages, self.spec), RESTATED_SCHEMA)
 
     def due_us(self, state: State) -> int | None:
         """Return when the next period has pairs to make."""
@@ -185,11 +213,15 @@ class Joins:
         """Return None: nothing of a join is open; what waits for a period is sent at the end of a finite run."""
 
 
+def _alone(time_us: Ints) -> Ints:
+    return time_us
+
+
 def _side(config: Config, source: Source, name: str, pinned: Mapping[str, str] | None) -> Side:
     section = cast("JoinSection", config.section)
     side = section.sides[name]
-    keys = [pair[0 if name == SIDES[0] else 1] for pair in section.pairs_on]
-    events = event_spec(config.inputs[name], source, side.columns, pinned_of(name, pinned), keys, ordered=True)
+    pinned = pinned_of(name, pinned)
+    events = event_spec(config.inputs[name], source, side.columns, pinned, config.keys[name], ordered=True)
     return Side(side.name, section.size_of(name), tuple(side.columns), events)
 
 

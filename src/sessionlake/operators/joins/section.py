@@ -139,6 +139,11 @@ class JoinSection(OperatorSection):
         )
 
     @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The equal fields of each side."""
+        return {name: tuple(pair[i] for pair in self.pairs_on) for i, name in enumerate(self.sides)}
+
+    @property
     def pairs_on(self) -> tuple[tuple[str, str], ...]:
         """The equal fields of left and right."""
         found = []
@@ -223,6 +228,8 @@ class JoinSection(OperatorSection):
                 raise ConfigError(
                     f"join.{at}.event.key: the key of a join is its equal fields; write join.on, remove it"
                 )
+            if side.source.tombstones:
+                raise ConfigError(f"join.{at}.source.tombstones: remove sessions, and a join has none; remove it")
             for column in side.columns:
                 name = f"{side.name}_{column}".lower()
                 if name in RESERVED or name in seen:

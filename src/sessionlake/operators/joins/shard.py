@@ -317,15 +317,17 @@ def _unsent(present: Mapping[str, Present]) -> dict[str, int]:
 
 
 def _deleted(schema: pa.Schema, removals: pa.Table | None, moment: Moment) -> pa.Table:
-    """Return the rows that delete the pairs which tombstones name, each once."""
+    """Return the rows that delete the pairs which tombstones name, each once; for its time such a row has the pair's."""
     if removals is None:
         return schema.empty_table()
     names = {"key": "join_key", "left_position": "left_position", "right_position": "right_position"}
-    pairs_of = removals.group_by(list(names)).aggregate([]).select(list(names)).rename_columns(list(names.values()))
+    grouped = removals.group_by(list(names)).aggregate([("time_us", "max")])
+    pairs_of = grouped.select(list(names)).rename_columns(list(names.values()))
     n = len(pairs_of)
     found = {
         "op": pa.repeat("delete", n),
         **{name: combined(pairs_of[name]) for name in pairs_of.column_names},
+        "left_time": combined(grouped["time_us_max"]).cast(TIME),
         "revision": pa.repeat(moment.batch_id, n),
         "emitted_at": pa.repeat(moment.clock_us, n).cast(TIME),
     }

@@ -126,6 +126,12 @@ class Sessions:
         """Return the time before which events are beyond retention."""
         return SessionWindows.of(config).bounds(watermark.watermark_of(state)).expired_us
 
+    @classmethod
+    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
+        """Return nothing: what was trimmed of a changelog is in its snapshot."""
+        del config, state
+        return {}
+
     def restated_us(self) -> Column:
         """Return the event's time."""
         return F.unix_micros("event_time")

@@ -1,0 +1,33 @@
+"""Late messages as corrections that hand them in again, as if they were new."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import combined
+from sessionlake.operators.joins.control import RESTATE, pack
+from sessionlake.operators.joins.spec import POSITION, SIDE, SIDES, JoinSpec
+from sessionlake.stream.restating import RESTATES_SCHEMA
+from sessionlake.warehouse.schemas import TIME
+
+RESTATED_SCHEMA = RESTATES_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("revision", pa.int64()))
+
+
+def restated_messages(spec: JoinSpec, late: pa.Table) -> pa.Table:
+    """Return a restate for each late message."""
+    found = [RESTATED_SCHEMA.empty_table()]
+    for name in SIDES:
+        rows, side = late.filter(pc.equal(late[SIDE], name)), spec.side(name)
+        event = combined(rows["event"])
+        columns = [pc.struct_field(event, f"{side.name}_{column}") for column in side.columns]
+        time = combined(rows["time_us"]).cast(TIME)
+        arrays = [
+            combined(rows["key"]),
+            time,
+            time,
+            pa.repeat(1, rows.num_rows),
+            pack(side, columns, rows.num_rows),
+            pa.repeat(RESTATE[name], rows.num_rows),
+            combined(rows[POSITION]),
+        ]
+        found.append(pa.Table.from_arrays(arrays, schema=RESTATED_SCHEMA))
+    return pa.concat_tables(found)

@@ -1,0 +1,133 @@
+"""The jobs on a join: what compact, quality, expire, reprocess-late, forget and rebuild make of its tables."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.config.load import Config, load_config
+from sessionlake.errors import NotNeededError
+from sessionlake.jobs.backfill import backfill
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.expire import expire
+from sessionlake.jobs.forget import forget
+from sessionlake.jobs.late.reprocess import reprocess_late
+from sessionlake.jobs.rebuild import rebuild
+from sessionlake.jobs.redeem.job import redeem
+from sessionlake.observe.datasets import datasets
+from sessionlake.observe.status import read_status
+from sessionlake.observe.tables import read_state, readings_of
+from sessionlake.operators.run import run
+from sessionlake.operators.views import read_live
+from sessionlake.quality.run import run_quality
+from sessionlake.serve.queries import query_tables
+from sessionlake.serve.views import live_view
+from sessionlake.warehouse.tables import Tables
+from tests.operators.joins.join_support import accepted, join_config, join_raw, joined, messages, pairs_of, read, write
+
+LAX = {"max_late_rate": 1.0, "max_dead_rate": 1.0}
+
+
+def run_batches(spark: SparkSession, root: Path, config: Config, numbers: range) -> None:
+    for number in numbers:
+        for side, rows in messages(number).items():
+            write(root, side, number, rows)
+        run(spark, config, once=True)
+
+
+def live(spark: SparkSession, config: Config) -> list[tuple[int, int]]:
+    rows = read_live(spark, config).select("orders_v", "shipments_w").collect()
+    return sorted((row[0], row[1]) for row in rows)
+
+
+def test_jobs_leave_the_pairs_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    config = join_config(tmp_path, quality=LAX, compact={"safety": "0 seconds"})
+    run_batches(spark, tmp_path, config, range(3))
+    found = joined(accepted([messages(number) for number in range(3)]))
+    status = read_status(config)
+    assert status.reconciles
+    assert status.counts["upserts"] == len(found)
+    assert readings_of(config, read_state(config)) is not None
+    for method in ("merge", "rewrite"):
+        report = compact(spark, config, method=method)
+        assert live(spark, config) == found
+        run_batches(spark, tmp_path, config, range(3, 4))
+        found = joined(accepted([messages(number) for number in range(4)]))
+        assert live(spark, config) == found
+    assert report.counts["joins_upserted"] > 0
+    folded = Tables.of(spark, config).read("joins").select("orders_v", "shipments_w").collect()
+    assert 0 < len(folded) < len(found)
+    assert {tuple(row) for row in folded} <= set(found)
+    assert not run_quality(spark, config).failed
+    (answer,) = query_tables(config, "select count(*) from joins_live", 1)[1]
+    assert answer == (len(found),)
+    assert "left_position" in live_view(config, "spark")
+
+
+def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: SparkSession, tmp_path: Path) -> None:
+    config = join_config(tmp_path, quality=LAX)
+    run_batches(spark, tmp_path, config, range(4))
+    found = accepted([messages(number) for number in range(4)])
+    before = read_status(config)
+    assert before.late.waiting == before.late.events == len(found["late"]) > 0
+    report = reprocess_late(spark, config)
+    assert report.counts["restated"] > 0
+    assert read_status(config).late.waiting == 0
+    run(spark, config, once=True)
+    again = Counter(row["side"] for row in read(config, "late_events").to_pylist())
+    assert set(again) == {"left", "right"}
+    kept = {side: list(found[side]) for side in ("left", "right")}
+    buried = [row for row in read(config, "dead_letters").to_pylist() if row["reason"] == "expired"]
+    gone = {(row["session_key"], row["event_time"]) for row in buried}
+    for row in read(config, "late_events").to_pylist():
+        if (row["session_key"], row["event_time"]) not in gone:
+            column = "orders_v" if row["side"] == "left" else "shipments_w"
+            time_us = round(row["event_time"].timestamp() * 1e6)
+            kept[row["side"]].append((row["session_key"], time_us, row["event"][column]))
+    assert live(spark, config) == joined({**kept, "late": [], "dead": []})
+    assert read_status(config).reconciles
+
+    tables = Tables.of(spark, config)
+    rows = tables.read("join_changelog")
+    first = rows.where("join_key = 'b'").orderBy("left_position", "right_position").first()
+    assert first is not None
+    one = f"left_position = {first.left_position} and right_position = {first.right_position} and join_key = 'b'"
+    count = len(live(spark, config))
+    assert expire(spark, config, where=one).counts["expired"] == 1
+    run(spark, config, once=True)
+    assert len(live(spark, config)) == count - 1
+    assert expire(spark, config, where=one).counts["expired"] == 0
+
+    proof = forget(spark, config, ["a"], data_docs=tmp_path / "docs")
+    assert not proof.failed, proof.notes
+    for name in ("join_changelog", "joins", "join_messages"):
+        assert tables.read(name).where("join_key = 'a'").count() == 0
+    run_batches(spark, tmp_path, config, range(4, 5))
+    pairs = read_live(spark, config).where(F.col("join_key") == "a").select("orders_v", "shipments_w").collect()
+    assert all(row[0] >= 400 and row[1] >= 400 for row in pairs)
+    assert not run_quality(spark, config).failed
+
+
+def test_rebuild_makes_the_pairs_of_all_files_and_jobs_that_know_no_joins_say_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    config = join_config(tmp_path)
+    run_batches(spark, tmp_path, config, range(2))
+    file = tmp_path / "join.toml"
+    file.write_text(tomli_w.dumps(join_raw()))
+    summary, _ = rebuild(spark, file, str(tmp_path / "new"))
+    assert summary.batches == 1
+    raw: dict[str, Any] = join_raw(pipeline={"warehouse": "new"})
+    file.write_text(tomli_w.dumps(raw))
+    batch = {side: [row for number in range(2) for row in messages(number)[side]] for side in ("left", "right")}
+    assert pairs_of(load_config(file)) == joined(accepted([batch]))
+    for job, options in ((backfill, {"from_us": 0, "to_us": 1}), (redeem, {"reasons": ["null key"]})):
+        with pytest.raises(NotNeededError, match=r"^join: .* is for pipelines of sessions so far"):
+            job(spark, config, **options)
+    inputs, outputs = datasets(config, "sessionize", {"input": 5, "accepted": 5})
+    assert [Path(d.name).name for d in inputs] == ["left", "right", "corrections"]
+    assert "join_messages" in [Path(d.name).name for d in outputs]
