@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sessionlake.config.load import Config, load_config
     from sessionlake.operators.sessions.windows import SessionWindows
-    from sessionlake.reading import read_sessions, read_windows
+    from sessionlake.reading import read_joins, read_sessions, read_windows
 
-__all__ = ["Config", "SessionWindows", "__version__", "load_config", "read_sessions", "read_windows"]
+__all__ = ["Config", "SessionWindows", "__version__", "load_config", "read_joins", "read_sessions", "read_windows"]
 __version__ = "0.1.0"
 
 _PLACES = {
     "Config": "sessionlake.config.load",
     "SessionWindows": "sessionlake.operators.sessions.windows",
     "load_config": "sessionlake.config.load",
+    "read_joins": "sessionlake.reading",
     "read_sessions": "sessionlake.reading",
     "read_windows": "sessionlake.reading",
 }

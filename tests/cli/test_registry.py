@@ -47,6 +47,7 @@ MORE = {
     "metrics": ["--once"],
     "sessions": ["--key", "key"],
     "windows": ["--key", "key"],
+    "joins": ["--key", "key"],
     "views": ["--dialect", "spark"],
 }
 WITHOUT_CONFIG = {"demo", "init"}

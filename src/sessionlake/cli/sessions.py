@@ -48,6 +48,13 @@ def windows_command(**options: Any) -> None:
     _look_up("window", **options)
 
 
+@_looking_up("join")
+@one_line_errors
+def joins_command(**options: Any) -> None:
+    """Show a key's pairs as of the last committed batch, oldest first."""
+    _look_up("join", **options)
+
+
 def _look_up(
     what: str, config_path: str, key: str, from_text: str | None, to_text: str | None, limit: int, *, as_json: bool
 ) -> None:

@@ -74,7 +74,7 @@ def messages(number: int) -> dict[str, list[Row]]:
     rng = random.Random(number)
 
     def side(column: str) -> list[Row]:
-        times = [200 + 12 * number + rng.choice([0, 2, 5, 9, 11, -3, -14, -30, -90]) for _ in range(30)]
+        times = [200 + 12 * number + rng.choice([0, 2, 5, 9, 11, -3, -14, -25, -90]) for _ in range(30)]
         rows = [{"id": rng.choice("abc"), "time_us": t, column: number * 100 + i} for i, t in enumerate(times)]
         return [*rows, {"line": f'{{"id": "a", "{column}": {number}'}]
 

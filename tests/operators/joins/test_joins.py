@@ -5,13 +5,17 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
+from sessionlake.errors import SourceError
 from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
+from sessionlake.sources.decoding.files import GONE
 from sessionlake.warehouse.tables import Tables
 from tests.operators.joins.join_support import accepted, join_config, joined, messages, pairs_of, read, write
 
@@ -62,7 +66,6 @@ def test_files_beside_a_delta_table_whose_columns_are_called_the_same(spark: Spa
     schema = "id string, at timestamp, path string, w bigint"
     spark.createDataFrame([], schema).write.format("delta").save(str(tmp_path / "shipments"))
     config = join_config(tmp_path, right=right)
-    config = config.model_copy()
     for number in range(3):
         batch = messages(number)
         write(tmp_path, "left", number, batch["left"])
@@ -77,3 +80,46 @@ def test_files_beside_a_delta_table_whose_columns_are_called_the_same(spark: Spa
     texts = zip(rows["orders_v"].to_pylist(), map(int, rows["shipments_path"].to_pylist()), strict=True)
     assert sorted(texts) == joined(found)
     assert Counter(read(config, "dead_letters")["side"].to_pylist()) == Counter(d[0] for d in found["dead"])
+
+
+def staged(spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Commit batch 0, and plan batch 1 of a file on each side, which fails before it commits anything."""
+
+    def hit(name: str) -> None:
+        if name == "computed":
+            raise SourceError("staged")
+
+    config = join_config(root)
+    for number in range(2):
+        for side, rows in messages(number).items():
+            write(root, side, number, rows)
+        with monkeypatch.context() as patched:
+            if number:
+                patched.setattr(failpoints, "hit", hit)
+                with pytest.raises(SourceError, match="staged"):
+                    run(spark, config, once=True)
+            else:
+                run(spark, config, once=True)
+    return config
+
+
+def test_a_planned_file_of_one_side_that_is_gone_is_its_dead_letter(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = staged(spark, tmp_path, monkeypatch)
+    (tmp_path / "right" / "1.json").unlink()
+    run(spark, config, once=True)
+    letters = [row for row in read(config, "dead_letters").to_pylist() if row["reason"] == GONE]
+    assert [(row["side"], row["source"]) for row in letters] == [("right", str(tmp_path / "right" / "1.json"))]
+    assert pairs_of(config) == joined(accepted([messages(0), {"left": messages(1)["left"], "right": []}]))
+
+
+def test_a_plan_that_is_given_up_is_made_anew_of_both_sides(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = staged(spark, tmp_path, monkeypatch)
+    (tmp_path / "left" / "1.json").unlink()
+    run(spark, config, once=True, give_up_plan=True)
+    assert f"replan: planned file '{tmp_path}/left/1.json' is gone" in caplog.text
+    assert [row for row in read(config, "dead_letters").to_pylist() if row["reason"] == GONE] == []
+    assert pairs_of(config) == joined(accepted([messages(0), {"left": [], "right": messages(1)["right"]}]))

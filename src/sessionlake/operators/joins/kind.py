@@ -154,7 +154,6 @@ class Joins:
             SIDE,
             time_us.alias("time_us"),
             POSITION,
-            SESSION,
             "revision",
             "is_late",
             *event_types(spec),
