@@ -39,7 +39,10 @@ LONGEST = (
 )
 # Modules that use one fixture of all tests' that takes long to make.
 SHARING = {
-    "a broker": ("tests/sources/test_kafka.py", "tests/stream/test_kafka_crash.py", "tests/jobs/test_publish.py"),
+    "a broker": (
+        *("tests/sources/test_kafka.py", "tests/sources/test_kafka_join.py"),
+        *("tests/stream/test_kafka_crash.py", "tests/jobs/test_publish.py"),
+    ),
     "a JVM": (
         "tests/operators/sessions/test_invariants_kafka.py",
         "tests/operators/windows/test_kafka_streams.py",

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionlake.config.load import load_config
+from sessionlake.examples import joins
 from sessionlake.examples.demo import CONFIG_NAME, prepare
 from sessionlake.examples.windows import CONFIGS
+from sessionlake.serve.queries import query_tables
 
 
 def test_the_demo_has_its_events_and_a_config_that_holds(tmp_path: Path) -> None:
@@ -20,3 +24,23 @@ def test_the_demos_windows_have_configs_that_hold(tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
     configs = [load_config(tmp_path / "demo" / name) for name in CONFIGS]
     assert [(config.operator, config.event.key) for config in configs] == [("window", "repo"), ("window", "author")]
+
+
+@pytest.mark.slow
+def test_the_demos_pairs_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    prepare(tmp_path / "demo", Console(quiet=True))
+    config = load_config(tmp_path / "demo" / joins.CONFIG_NAME)
+    joins.run_joins(spark, tmp_path / "demo", Console(quiet=True))
+    ((pairs, apart),) = query_tables(
+        config,
+        """
+        with l as (select * from join_messages where side = 'left'), r as (select * from join_messages where side = 'right'),
+        wanted as (select l.first_commit a, r.next_commit b from l join r using (join_key)
+                   where l."time" between r."time" - interval 1 hour and r."time"),
+        sent as (select first_commit a, next_commit b from joins_live)
+        select (select count(*) from sent), (select count(*) from (from sent except all from wanted union all (from wanted except all from sent)))
+        """,
+        1,
+    )[1]
+    assert pairs > 10_000
+    assert apart == 0

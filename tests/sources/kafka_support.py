@@ -149,14 +149,14 @@ def _session(key: str, rows: list[Row]) -> tuple[str, int, int, int, int]:
     return key, rows[0]["time"], rows[-1]["time"], len(rows), sum(r["v"] for r in rows)
 
 
-def records(broker: Broker, topic: str, of: str = "session") -> dict[tuple[str, str], Row]:
+def records(broker: Broker, topic: str, of: str = "session") -> dict[tuple[Any, ...], Row]:
     """Return what a reader of the whole topic is left with: the last value of each key, none where that is null.
 
-    A key is that of a row of `of`: session or window.
+    A key is that of a row of `of`: session, window or join.
     """
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
     consumer = Consumer({**settings, "log_level": 0})
-    found: dict[tuple[str, str], Row] = {}
+    found: dict[tuple[Any, ...], Row] = {}
     for partition in consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
         consumer.assign([TopicPartition(topic, partition, 0)])
@@ -167,7 +167,8 @@ def records(broker: Broker, topic: str, of: str = "session") -> dict[tuple[str, 
             assert message.error() is None
             read = message.offset() + 1
             named = json.loads(message.key())
-            key = (named[f"{of}_key"], named[f"{of}_start"])
+            place = ("left_position", "right_position") if of == "join" else (f"{of}_start",)
+            key = tuple(named[name] for name in (f"{of}_key", *place))
             found.pop(key, None)
             if message.value() is not None:
                 found[key] = json.loads(message.value())

@@ -17,6 +17,7 @@ from sessionlake.cli.status import print_status
 from sessionlake.cli.tables import register_tables
 from sessionlake.config.load import load_config
 from sessionlake.errors import SourceError
+from sessionlake.examples import joins
 from sessionlake.examples.jobs import run_jobs
 from sessionlake.examples.table import table_of
 from sessionlake.examples.windows import CONFIGS, FOLDER, run_windows
@@ -59,6 +60,7 @@ file_types = "collect(ext, 5)"
 typical_change = "percentile(added, 0.5)"
 """
 CONFIG_NAME = "commits.toml"
+_MADE = ("warehouse", "store", "events", "quality", joins.COMMITS)
 EXAMPLES = Path(__file__).with_name("commits")
 
 
@@ -78,6 +80,8 @@ def run_demo(directory: str, console: Console) -> None:
     run_jobs(spark, config, root, console)
     console.rule("the same events in windows: a pipeline each")
     run_windows(spark, root, console)
+    console.rule("its commits joined with the ones that follow")
+    joins.run_joins(spark, root, console)
     picture = _picture(spark, root / "sessions.png")
     print_status(config, read_status(config))
     _next(root, command, picture, console)
@@ -89,13 +93,13 @@ def prepare(root: Path, console: Console) -> None:
 
     Raises SourceError where the folder holds such things and is no demo's.
     """
-    taken = [root / name for name in ("warehouse", "store", "events", "quality", FOLDER) if (root / name).exists()]
+    taken = [root / name for name in (*_MADE, FOLDER) if (root / name).exists()]
     if taken and not (root / CONFIG_NAME).exists():
         raise SourceError(f"demo: {str(taken[0])!r} is there and is no demo's; pass --directory with a new folder")
     for old in taken:
         shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS}.items():
+    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, joins.CONFIG_NAME: joins.CONFIG}.items():
         (root / name).write_text(text)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
@@ -105,6 +109,7 @@ def prepare(root: Path, console: Console) -> None:
             arrived = max(json.loads(line)["committed_at"] for line in lines)
         moment = datetime.fromisoformat(arrived).timestamp()
         os.utime(copied, (moment, moment))
+    joins.write_commits(root)
     console.print(f"pipeline in {root}: 24 files of real commit events; a session is a coding sitting (gap 1 hour)")
 
 

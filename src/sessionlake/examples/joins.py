@@ -1,0 +1,82 @@
+"""The demo's join: each commit with the commits that its author made within an hour after it."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from sessionlake.config.load import load_config
+from sessionlake.examples.table import table_of
+from sessionlake.operators.run import run
+from sessionlake.reading import read_joins
+
+COMMITS = "commits"
+CONFIG_NAME = "followups.toml"
+CONFIG = """\
+[pipeline]
+name = "followups"
+warehouse = "windows/followups"
+store = "windows/store"
+shards = 2
+
+[join]
+on = ["author"]
+grace = "30 days"
+retention_time = "90 days"
+
+[join.left]
+name = "first"
+size = "1 hour"         # a commit stays joinable for an hour
+columns = ["commit", "repo"]
+source = { kind = "files", path = "commits", format = "json", max_files_per_batch = 12 }
+event = { time = "authored_at", max_future_skew = "1 day" }
+
+[join.right]
+name = "next"
+size = "0 seconds"      # and is joined with earlier ones only, and itself
+columns = ["commit", "repo", "files"]
+source = { kind = "files", path = "commits", format = "json", max_files_per_batch = 12 }
+event = { time = "authored_at", max_future_skew = "1 day" }
+"""
+
+
+def write_commits(root: Path) -> None:
+    """Write for each file of events in `root` one of commits, a row each, in the same order."""
+    folder = root / COMMITS
+    folder.mkdir(exist_ok=True)
+    for file in sorted((root / "events").glob("*.json.gz")):
+        commits: dict[str, dict[str, object]] = {}
+        with gzip.open(file, "rt") as lines:
+            for event in map(json.loads, lines):
+                name = event["event_id"].partition("-")[0]
+                kept = {key: event[key] for key in ("author", "authored_at", "repo")}
+                commit = commits.setdefault(name, {"commit": name, **kept, "files": 0})
+                commit["files"] = int(str(commit["files"])) + 1
+        target = folder / file.name.removesuffix(".gz")
+        target.write_text("".join(f"{json.dumps(commit)}\n" for commit in commits.values()))
+        moment = file.stat().st_mtime
+        os.utime(target, (moment, moment))
+
+
+def run_joins(spark: SparkSession, root: Path, console: Console) -> None:
+    """Run the join over the demo's commits, and show what came out."""
+    config = load_config(root / CONFIG_NAME)
+    summary = run(spark, config, once=True)
+    console.print(
+        f"{config.pipeline.name}: {summary.counts['input']:,} commits of both sides in {summary.batches} batches, "
+        f"{summary.counts['late']:,} late, {summary.counts['upserts']:,} pairs"
+    )
+    read_joins(spark, config).createOrReplaceTempView(config.pipeline.name)
+    console.print(
+        table_of(
+            "join: commits that their authors followed up within an hour",
+            spark.sql("""
+                select first_repo project, count(*) pairs, count(distinct join_key) authors,
+                       cast(percentile(unix_seconds(right_time) - unix_seconds(left_time), 0.5) / 60 as int) `median minutes`,
+                       count_if(next_repo <> first_repo) `in another project`
+                from followups where first_commit <> next_commit group by 1 order by pairs desc"""),
+        )
+    )
