@@ -164,6 +164,13 @@ class JoinHarness:
                 pieces += _corrections(operator, context, RESTATE[side], columns)
         return self._run(operator, pieces, {}, context)
 
+    def emit(self, early: str, late: str) -> None:
+        """Go on with other policies, as a run with another config does: stores are laid out anew."""
+        self._settings["emit"] = Policies(_policy(early), "end", _policy(late))
+        if self._operator is not None:
+            self._operator = Joiner(replace(self._operator.spec, emit=self._settings["emit"]))
+            self.lose_stores()
+
     def joins(self) -> list[dict[str, Any]]:
         """Return all pairs that were sent and not deleted, by key and positions."""
         return [self._pairs[identity] for identity in sorted(self._pairs)]
@@ -178,6 +185,8 @@ class JoinHarness:
         time = table["time"].cast(pa.int64())
         place = pa.array(spec.places(time.to_numpy(), table[POSITION].to_numpy()))
         horizon = pc.if_else(pc.equal(table[SIDE], LEFT), at.horizon(LEFT), at.horizon(RIGHT))
+        since = pc.if_else(table["is_late"], at.waiting_since(1), at.waiting_since(0))
+        table = table.append_column("waits", pc.greater(table["revision"], since))
         names = ["key" if name == "join_key" else name for name in table.column_names]
         table = table.rename_columns(names).append_column("time_us", time).filter(pc.greater_equal(place, horizon))
         shards = shard_of(table["key"].combine_chunks(), self._shards)

@@ -149,6 +149,7 @@ class Joins:
         place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)
         at = JoinProgress.of(state)
         kept = reduce(Column.__or__, ((F.col(SIDE) == name) & (place >= at.horizon(name)) for name in SIDES))
+        since = F.when(F.col("is_late"), at.waiting_since(1)).otherwise(at.waiting_since(0))
         return messages.where(kept).select(
             F.col(JOINS.key).alias("key"),
             SIDE,
@@ -156,6 +157,7 @@ class Joins:
             POSITION,
             "revision",
             "is_late",
+            (F.col("revision") > since).alias("waits"),
             *event_types(spec),
         )
 

@@ -1,4 +1,4 @@
-"""How far a join has come after a batch: a watermark of each side, what is late and what is dropped (docs/rules.md, 121 to 124)."""
+"""How far a join has come after a batch: a watermark of each side, what is late and what is dropped (docs/rules.md, rules 122 to 125)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +12,8 @@ from sessionlake.stream.watermark import BY_INPUT, MAX_TIME, NO_WATERMARK, max_t
 
 HORIZONS = "horizons"
 """In the state: by side the place before whose strict past messages are absent; None before the first."""
+NEVER = 1 << 62
+"""A batch that never comes."""
 _SEEN, _HELD = "seen_us", "held"
 
 
@@ -54,10 +56,12 @@ class JoinProgress:
         """Return the place before whose strict past messages of a side are absent."""
         return self.horizons.get(side, NO_WATERMARK)
 
-    def waits_for(self, policy: int) -> bool:
-        """Say whether messages of a policy, 0 early and 1 late, may have been waiting before the batch."""
+    def waiting_since(self, policy: int) -> int:
+        """Return the batch strictly after which messages of a policy, 0 early and 1 late, wait to be due."""
         emit = self.at.emit
-        return bool(emit) and (emit[0], emit[2])[policy] != BATCH
+        if not emit or (emit[0], emit[2])[policy] == BATCH:
+            return NEVER
+        return (self.at.early_batch, self.at.late_batch)[policy]
 
 
 def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:

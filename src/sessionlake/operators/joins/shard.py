@@ -11,7 +11,7 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.joins.control import AGAIN, REMOVE, pack, unpack
 from sessionlake.operators.joins.pairs import Points, pairs
-from sessionlake.operators.joins.rules import JoinProgress
+from sessionlake.operators.joins.rules import NEVER, JoinProgress
 from sessionlake.operators.joins.spec import (
     LEFT,
     MESSAGES,
@@ -96,22 +96,22 @@ class JoinShard:
         return ShardResult(pa.concat_tables([sent, removed]), writes if len(writes) else None, outputs, stats)
 
     def restored(self, inputs: Inputs, store: MessageStore) -> pa.Table:
-        """Return the writes of handed-in messages; all of them are listed, since who waits is told from the messages."""
+        """Return the writes of handed-in messages, and the lists of those that wait."""
         rows = inputs[RESTORE].combine_chunks()
         tables = []
         for side in SIDES:
             table = rows.filter(pc.equal(rows[SIDE], side))
             own = self.spec.side(side)
-            named = [f"{own.name}_{name}" for name in own.columns]
-            table = table.select(["key", "time_us", POSITION, "is_late", "revision", *named])
             codes, keys = sorted_codes(table["key"])
-            columns = [combined(table[name]) for name in named]
-            messages = together([self._packed(side, codes, table, table["revision"].to_numpy(), columns)])
-            tables.append(store.writes(_LETTERS[side], keys, messages))
-            for policy, letter in enumerate(_LISTS):
-                if not self.spec.emit.updates:
-                    rows_of = np.flatnonzero(messages["late"] == policy)
-                    tables.append(store.list_writes(letter, SIDES.index(side), _waiting(side, keys, messages, rows_of)))
+            columns = [combined(table[f"{own.name}_{name}"]) for name in own.columns]
+            messages = self._packed(side, codes, table, table["revision"].to_numpy(), columns)
+            tables.append(store.writes(_LETTERS[side], keys, together([messages])))
+        x = self.spec.places(rows["time_us"].to_numpy(), rows[POSITION].to_numpy())
+        waits, late = (combined(rows[name]).to_numpy(zero_copy_only=False) for name in ("waits", "is_late"))
+        for policy, letter in enumerate(_LISTS):
+            at = np.flatnonzero(waits & (late == (policy == 1)))
+            sides, named = (combined(rows[name]).take(pa.array(at)) for name in (SIDE, "key"))
+            tables.append(store.list_writes(letter, 0, Waiting(sides, x[at], named)))
         return _by_segment(tables)
 
     def _moment(self, inputs: Inputs, context: BatchContext) -> Moment:
@@ -127,7 +127,7 @@ class JoinShard:
 
     @staticmethod
     def _listed(moment: Moment, policy: int) -> bool:
-        return moment.due(policy) and moment.before.waits_for(policy)
+        return moment.due(policy) and moment.before.waiting_since(policy) < NEVER
 
     def _arrived(self, inputs: Inputs, side: str, context: BatchContext) -> pa.Table:
         """Return a side's messages of the batch: key, time_us, position, is_late, and its columns as column_<i>."""
@@ -206,13 +206,7 @@ class JoinShard:
         messages = messages.take(np.flatnonzero(~again))
         revision, late = messages["revision"], messages["late"] > 0
         is_new = revision == moment.batch_id
-        before = moment.before
-        waited = np.where(
-            late,
-            before.waits_for(1) & (revision > before.at.late_batch),
-            before.waits_for(0) & (revision > before.at.early_batch),
-        )
-        undone = is_new | waited
+        undone = is_new | (revision > np.where(late, moment.before.waiting_since(1), moment.before.waiting_since(0)))
         due = np.where(late, moment.ticks.late, moment.ticks.early)
         return Present(messages, is_new, undone & due, undone & ~due)
 

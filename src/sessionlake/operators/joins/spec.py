@@ -308,11 +308,9 @@ def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
     )
 
 
-RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late")
+RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late", "waits")
 """What a restore hands in of each row of join_messages at or above the horizon (`key` is join_key, `time_us` the time in
-microseconds), beside all columns `<name>_<column>`."""
-
-
+microseconds, `waits` whether it is not due yet), beside all columns `<name>_<column>`."""
 _JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")
 
 
