@@ -31,7 +31,7 @@ from sessionlake.operators.joins.mapper import split_messages
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.rules import JoinProgress, next_state
 from sessionlake.operators.joins.spec import LEFT, MESSAGES, POSITION, RIGHT, SIDE, SIDES, SLIDING, JoinSpec, Side
-from sessionlake.operators.windows.emission import BATCH, MAX_BATCH, MAX_CLOCK, Policies
+from sessionlake.operators.windows.emission import BATCH, Policies
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin
 from sessionlake.sources.decoding.tables import TableDecoder
@@ -140,7 +140,13 @@ class JoinHarness:
     def remove(self, key: str, left_position: int, right_position: int, clock_us: int = 0) -> JoinOutput:
         """Run a micro-batch of a tombstone, which deletes a pair."""
         operator = self._operator or self._make_operator({})
-        named = {"session_key": [key], "revision": [left_position], "event_count": [right_position]}
+        pair = self._pairs.get((key, left_position, right_position), {"left_time": 0, "right_time": 0})
+        named = {
+            "session_key": [key],
+            "session_start": [max(pair["left_time"], pair["right_time"])],
+            "revision": [left_position],
+            "event_count": [right_position],
+        }
         context = self._context(clock_us)
         return self._run(operator, list(_corrections(operator, context, TOMBSTONE, named)), {}, context)
 
@@ -255,7 +261,7 @@ class JoinHarness:
     def _run(
         self, operator: Joiner, split: Sequence[Piece], rows: Mapping[str, Sequence[Row]], context: BatchContext
     ) -> JoinOutput:
-        stats: dict[str, int] = {MAX_CLOCK: context.clock_us, MAX_BATCH: context.batch_id}
+        stats: dict[str, int] = {}
         for piece in split:
             if isinstance(piece, Counted):
                 add_stats(stats, piece.stats)

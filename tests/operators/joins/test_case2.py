@@ -1,11 +1,16 @@
 """The seed's Case 2, Orders joined with Shipments by id, by time and by count, row for row (SAMZA-552)."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from sessionlake.operators.run import run
 from sessionlake.testing.joins import JoinHarness, JoinOutput
+from tests.operators.joins.join_support import join_config, read, write
 
 Pair = tuple[str, str, int, int, int, int]
 """Clock of the batch; id; value; cost; position in Orders; position in Shipments."""
@@ -82,3 +87,30 @@ def test_every_row_of_case_2(by: str, emit: str, expected: list[Pair], shards: i
             found += sorted((clock, *(row[name] for name in names)) for row in output.pairs)
             assert all(row["op"] == "upsert" and row["emitted_at"] == at(clock) for row in output.pairs)
     assert found == expected
+
+
+@pytest.mark.parametrize("by", ["time", "count"])
+def test_case_2_through_spark_and_delta(spark: SparkSession, tmp_path: Path, by: str) -> None:
+    """A run stands for each minute: its end is a tick, which a period of a thousand days has none of its own beside."""
+    settings = {**BY[by], "by": by, "grace": None, "retention_time": BY[by].get("retention_time")}
+    sides = {
+        "left": {"name": "orders", "size": SIZES[by], "columns": ["value"]},
+        "right": {"name": "shipments", "size": "unbounded", "columns": ["cost"]},
+    }
+    period = {"early": "1000 days", "late": "1000 days"}
+    config = join_config(tmp_path, **settings, **sides, emit=period, idle="1000 days")
+    found, seen, number = [], 0, 0
+    for low, high in (("8:00:00", "9:01:00"), ("9:01:00", "9:02:00"), ("9:02:00", "9:03:00")):
+        for clock in CLOCKS:
+            if at(low) < at(clock) <= at(high):
+                for side, rows in (("left", ORDERS), ("right", SHIPMENTS)):
+                    write(tmp_path, side, number, [row for when, row in rows if when == clock])
+                    os.utime(tmp_path / side / f"{number}.json", (number, number))
+                number += 1
+        run(spark, config, once=True)
+        rows = read(config, "join_changelog").to_pylist()
+        names = ("join_key", "orders_value", "shipments_cost", "left_position", "right_position")
+        sent = sorted((high, *(row[name] for name in names)) for row in rows if row["batch_id"] >= seen)
+        seen = 1 + max((row["batch_id"] for row in rows), default=-1)
+        found += sent
+    assert found == EACH_MINUTE

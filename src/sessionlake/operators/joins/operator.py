@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sessionlake.engine.operator import BatchContext, Counted, Inputs, ShardResult, Split
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.joins.control import kinds_of
 from sessionlake.operators.joins.mapper import split_messages
 from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.shard import JoinShard
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
-from sessionlake.operators.windows.emission import MAX_BATCH, MAX_CLOCK
 from sessionlake.store.messages import MessageStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
@@ -32,7 +31,6 @@ class Joiner:
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows, by input, and corrections."""
         at = JoinProgress.of(context.state)
-        yield Counted({MAX_CLOCK: context.clock_us, MAX_BATCH: context.batch_id})
         for name, part in by_input(rows):
             if name == CORRECTIONS:
                 yield from self._corrections(at, context, part)

@@ -25,7 +25,7 @@ from sessionlake.operators.joins.spec import (
     message_schema,
     other_of,
 )
-from sessionlake.operators.windows.emission import UNSENT_EARLY, UNSENT_LATE, Ticks, ticks_of
+from sessionlake.operators.windows.emission import MAX_BATCH, MAX_CLOCK, UNSENT_EARLY, UNSENT_LATE, Ticks, ticks_of
 from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, together
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.outputs import LATE
@@ -92,7 +92,8 @@ class JoinShard:
             MESSAGES: pa.concat_tables([self._message_rows(side, keys, present[side]) for side in SIDES]),
             **({LATE: self._late_rows(inputs[LATE], inputs, context)} if LATE in inputs else {}),
         }
-        stats = {"upserts": len(sent), "deletes": len(removed), **_unsent(present)}
+        marks = {MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id}
+        stats = {"upserts": len(sent), "deletes": len(removed), **marks, **_unsent(present)}
         return ShardResult(pa.concat_tables([sent, removed]), writes if len(writes) else None, outputs, stats)
 
     def restored(self, inputs: Inputs, store: MessageStore) -> pa.Table:

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sessionlake.aggregates.scalars import state_type
-from sessionlake.columnar.arrays import Ints, combined
-from sessionlake.columnar.identity import record_ids
+from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
 from sessionlake.operators.windows.emission import Policies
 from sessionlake.store.segmented import segment_interval
@@ -275,12 +274,6 @@ def join_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
             *(schemas.BATCH_MARKS if marks else []),
         ]
     )
-
-
-def identified_pairs(changes: pa.Table) -> pa.Table:
-    """Return changes of pairs with their join_id; workers unpickle it."""
-    positions = (changes[f"{side}_position"].to_numpy() for side in SIDES)
-    return changes.append_column("join_id", pa.array(record_ids(combined(changes["join_key"]), *positions)))
 
 
 def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
