@@ -4,6 +4,7 @@ from sessionlake.operators.counts.definition import CountSessions, CountWindows,
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
 from sessionlake.operators.windows.section import EmitSection
 from sessionlake.testing.harness import Output, SessionizerHarness
+from sessionlake.testing.joins import JoinHarness, JoinOutput
 from sessionlake.testing.outputs import WindowOutput
 from sessionlake.testing.windows import WindowHarness
 
@@ -12,6 +13,8 @@ __all__ = [
     "CountWindows",
     "EmitSection",
     "HoppingWindows",
+    "JoinHarness",
+    "JoinOutput",
     "Output",
     "SessionizerHarness",
     "SlidingCountWindows",

@@ -1,0 +1,138 @@
+"""The store of a join's messages beside a plain list: what is around places, after any writes, drops and reopenings."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessionlake.columnar.arrays import sorted_codes
+from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, together
+
+BLOCK, SEGMENT = 10, 35
+"""A segment holds whole blocks: four of them."""
+Row = tuple[str, str, int, int, bytes]
+"""Side, key, place, position, columns."""
+# Keys of which one is another with more behind it: a block's key must not be mistaken for another key's.
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from("lr"),
+        st.sampled_from(["", "a", "al", "é", "a\0"]),
+        st.integers(-90, 90),
+        st.integers(0, 5),
+        st.binary(max_size=3),
+    ),
+    max_size=12,
+    unique_by=lambda row: row[:4],
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    made = MessageStore(tmp_path / "0", block=BLOCK, segment=SEGMENT)
+    yield made
+    made.close()
+
+
+def messages(rows: list[Row]) -> tuple[pa.Array, Messages]:
+    codes, keys = sorted_codes(pa.array([key for _, key, *_ in rows], pa.string()))
+    head = np.zeros(len(rows), HEAD)
+    head["x"], head["position"] = [row[2] for row in rows], [row[3] for row in rows]
+    return keys, together([Messages(codes, head, pa.array([row[4] for row in rows], pa.binary()))])
+
+
+def write(store: MessageStore, rows: list[Row], oldest: int) -> None:
+    """Make the rows, all that there are, the content of their blocks."""
+    tables = []
+    for side in "lr":
+        keys, of_side = messages([row for row in rows if row[0] == side])
+        tables.append(store.writes(side, keys, of_side))
+    table = pa.concat_tables(tables)
+    order = np.argsort(table["segment"].to_numpy(), kind="stable")
+    store.apply(table.take(pa.array(order)), {"commit_id": b"c"}, oldest)
+
+
+def plain(keys: pa.Array | list[bytes], found: Messages, side: str) -> list[Row]:
+    names = [
+        key if isinstance(key, str) else key.decode() for key in (keys if isinstance(keys, list) else keys.to_pylist())
+    ]
+    columns = found.codes.tolist(), found["x"].tolist(), found["position"].tolist(), found.columns.to_pylist()
+    return [(side, names[code], x, position, text) for code, x, position, text in zip(*columns, strict=True)]
+
+
+@settings(max_examples=60)
+@given(
+    batches=st.lists(st.tuples(ROWS, st.integers(-90, 60)), max_size=4),
+    asked=st.integers(-99, 99),
+    width=st.integers(0, 40),
+)
+def test_what_is_around_and_in_ranges_is_a_plain_lists(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[Row], int]], asked: int, width: int
+) -> None:
+    path, oldest, every = tmp_path_factory.mktemp("store") / "0", -1000, dict[tuple[object, ...], Row]()
+    for rows, at in batches:
+        opened = MessageStore(path, block=BLOCK, segment=SEGMENT)
+        oldest = max(oldest, at)
+        every |= {row[:4]: row for row in rows}
+        kept = [row for row in every.values() if row[2] >= oldest]
+        write(opened, kept, oldest)
+        opened.close()
+    opened = MessageStore(path, block=BLOCK, segment=SEGMENT)
+    kept = sorted(row for row in every.values() if row[2] >= oldest)
+    names = sorted({row[1] for row in kept}) or ["a"]
+    codes = np.arange(len(names))
+    for side in "lr":
+        low, high = np.full(len(names), asked), np.full(len(names), asked + width)
+        around = plain(pa.array(names), opened.around(side, pa.array(names), codes, low, high), side)
+        expected = [row for row in kept if row[0] == side and asked <= row[2] <= asked + width]
+        assert [row for row in around if asked <= row[2] <= asked + width and row[2] >= oldest] == expected
+        assert all(asked - BLOCK < row[2] < asked + width + BLOCK for row in around)
+        keys, scanned = opened.scan(side, max(asked, oldest), asked + width)
+        assert sorted(plain(keys, scanned, side)) == expected
+    opened.close()
+
+
+def test_a_block_that_several_stretches_touch_comes_once(store: MessageStore) -> None:
+    rows: list[Row] = [("l", "a", 3, 1, b"x"), ("l", "a", 3, 2, b""), ("l", "a", 12, 3, b"y")]
+    write(store, rows, -100)
+    keys, codes = pa.array(["a"]), np.zeros(3, np.int64)
+    found = store.around("l", keys, codes, np.array([0, 5, 11]), np.array([2, 19, 11]))
+    assert plain(keys, found, "l") == rows
+    assert len(store.around("r", keys, codes, np.array([0, 5, 11]), np.array([2, 19, 11]))) == 0
+    assert len(store.around("l", keys, codes[:1], np.array([15]), np.array([4]))) == 0
+
+
+def test_what_is_older_goes_by_whole_segments(store: MessageStore) -> None:
+    write(store, [("l", "a", 39, 1, b""), ("l", "a", 40, 2, b"")], 0)
+    for oldest, expected in ((39, [39, 40]), (40, [40]), (79, [40]), (80, [])):
+        store.apply(store.list_deletes([]), {}, oldest)
+        assert store.scan("l", -100, 100)[1]["x"].tolist() == expected
+
+
+def test_lists_are_of_their_letter_stay_when_segments_go_and_end_when_deleted(store: MessageStore) -> None:
+    def waiting(*keys: str) -> Waiting:
+        return Waiting(pa.array(["left"] * len(keys), pa.string()), np.arange(len(keys)), pa.array(keys, pa.string()))
+
+    for letter, number, keys in (("E", 3, ["a", "b"]), ("E", 4, ["c"]), ("L", 3, ["d"]), ("L", 5, [])):
+        store.apply(store.list_writes(letter, number, waiting(*keys)), {}, 1 << 40)
+    names, found = store.lists("E")
+    assert (found.keys.to_pylist(), found.x.tolist(), found.sides.to_pylist()) == (
+        ["a", "b", "c"],
+        [0, 1, 0],
+        ["left"] * 3,
+    )
+    store.apply(store.list_deletes(names), {}, 1 << 40)
+    assert (store.lists("E")[0], len(store.lists("E")[1].x)) == ([], 0)
+    assert store.lists("L")[1].keys.to_pylist() == ["d"]
+    assert store.scan("l", -100, 100)[0] == []
+
+
+def test_metadata_stays_and_clear_removes_all(store: MessageStore) -> None:
+    write(store, [("r", "a", 0, 1, b"")], -100)
+    assert store.meta("commit_id") == b"c"
+    store.clear()
+    assert store.meta("commit_id") is None
+    assert len(store.scan("r", -100, 100)[1]) == 0
