@@ -191,3 +191,30 @@ def test_late_messages_handed_in_again_join_what_retention_has_kept(
                 assert told(join.again(again, clock)) == set()
                 join.lose_stores()
                 assert told(join.again(again, clock)) == set()
+
+
+TEXTS = {"batch": "batch", 3: "3 us", 7: "7 us"}
+
+
+@settings(max_examples=40)
+@given(cases(), BATCHES, st.lists(st.tuples(POLICIES, POLICIES) | st.none(), min_size=6, max_size=6), st.integers(1, 3))
+def test_changes_of_policies_send_every_pair_once(
+    case: Case,
+    batches: list[tuple[list[Given], int, bool]],
+    changes: list[tuple[Any, Any] | None],
+    shards: int,
+) -> None:
+    model, clock, accepted = case.model(), 100, list[Message]()
+    sent: list[tuple[str, int, int]] = []
+    with case.harness(shards) as join:
+        for (batch, later, lose_stores), change in zip(batches, changes, strict=False):
+            clock += later
+            accepted += model.batch(batch, clock).accepted
+            sent += told(played(join, batch, clock))
+            if change is not None:
+                join.emit(*(TEXTS[policy] for policy in change))
+            if lose_stores:
+                join.lose_stores()
+        sent += told(join.tick(clock, flush=True))
+    assert len(sent) == len(set(sent))
+    assert set(sent) == joined(case.reach, accepted)

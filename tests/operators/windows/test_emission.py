@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows, WindowDefinition
+from sessionlake.operators.windows.emission import Policies, Progress, next_progress
 from sessionlake.operators.windows.section import EmitSection
 from sessionlake.store.lists import Listed
 from sessionlake.store.slices import SliceStore
@@ -219,3 +220,9 @@ def test_case_1_of_the_seed_by_time() -> None:
             output = run.process([{"time_us": t, "celsius": v} for t, v in given_events], at(clock))
             found = [(r["window_start"], r["event_count"], r["hottest"], r["trigger"]) for r in output.changes]
             assert found == [(at(start), *rest) for start, *rest in sent]
+
+
+def test_a_batch_in_which_no_shard_ran_forgets_neither_what_waits_nor_a_change_of_policies() -> None:
+    before = Progress(clock_us=5, early_batch=2, unsent_early=3, unsent_late=1, emit=("off", "end", 10, 0))
+    for policies in (Policies(), Policies("batch", "end", "batch")):
+        assert next_progress(policies, 0, 0, before, {}) == before

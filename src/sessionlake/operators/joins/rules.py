@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
-from sessionlake.operators.windows.emission import BATCH, MAX_CLOCK, Progress, next_progress
+from sessionlake.operators.windows.emission import MAX_CLOCK, Progress, next_progress
 from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.positions import POSITIONS, counted
 from sessionlake.stream.watermark import BY_INPUT, MAX_TIME, NO_WATERMARK, max_time_of
@@ -58,10 +58,9 @@ class JoinProgress:
 
     def waiting_since(self, policy: int) -> int:
         """Return the batch strictly after which messages of a policy, 0 early and 1 late, wait to be due."""
-        emit = self.at.emit
-        if not emit or (emit[0], emit[2])[policy] == BATCH:
-            return NEVER
-        return (self.at.early_batch, self.at.late_batch)[policy]
+        at = self.at
+        unsent, since = ((at.unsent_early, at.early_batch), (at.unsent_late, at.late_batch))[policy]
+        return since if unsent else NEVER
 
 
 def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:

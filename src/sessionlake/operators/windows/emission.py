@@ -126,11 +126,11 @@ def next_progress(
     frontier = max(stats.get(MAX_TIME, NO_WATERMARK), stats.get(MAX_ADVANCE, NO_WATERMARK))
     clock = stats.get(MAX_CLOCK)
     after = after_batch(emit, grace_us, retention_us, before, frontier, clock)
+    if clock is None:
+        # No shard ran: what waits still does, and a change of policies is still to be acted on.
+        return replace(after, unsent_early=before.unsent_early, unsent_late=before.unsent_late, emit=before.emit)
     if emit.updates:
         return after
-    if clock is None:
-        # No shard ran, as in a batch of empty files: what waits still does.
-        return replace(after, unsent_early=before.unsent_early, unsent_late=before.unsent_late)
     ticks = ticks_of(emit, before, clock, flush=MAX_FLUSH in stats)
     early, late = (0 if ticks.early else before.unsent_early), (0 if ticks.late else before.unsent_late)
     return replace(
