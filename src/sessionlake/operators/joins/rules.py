@@ -30,6 +30,8 @@ class JoinProgress:
     horizons: Mapping[str, int] = field(default_factory=dict)
     held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By policy and side the horizon of the last batch after which no message of the policy waited."""
+    positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By side and source partition how many messages have a position."""
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "JoinProgress":
@@ -40,6 +42,7 @@ class JoinProgress:
             state.get(_SEEN, {}),
             _known(state.get(HORIZONS, {})),
             {policy: _known(each) for policy, each in state.get(_HELD, {}).items()},
+            state.get(POSITIONS, {}),
         )
 
     def state(self) -> dict[str, Any]:
@@ -50,11 +53,17 @@ class JoinProgress:
             _SEEN: dict(self.seen_us),
             HORIZONS: _shown(self.horizons),
             _HELD: {policy: _shown(each) for policy, each in self.held.items()},
+            POSITIONS: self.positions,
         }
 
     def horizon(self, side: str) -> int:
         """Return the place before whose strict past messages of a side are absent."""
         return self.horizons.get(side, NO_WATERMARK)
+
+    def newest(self, spec: JoinSpec) -> int:
+        """Return the place behind which no message of either side lies: late ones that were handed in lie before W."""
+        counts = (count for of_side in self.positions.values() for count in of_side.values())
+        return max((self.watermarks_us.values() if spec.by_time else counts), default=NO_WATERMARK)
 
     def waiting_since(self, policy: int) -> int:
         """Return the batch strictly after which messages of a policy, 0 early and 1 late, wait to be due."""
@@ -66,7 +75,7 @@ class JoinProgress:
 def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
     """Return the state after a batch with these numbers."""
     before = JoinProgress.of(state)
-    positions = counted(state, stats)
+    positions = counted(state, stats)[POSITIONS]
     asked = stats.get(MAX_ADVANCE, NO_WATERMARK)
     reached = {
         side: max(before.watermarks_us.get(side, NO_WATERMARK), stats.get(max_time_of(side), NO_WATERMARK), asked)
@@ -82,7 +91,7 @@ def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int
     frontier = min(active, default=NO_WATERMARK) if spec.by_time else NO_WATERMARK
     plain = {name: value for name, value in stats.items() if name not in (MAX_TIME, MAX_ADVANCE)}
     at = next_progress(spec.emit, spec.grace_us, spec.retention_us, before.at, {**plain, MAX_TIME: frontier})
-    least = {side: _least_kept(spec, at, positions[POSITIONS].get(side, {})) for side in SIDES}
+    least = {side: _least_kept(spec, at, positions.get(side, {})) for side in SIDES}
     held = {
         policy: before.held.get(policy, {}) if waiting else least
         for policy, waiting in (("early", at.unsent_early), ("late", at.unsent_late))
@@ -90,7 +99,7 @@ def next_state(spec: JoinSpec, state: Mapping[str, Any], stats: Mapping[str, int
     horizons = {
         side: max(before.horizon(side), min(each.get(side, NO_WATERMARK) for each in held.values())) for side in SIDES
     }
-    return {**JoinProgress(at, reached, seen, horizons, held).state(), **positions}
+    return JoinProgress(at, reached, seen, horizons, held, positions).state()
 
 
 def _least_kept(spec: JoinSpec, at: Progress, accepted: Mapping[str, int]) -> int:

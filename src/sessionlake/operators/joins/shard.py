@@ -30,6 +30,7 @@ from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, to
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
+from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.schemas import TIME
 
 _LETTERS = {LEFT: "l", RIGHT: "r"}
@@ -46,6 +47,8 @@ class Moment:
     clock_us: int
     before: JoinProgress
     ticks: Ticks
+    newest: int
+    """No stored message of either side lies behind it."""
 
     def due(self, policy: int) -> bool:
         """Say whether a policy, 0 early and 1 late, fires."""
@@ -124,6 +127,7 @@ class JoinShard:
             context.clock_us,
             before,
             ticks_of(self.spec.emit, before.at, context.clock_us, flush=flush),
+            before.newest(self.spec),
         )
 
     @staticmethod
@@ -182,11 +186,11 @@ class JoinShard:
                 rows = np.flatnonzero(pc.equal(waiting.sides, side).to_numpy(zero_copy_only=False))
                 asked[side].append((codes[rows], waiting.x[rows], waiting.x[rows]))
                 self._ask(asked, side, codes[rows], waiting.x[rows])
-        found = {}
+        found, newest = {}, max(moment.newest, *(int(new[side]["x"].max(initial=NO_WATERMARK)) for side in SIDES))
         for side in SIDES:
             codes, low, high = (np.concatenate(part) for part in zip(*asked[side], strict=True))
             horizon = moment.before.horizon(side)
-            stored = store.around(_LETTERS[side], keys, codes, np.maximum(low, horizon), high)
+            stored = store.around(_LETTERS[side], keys, codes, np.maximum(low, horizon), np.minimum(high, newest))
             stored = stored.take(np.flatnonzero(stored["x"] >= horizon))
             found[side] = self._marked(stored, new[side], moment)
         return found

@@ -28,6 +28,8 @@ MESSAGES = "messages"
 """Kind of the rows of join_messages, which shards put out beside the pairs."""
 SIDE, POSITION = "side", "position"
 """Columns that the tables of late events and of dead letters have in a join (`position`: of late events alone)."""
+_BLOCKS = 16
+"""The longest stretch of partners lies in about as many blocks at most."""
 NUMBER_BITS = 40
 """A position is a source partition's index times 2^40 plus the message's number in the partition, from 1."""
 
@@ -220,8 +222,18 @@ class JoinSpec:
 
     @property
     def block(self) -> int:
-        """The length of a store's block: with it the partners of a message lie in two."""
-        return min(self.axis.width, self.segment)
+        """The length of a store's block: a new message has its own written anew, and those of its partners read.
+
+        Where both sides reach equally far, partners lie in two. Where one reaches much further, its messages would be
+        written again with each that comes: then its partners lie in more blocks, and these are shorter.
+        """
+        axis = self.axis
+        near = axis.width
+        if isinstance(axis, Sliding):
+            near = 2 * min(axis.left, axis.right) + 1
+        elif isinstance(axis, Session):
+            near = axis.gap + 1
+        return min(max(near, -(-axis.width // _BLOCKS)), self.segment)
 
     def places(self, time_us: Ints, position: Ints) -> Ints:
         """Return messages' places on the axis."""
