@@ -65,7 +65,7 @@ def test_files_beside_a_delta_table_whose_columns_are_called_the_same(spark: Spa
     right = {"source": delta, "columns": ["path"], "event": {"time": "at"}}
     schema = "id string, at timestamp, path string, w bigint"
     spark.createDataFrame([], schema).write.format("delta").save(str(tmp_path / "shipments"))
-    config = join_config(tmp_path, right=right)
+    config = join_config(tmp_path, right=right, pipeline={"archive": True})
     for number in range(3):
         batch = messages(number)
         write(tmp_path, "left", number, batch["left"])
@@ -80,6 +80,9 @@ def test_files_beside_a_delta_table_whose_columns_are_called_the_same(spark: Spa
     texts = zip(rows["orders_v"].to_pylist(), map(int, rows["shipments_path"].to_pylist()), strict=True)
     assert sorted(texts) == joined(found)
     assert Counter(read(config, "dead_letters")["side"].to_pylist()) == Counter(d[0] for d in found["dead"])
+    archived = [(row["side"], row["event"]) for row in read(config, "events").to_pylist()]
+    assert len(archived) == len(found["left"]) + len(found["right"]) + len(found["late"])
+    assert all((event["orders_v"] is None) == (side == "right") for side, event in archived)
 
 
 def staged(spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
