@@ -15,15 +15,18 @@ from sessionlake.warehouse import schemas
 
 
 def aggregated_events(
-    config: Config, source: Source, pinned: Mapping[str, str] | None
+    config: Config, source: Source, pinned: Mapping[str, str] | None, *, ordered: bool = False
 ) -> tuple[tuple[Aggregate, ...], EventSpec]:
-    """Return the config's aggregates and the event input with the columns they read; a user's class that names none reads all."""
+    """Return the config's aggregates and the event input with the columns they read; a user's class that names none reads all.
+
+    `ordered` is `event_spec`'s.
+    """
     specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
     classes = [build_custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
     if any(not c.inputs for c in classes):
         names += [name for name in source.columns() if name not in names]
-    events = event_spec(config, source, names, pinned)
+    events = event_spec(config, source, names, pinned, ordered=ordered)
     types = dict(events.decoder.columns.types)
     with_id = config.event.id is not None
     return build_aggregates(config.aggregates, types, with_id=with_id, directory=config.pipeline.code), events

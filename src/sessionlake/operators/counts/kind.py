@@ -1,7 +1,6 @@
 """Windows and sessions by count as everything above the engine sees them: their tables, and how their state is read back."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from sessionlake.operators.counts.spec import SLICES, WINDOWS, CountSpec, Grid, 
 from sessionlake.operators.windows import emission
 from sessionlake.operators.windows.emission import Progress
 from sessionlake.sources.base import Source
-from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.events import aggregated_events, computed_types
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.positions import counted
@@ -52,6 +51,11 @@ class CountedWindows:
         return {EVENTS: self.spec.events}
 
     @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """Return the columns that aggregates read."""
+        return computed_types(self.spec.events)
+
+    @property
     def changelogs(self) -> tuple[Changelog, ...]:
         """Return those of the state and of the windows."""
         return self.changelogs_in(self._config)
@@ -63,12 +67,10 @@ class CountedWindows:
         return SLICES, WINDOWS
 
     @classmethod
-    def make(cls, config: Config, source: Source, pinned: Mapping[str, str] | None) -> "CountedWindows":
+    def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "CountedWindows":
         """Make it of a config."""
         section = cast("CountSection", config.section)
-        aggregates, events = aggregated_events(config, source, pinned)
-        columns = replace(events.decoder.columns, ordered=True)
-        events = replace(events, decoder=source.decoder(columns))
+        aggregates, events = aggregated_events(config, sources[EVENTS], pinned, ordered=True)
         policies = section.emit.policies
         return cls(
             config, CountSpec(section.windows, section.numbered, aggregates, events, policies, section.retention_us)
@@ -156,6 +158,12 @@ class CountedWindows:
             "per_partition": not self.spec.per_key,
             "whole": self.spec.per_key and isinstance(windows, Grid),
         }
+
+    @classmethod
+    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
+        """Return nothing: what was trimmed of a changelog is in its snapshot."""
+        del config, state
+        return {}
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
