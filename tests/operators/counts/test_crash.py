@@ -26,8 +26,8 @@ WINDOW = """\
 kind = "hopping"
 by = "count"
 per = "partition"
-size = 90
-advance = 30
+size = 30
+advance = 10
 retention_time = "40 minutes"
 retention_count = 90
 
