@@ -10,7 +10,7 @@ import tomli_w
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
-from sessionlake.errors import NotNeededError
+from sessionlake.errors import ConfigError, NotNeededError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
@@ -103,6 +103,8 @@ def test_every_way_of_reading_shows_the_same_windows(spark: SparkSession, ran: C
     assert final == {row[:2] for row in found if row[3] == 3}
     names, rows = find_rows(ran, "a", None, None, 100)
     assert [row[names.index("window_start")] for row in rows] == [row[1] for row in found if row[0] == "a"]
+    with pytest.raises(ConfigError, match="lie at no times"):
+        find_rows(ran, "a", 0, None, 100)
     statement = live_view(ran, "spark").removesuffix(";").replace("view windows_live", "temp view counted", 1)
     spark.sql(statement)
     assert spark.table("counted").where("final").count() == len(final)

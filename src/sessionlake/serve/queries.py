@@ -7,7 +7,7 @@ import duckdb
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from sessionlake.config.load import Config
-from sessionlake.errors import LakeError
+from sessionlake.errors import ConfigError, LakeError
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
@@ -31,6 +31,10 @@ def find_rows(
     """
     lake = Lake.of(config)
     of, reaches = lake.changelog, ">=" if config.section.ends_inclusive else ">"
+    if of.numbered and (from_us, to_us) != (None, None):
+        raise ConfigError(
+            "--from: windows by count lie at no times; leave --from and --to out, or select by window_start"
+        )
     with closing(open_database(config, lake, condition=f"{of.key} = {sql_text(key)}")) as database:
         start, end = (name if of.numbered else f"epoch_us({name})" for name in (of.start, of.end))
         bounds = {"low": from_us, "high": to_us}
