@@ -36,10 +36,9 @@ def find_rows(
             "--from: windows by count lie at no times; leave --from and --to out, or select by window_start"
         )
     with closing(open_database(config, lake, condition=f"{of.key} = {sql_text(key)}")) as database:
-        start, end = (name if of.numbered else f"epoch_us({name})" for name in (of.start, of.end))
         bounds = {"low": from_us, "high": to_us}
         given = {"key": key, **{name: us for name, us in bounds.items() if us is not None}}
-        conditions = {"low": f" and {end} {reaches} $low", "high": f" and {start} < $high"}
+        conditions = {"low": f" and epoch_us({of.end}) {reaches} $low", "high": f" and epoch_us({of.start}) < $high"}
         where = "".join(conditions.get(name, "") for name in given)
         found = database.execute(
             f"select * from {of.live} where {of.key} = $key{where} order by {', '.join(dict.fromkeys((of.start, *of.identity)))}",
