@@ -1,5 +1,6 @@
 """The jobs on a join: what compact, quality, expire, reprocess-late, forget and rebuild make of its tables."""
 
+import shutil
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import NotNeededError
 from sessionlake.jobs.backfill import backfill
+from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
@@ -27,10 +29,37 @@ from sessionlake.operators.views import read_live
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.queries import query_tables
 from sessionlake.serve.views import live_view
+from sessionlake.warehouse.delta_log import USER_METADATA
+from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
 from tests.operators.joins.join_support import accepted, join_config, join_raw, joined, messages, pairs_of, read, write
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PLANTED = {
+    "join_changelog": {
+        "known_op": "'merge' as op",
+        "key_present": "'' as join_key",
+        "time_of_the_later": "timestamp_micros(1) as join_time",
+        "near_enough": "timestamp_micros(unix_micros(left_time) + 100) as left_time",
+        "positions_from_1": "0L as left_position",
+        "revision_is_batch": "9L as revision",
+        "batch_committed": "9L as batch_id",
+        "id_of_key_and_positions": "7L as join_id",
+    },
+    "joins": {
+        "key_present": "'' as join_key",
+        "time_of_the_later": "timestamp_micros(1) as join_time",
+        "near_enough": "timestamp_micros(unix_micros(left_time) + 100) as left_time",
+        "id_of_key_and_positions": "7L as join_id",
+        "date_of_time": "date'2000-01-01' as join_date",
+        "revision_committed": "9L as revision",
+    },
+    "join_messages": {
+        "known_side": "'middle' as side",
+        "key_present": "'' as join_key",
+        "positions_from_1": "0L as position",
+    },
+}
 LAX = {"max_late_rate": 1.0, "max_dead_rate": 1.0}
 
 
@@ -68,6 +97,36 @@ def test_jobs_leave_the_pairs_as_they_are(spark: SparkSession, tmp_path: Path) -
     (answer,) = query_tables(config, "select count(*) from joins_live", 1)[1]
     assert answer == (len(found),)
     assert "left_position" in live_view(config, "spark")
+
+
+def plant(tables: Tables, table: str, defects: dict[str, str]) -> None:
+    """Append a table's first or last row once for each defect, an expression with the column that it is of, and once as it is."""
+    version = tables.latest_version(table)
+    # Of the snapshot another row than of the changelog, whose newer one would stand in its place.
+    end = F.desc if table == "joins" else F.asc
+    places = ("position",) if table == "join_messages" else ("left_position", "right_position")
+    row = tables.read(table, version).orderBy(*map(end, places)).limit(1).persist()
+    with tables.settings({USER_METADATA: user_metadata({"copied": True, "maintenance": {"job": "test"}})}):
+        for defect in (*defects.values(), "revision as revision"):
+            column = defect.rpartition(" as ")[2]
+            kept = [name for name in row.columns if name != column]
+            planted = row.selectExpr(*kept, defect).select(*row.columns)
+            planted.write.format("delta").mode("append").save(tables.path(table))
+    row.unpersist()
+
+
+def test_each_check_of_a_join_fails_on_its_defect(spark: SparkSession, tmp_path: Path) -> None:
+    config = join_config(tmp_path, quality=LAX)
+    run_batches(spark, tmp_path, config, range(1))
+    compact(spark, config)
+    report = run_quality(spark, config)
+    assert not report.failed, report.notes
+    tables = Tables.of(spark, config)
+    for table, defects in PLANTED.items():
+        plant(tables, table, defects)
+    names = {note.split(": ")[1] for note in run_quality(spark, config).notes if note.startswith("critical")}
+    assert {f"{table}.{check}" for table, defects in PLANTED.items() for check in defects} <= names
+    assert {"join_changelog.one_change_a_batch", "joins.one_row_a_pair", "join_messages.stored_once"} <= names
 
 
 def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: SparkSession, tmp_path: Path) -> None:
@@ -119,11 +178,15 @@ def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: Spa
     assert not run_quality(spark, config).failed
 
 
-def test_rebuild_makes_the_pairs_of_all_files_and_jobs_that_know_no_joins_say_so(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_restored_copy_goes_on_and_a_rebuild_reads_all(spark: SparkSession, tmp_path: Path) -> None:
     config = join_config(tmp_path)
-    run_batches(spark, tmp_path, config, range(2))
+    run_batches(spark, tmp_path, config, range(1))
+    backup(spark, config, str(tmp_path / "copy"))
+    shutil.rmtree(config.pipeline.warehouse)
+    shutil.rmtree(config.driver_store_dir)
+    restore(spark, config, str(tmp_path / "copy"))
+    run_batches(spark, tmp_path, config, range(1, 2))
+    assert live(spark, config) == joined(accepted([messages(number) for number in range(2)]))
     file = tmp_path / "join.toml"
     file.write_text(tomli_w.dumps(join_raw()))
     summary, _ = rebuild(spark, file, str(tmp_path / "new"))

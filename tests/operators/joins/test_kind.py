@@ -11,6 +11,7 @@ from sessionlake.operators.joins.outputs import identified_pairs
 from sessionlake.operators.joins.spec import join_schema
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.events import pinned_of, type_names
+from sessionlake.warehouse.changelog import DAY_US
 from tests.operators.joins.join_support import join_config
 
 TYPES = {"id": "string", "time_us": "long", "v": "long", "w": "double"}
@@ -63,3 +64,15 @@ def test_a_delete_has_the_time_that_its_tombstone_told(tmp_path: Path) -> None:
     rows = identified_pairs(pa.Table.from_pylist([pair, gone], schema=schema))
     assert rows["join_time"].cast(pa.int64()).to_pylist() == [5, 4]
     assert len(set(rows["join_id"].to_pylist())) == 1
+
+
+def test_messages_below_the_horizon_are_needed_no_more(tmp_path: Path) -> None:
+    config = made(tmp_path)._config
+    assert Joins.unneeded(config, {}) == {}
+    state = {"horizons": {"left": 2 * DAY_US + 5, "right": None}}
+    (left,) = Joins.unneeded(config, state).values()
+    assert left == f"(side = 'left' and time < timestamp_micros({2 * DAY_US}))"
+    count = {"by": "count", "retention_time": None, "grace": None, "retention_count": 20}
+    numbered = made(tmp_path, **count, left={"size": 3}, right={"size": 4})._config
+    both = Joins.unneeded(numbered, {"horizons": {"left": 7, "right": 0}})
+    assert both == {"join_messages": f"(side = 'left' and (position & {(1 << 40) - 1}) < 7)"}

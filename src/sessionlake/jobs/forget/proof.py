@@ -74,6 +74,8 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
         limits += [] if limit is None else [f"{side.source.AT}: {limit}"]
     if "avro" in lake.formats:
         limits.append("dead letters: of Avro their rows are base64, in which a key is not found; look at them by hand")
+    if any(len(names) > 1 for names in lake.config.keys.values()):
+        limits.append("dead letters: rows whose key can't be read are not searched for one of several fields")
     unread = lake.unread()
     if unread:
         limits.append(
