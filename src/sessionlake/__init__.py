@@ -1,19 +1,41 @@
-"""Session windows for the lakehouse: early and exact sessions on Spark and Delta Lake."""
+"""Windows, sessions and joins for the lakehouse: early and exact, on Spark and Delta Lake."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config, load_config
+    from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
     from sessionlake.operators.sessions.windows import SessionWindows
+    from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
     from sessionlake.reading import read_joins, read_sessions, read_windows
 
-__all__ = ["Config", "SessionWindows", "__version__", "load_config", "read_joins", "read_sessions", "read_windows"]
+__all__ = [
+    "Config",
+    "CountSessions",
+    "CountWindows",
+    "HoppingWindows",
+    "SessionWindows",
+    "SlidingCountWindows",
+    "SlidingWindows",
+    "TumblingWindows",
+    "__version__",
+    "load_config",
+    "read_joins",
+    "read_sessions",
+    "read_windows",
+]
 __version__ = "0.1.0"
 
 _PLACES = {
     "Config": "sessionlake.config.load",
+    "CountSessions": "sessionlake.operators.counts.definition",
+    "CountWindows": "sessionlake.operators.counts.definition",
+    "HoppingWindows": "sessionlake.operators.windows.definition",
     "SessionWindows": "sessionlake.operators.sessions.windows",
+    "SlidingCountWindows": "sessionlake.operators.counts.definition",
+    "SlidingWindows": "sessionlake.operators.windows.definition",
+    "TumblingWindows": "sessionlake.operators.windows.definition",
     "load_config": "sessionlake.config.load",
     "read_joins": "sessionlake.reading",
     "read_sessions": "sessionlake.reading",
