@@ -1,21 +1,24 @@
 """Values in blocks of an axis: found for many keys at once, and written so that what is older than a place goes by whole segments.
 
-A block's key is the bytes of the key, a letter, and the block's number in eight bytes that sort as the number does.
+A block's key is the bytes of the key, a letter where a store has blocks of several kinds, and the block's number in eight bytes
+that sort as the number does.
 """
+
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints, binary_array, combined
+from sessionlake.columnar.arrays import Ints, binary_array, combined, taken
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 _SIGN = 1 << 63
 
 
-def block_keys(keys: pa.Array, codes: Ints, letter: str, blocks: Ints) -> pa.Array:
+def block_keys(keys: pa.Array, codes: Ints, blocks: Ints, letter: str = "") -> pa.Array:
     """Return the database's keys of blocks, of the keys that codes name."""
-    suffix = np.empty(len(blocks), np.dtype([("letter", "S1"), ("number", ">u8")]))
+    suffix = np.empty(len(blocks), np.dtype([("letter", f"S{len(letter)}"), ("number", ">u8")]))
     suffix["letter"] = letter.encode()
     suffix["number"] = blocks.astype(np.uint64) ^ np.uint64(_SIGN)
     text = binary_array(suffix, np.arange(len(blocks) + 1) * suffix.dtype.itemsize)
@@ -47,20 +50,40 @@ def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:
     """Return writes of blocks, ascending by segment, in their order within one."""
     order = np.argsort(segment, kind="stable")
     index = pa.array(order)
-    return pa.Table.from_arrays([pa.array(segment[order]), names.take(index), values.take(index)], schema=WRITE_SCHEMA)
+    return pa.Table.from_arrays(
+        [pa.array(segment[order]), names.take(index), taken(values, index)], schema=WRITE_SCHEMA
+    )
 
 
-def apply_writes(db: RocksSegments, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
-    """Apply writes, ascending by segment, and metadata atomically, then drop the segments numbered below `oldest`.
+class BlockStore:
+    """A database of segments, whose content subclasses say."""
 
-    Writes to segments that would be dropped at once are left out.
-    """
-    numbers, starts = np.unique(writes["segment"].to_numpy(), return_index=True)
-    ends = np.append(starts, len(writes))[1:]
-    batch = {}
-    for number, low, high in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        if number >= oldest:
-            part = writes.slice(low, high - low)
-            batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
-    db.write(batch, meta)
-    db.drop_before(oldest)
+    def __init__(self, path: Path) -> None:
+        self._db = RocksSegments(path)
+
+    def commit(self, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
+        """Apply writes, ascending by segment, and metadata atomically, then drop the segments numbered below `oldest`.
+
+        Writes to segments that would be dropped at once are left out.
+        """
+        numbers, starts = np.unique(writes["segment"].to_numpy(), return_index=True)
+        ends = np.append(starts, len(writes))[1:]
+        batch = {}
+        for number, low, high in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
+            if number >= oldest:
+                part = writes.slice(low, high - low)
+                batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
+        self._db.write(batch, meta)
+        self._db.drop_before(oldest)
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry."""
+        return self._db.meta(name)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._db.clear()
+
+    def close(self) -> None:
+        """Flush and release the database."""
+        self._db.close()

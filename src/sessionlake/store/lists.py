@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.blocks import BlockStore
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 LISTS = (1 << 62) + 1
 """The segment of lists; others have numbers of times, which are far below."""
-_LIST_ROWS = 65_536
+LIST_ROWS = 65_536
+"""Rows of a list: more are parted."""
 _SIGN = 1 << 63
 
 
@@ -40,11 +41,11 @@ class Listed:
 NONE_LISTED = Listed(np.zeros(0, np.int64), pa.array([], pa.string()))
 
 
-class ListedStore:
+class ListedStore(BlockStore):
     """A database of segments with lists; what other segments hold, subclasses say."""
 
     def __init__(self, path: Path, bucket: int) -> None:
-        self._db = RocksSegments(path)
+        super().__init__(path)
         self.bucket = bucket
         """Length of the stretch of the axis that a list is of."""
 
@@ -59,12 +60,12 @@ class ListedStore:
         cuts = [*np.flatnonzero(np.diff(bucket, prepend=bucket[:1] - 1)).tolist(), len(order)]
         names, values = [], []
         for low, high in itertools.pairwise(cuts):
-            for part, first in enumerate(range(low, high, _LIST_ROWS)):
-                rows = order[first : min(high, first + _LIST_ROWS)]
+            for part, first in enumerate(range(low, high, LIST_ROWS)):
+                rows = order[first : min(high, first + LIST_ROWS)]
                 table = pa.table({"start": start[rows], "key": keys.take(pa.array(rows))})
                 names.append(_list_key(kind, int(bucket[low]), number, part))
-                values.append(_ipc(table))
-        return _list_table(names, values)
+                values.append(packed_list(table))
+        return list_table(names, values)
 
     def lists(self, kind: str, low: int, high: int) -> Listed:
         """Return what the lists of a kind name whose buckets overlap the times [low, high).
@@ -85,34 +86,7 @@ class ListedStore:
     @staticmethod
     def list_deletes(names: Sequence[bytes]) -> pa.Table:
         """Return the writes that delete lists."""
-        return _list_table(list(names), [None] * len(names))
-
-    def commit(self, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
-        """Apply writes, ascending by segment, and metadata atomically, then drop the segments below a number.
-
-        Writes to segments that would be dropped at once are left out.
-        """
-        numbers, starts = np.unique(writes["segment"].to_numpy(), return_index=True)
-        batch = {}
-        ends = np.append(starts, len(writes))[1:]
-        for number, low, high in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
-            if number >= oldest:
-                part = writes.slice(low, high - low)
-                batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
-        self._db.write(batch, meta)
-        self._db.drop_before(oldest)
-
-    def meta(self, name: str) -> bytes | None:
-        """Return a metadata entry."""
-        return self._db.meta(name)
-
-    def clear(self) -> None:
-        """Remove everything."""
-        self._db.clear()
-
-    def close(self) -> None:
-        """Flush and release the database."""
-        self._db.close()
+        return list_table(list(names), [None] * len(names))
 
     def _lists(self, kind: str, first: int | None, last: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield names and bytes of lists by buckets, both inclusive."""
@@ -126,12 +100,14 @@ def _list_key(kind: str, bucket: int, number: int, part: int) -> bytes:
     return kind.encode() + (bucket + _SIGN).to_bytes(8, "big") + number.to_bytes(8, "big") + part.to_bytes(4, "big")
 
 
-def _list_table(names: list[bytes], values: Sequence[bytes | None]) -> pa.Table:
+def list_table(names: list[bytes], values: Sequence[bytes | None]) -> pa.Table:
+    """Return the writes of lists by their names; None deletes one."""
     arrays = [pa.array(np.full(len(names), LISTS)), pa.array(names, pa.binary()), pa.array(values, pa.binary())]
     return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
 
 
-def _ipc(table: pa.Table) -> bytes:
+def packed_list(table: pa.Table) -> bytes:
+    """Return what a list names as bytes; `pa.ipc.open_stream` reads them."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

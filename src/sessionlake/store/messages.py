@@ -17,18 +17,15 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined, within_group
 from sessionlake.columnar.groups import group_events
-from sessionlake.store.blocks import apply_writes, block_keys, block_writes, key_of, read_blocks
+from sessionlake.store.blocks import BlockStore, block_keys, block_writes, key_of, read_blocks
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
-from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.lists import LIST_ROWS, LISTS, list_table, packed_list
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 HEAD = np.dtype(
     [("x", "<i8"), ("time", "<i8"), ("position", "<i8"), ("revision", "<i8"), ("late", "u1"), ("length", "<u4")]
 )
 """Heads of messages: place; time; position; the batch that brought it; whether it is of the late policy."""
-_LISTS = (1 << 62) + 1
-"""The segment of lists; those of messages have numbers of places, which are far below."""
-_LIST_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -72,11 +69,11 @@ class Waiting:
     keys: pa.Array
 
 
-class MessageStore:
+class MessageStore(BlockStore):
     """Messages and lists of one shard. Reads and the `writes` change nothing; `apply` comes once a batch is committed."""
 
     def __init__(self, path: Path, *, block: int, segment: int) -> None:
-        self._db = RocksSegments(path)
+        super().__init__(path)
         self.block = block
         self._blocks = -(-segment // block)
         """Blocks of a segment: it is as long as was asked for, at least."""
@@ -91,7 +88,7 @@ class MessageStore:
         codes, blocks = np.repeat(codes, number), np.repeat(first, number) + within_group(number)
         order, starts = group_events(codes, blocks, 0)
         codes, blocks = codes[order[starts]], blocks[order[starts]]
-        at, values = read_blocks(self._db, blocks // self._blocks, block_keys(keys, codes, side, blocks))
+        at, values = read_blocks(self._db, blocks // self._blocks, block_keys(keys, codes, blocks, side))
         owner, head, columns = unpack_heads(values, HEAD)
         return Messages(codes[at][owner], head, columns)
 
@@ -104,22 +101,22 @@ class MessageStore:
             return WRITE_SCHEMA.empty_table()
         values = pack_heads(messages.head.copy(), messages.columns, np.diff(at, append=len(messages)))
         block = block[at]
-        return block_writes(block // self._blocks, block_keys(keys, messages.codes[at], side, block), values)
+        return block_writes(block // self._blocks, block_keys(keys, messages.codes[at], block, side), values)
 
     def list_writes(self, letter: str, number: int, waiting: Waiting) -> pa.Table:
         """Return the writes of lists of a kind, a letter; of the same kind and number, a batch's, others are replaced."""
         table = pa.table({"side": waiting.sides, "x": waiting.x, "key": waiting.keys})
         names, values = [], []
-        for part, first in enumerate(range(0, len(table), _LIST_ROWS)):
+        for part, first in enumerate(range(0, len(table), LIST_ROWS)):
             names.append(letter.encode() + number.to_bytes(8, "big") + part.to_bytes(4, "big"))
-            values.append(_ipc(table.slice(first, _LIST_ROWS)))
-        return _list_table(names, values)
+            values.append(packed_list(table.slice(first, LIST_ROWS)))
+        return list_table(names, values)
 
     def lists(self, letter: str) -> tuple[list[bytes], Waiting]:
         """Return the names of the lists of a kind, and what they name, which may be more than once."""
         found = []
-        if _LISTS in self._db.segments:
-            found = self._db.items(_LISTS, letter.encode(), letter.encode() + b"\xff" * 12)
+        if LISTS in self._db.segments:
+            found = self._db.items(LISTS, letter.encode(), letter.encode() + b"\xff" * 12)
         empty = pa.table(
             {"side": pa.array([], pa.string()), "x": np.zeros(0, np.int64), "key": pa.array([], pa.string())}
         )
@@ -130,15 +127,11 @@ class MessageStore:
     @staticmethod
     def list_deletes(names: Sequence[bytes]) -> pa.Table:
         """Return the writes that delete lists."""
-        return _list_table(list(names), [None] * len(names))
+        return list_table(list(names), [None] * len(names))
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
         """Apply writes, ascending by segment, and metadata atomically, then drop what lies before a place by whole segments."""
-        apply_writes(self._db, writes, meta, oldest // self.block // self._blocks)
-
-    def meta(self, name: str) -> bytes | None:
-        """Return a metadata entry."""
-        return self._db.meta(name)
+        self.commit(writes, meta, oldest // self.block // self._blocks)
 
     def scan(self, side: str, low: int, high: int) -> tuple[list[bytes], Messages]:
         """Return the messages of a side with places in [low, high], by place, and their keys, which codes point into.
@@ -158,23 +151,3 @@ class MessageStore:
         found = Messages(*unpack_heads(pa.array(values, pa.binary()), HEAD))
         rows = np.flatnonzero((found["x"] >= low) & (found["x"] <= high))
         return keys, found.take(rows[np.lexsort((found["position"][rows], found["x"][rows]))])
-
-    def clear(self) -> None:
-        """Remove everything."""
-        self._db.clear()
-
-    def close(self) -> None:
-        """Flush and release the database."""
-        self._db.close()
-
-
-def _list_table(names: list[bytes], values: Sequence[bytes | None]) -> pa.Table:
-    arrays = [pa.array(np.full(len(names), _LISTS)), pa.array(names, pa.binary()), pa.array(values, pa.binary())]
-    return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
-
-
-def _ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

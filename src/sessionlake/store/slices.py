@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints, binary_array, combined, concatenated, taken
+from sessionlake.columnar.arrays import Ints, concatenated
+from sessionlake.store.blocks import block_keys, block_writes, read_blocks
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
 from sessionlake.store.lists import LISTS, ListedStore
-from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
+from sessionlake.store.segmented import segment_interval
 
 _FIELDS = [("start", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("reach", "<i8")]
 GRID = np.dtype([*_FIELDS, ("length", "<u4")])
@@ -69,21 +70,9 @@ class SliceStore(ListedStore):
 
         Within a pair slices are ascending by start.
         """
-        values: list[pa.Array] = []
-        rows: list[Ints] = []
-        segment = blocks // self._blocks
-        for number in self._db.segments:
-            at = np.flatnonzero(segment == number)
-            if len(at):
-                asked = _block_keys(keys, codes[at], blocks[at]).to_pylist()
-                values.append(pa.array(self._db.get(number, asked), pa.binary()))
-                rows.append(at)
-        if not rows:
-            return Slices(np.zeros(0, np.int64), np.zeros(0, self._head), pa.array([], pa.binary()))
-        at = np.concatenate(rows)
-        order = np.argsort(at)
-        owner, head, state = unpack_heads(combined(pa.chunked_array(values)).take(pa.array(order)), self._head)
-        return Slices(codes[at[order]][owner], head, state)
+        at, values = read_blocks(self._db, blocks // self._blocks, block_keys(keys, codes, blocks))
+        owner, head, state = unpack_heads(values, self._head)
+        return Slices(codes[at][owner], head, state)
 
     def writes(self, keys: pa.Array, slices: Slices, emptied: Blocks | None = None) -> pa.Table:
         """Return the writes that make `slices` the whole content of their blocks, and remove blocks that hold none.
@@ -98,11 +87,7 @@ class SliceStore(ListedStore):
         if emptied is not None:
             codes, block = np.concatenate([codes, emptied.codes]), np.concatenate([block, emptied.number])
             values = concatenated([values, pa.nulls(len(emptied.codes), values.type)])
-        segment = block // self._blocks
-        order = np.argsort(segment, kind="stable")
-        index = pa.array(order)
-        arrays = [pa.array(segment[order]), _block_keys(keys, codes, block).take(index), taken(values, index)]
-        return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
+        return block_writes(block // self._blocks, block_keys(keys, codes, block), values)
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest_start_us: int) -> None:
         """Apply writes, ascending by segment, and metadata atomically, then drop what starts before a time by whole segments.
@@ -121,10 +106,3 @@ class SliceStore(ListedStore):
                     keys.append(key[:-8])
                     values.append(value)
         return keys, Slices(*unpack_heads(pa.array(values, pa.binary()), self._head))
-
-
-def _block_keys(keys: pa.Array, codes: Ints, blocks: Ints) -> pa.Array:
-    """Return the database's keys: a key's bytes, then the block's number in 8 bytes that sort as the number does."""
-    numbers = (blocks.astype(np.uint64) ^ np.uint64(_SIGN)).astype(">u8")
-    suffix = binary_array(numbers, np.arange(len(blocks) + 1) * 8)
-    return pa.compute.binary_join_element_wise(keys.take(pa.array(codes)).cast(pa.binary()), suffix, b"")

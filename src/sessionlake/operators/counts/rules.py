@@ -17,7 +17,7 @@ from sessionlake.columnar.groups import group_intervals
 from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.counts.spec import Counts, Grid, Sessions, Sliding
 from sessionlake.operators.windows.emission import EARLY, FULL
-from sessionlake.operators.windows.rules import Axis, Pairs, Windows
+from sessionlake.operators.windows.rules import Pairs, SliceAxis, Windows
 from sessionlake.store.series import COUNTED
 from sessionlake.store.slices import Slices
 
@@ -129,7 +129,7 @@ def sent_windows(
     if isinstance(windows, Sessions):
         return _sessions(windows, slices, asked, numbers, since, early=early)
     found = _grid_windows(windows, slices, np.flatnonzero(asked), numbers, early=early)
-    axis = Axis(slices)
+    axis = SliceAxis(slices)
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.size)
     unsent = range_max(slices["revision"], low, high) > since
     found, low, high = found.take(unsent), low[unsent], high[unsent]
@@ -142,7 +142,7 @@ def new_windows(windows: Grid, merged: Merged, numbers: Numbers) -> Pairs:
     slices = merged.slices
     found = _grid_windows(windows, slices, np.flatnonzero(merged.changed), numbers, early=True)
     found = found.take(found.time + windows.size - 1 > numbers.after[found.codes])
-    axis = Axis(slices)
+    axis = SliceAxis(slices)
     older = np.concatenate([[0], np.cumsum(slices["count"] - merged.given)])
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.size)
     return found.take(older[high] == older[low])
@@ -197,7 +197,7 @@ def _grid_windows(windows: Grid, slices: Slices, rows: Ints, numbers: Numbers, *
 
 def _sliding(windows: Sliding, slices: Slices, messages: Messages) -> Windows:
     start = messages.number - windows.size + 1
-    axis = Axis(slices)
+    axis = SliceAxis(slices)
     low, high = axis.find(messages.codes, start), axis.find(messages.codes, messages.number) + 1
     return Windows(messages.codes, start, messages.number, low, high, pa.repeat(FULL, len(start)))
 

@@ -13,6 +13,7 @@ from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS
 from sessionlake.operators.windows.emission import BATCH, END, Policies
+from sessionlake.operators.windows.policy import policy
 
 UNBOUNDED = "unbounded"
 """The size of a side whose messages stay joinable for as long as the retention allows."""
@@ -44,9 +45,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 class JoinEmitSection(Section):
     """When pairs are sent."""
 
-    early: str = BATCH
+    early: policy(BATCH) = BATCH  # type: ignore[valid-type]
     """Of messages at or after the watermark: with the batch that brings the later message, or once a period of the clock."""
-    late: str = BATCH
+    late: policy(BATCH) = BATCH  # type: ignore[valid-type]
     """Of older ones."""
     full: str | None = None
     """Has no meaning for a join."""
@@ -55,8 +56,9 @@ class JoinEmitSection(Section):
 
     @property
     def policies(self) -> Policies:
-        """The policies, periods in microseconds; ConfigError for what is none."""
-        return Policies(_policy("early", self.early), END, _policy("late", self.late), parse_duration(self.tick_offset))
+        """The policies, periods in microseconds."""
+        early, late = (text if text == BATCH else parse_duration(text) for text in (self.early, self.late))
+        return Policies(early, END, late, parse_duration(self.tick_offset))
 
 
 class LeftSource(SourceSection):
@@ -313,17 +315,3 @@ class JoinSection(OperatorSection):
         """Return the policies, and what else may change."""
         others = {"retention_count": self.retention_count or 0, "idle_us": self.idle_us}
         return {"emit": asdict(self.emit.policies), **others}
-
-
-def _policy(name: str, text: str) -> str | int:
-    if text == BATCH:
-        return BATCH
-    try:
-        period = parse_duration(text)
-    except ConfigError as error:
-        raise ConfigError(
-            f"emit.{name}: {text!r} is no policy; write {BATCH!r}, or a period as in '10 seconds'"
-        ) from error
-    if period == 0:
-        raise ConfigError(f"emit.{name}: {text!r} is no period; write {BATCH!r} to send pairs with each batch")
-    return period

@@ -11,6 +11,7 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
 from sessionlake.aggregates.ranges import merge_ranges
 from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, taken, within_group
+from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.windows.emission import RESTATE, Firing
@@ -18,8 +19,6 @@ from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows
 from sessionlake.store.layout import Heads
 from sessionlake.store.slices import Slices
 from sessionlake.stream.watermark import NO_WATERMARK
-
-_ROOM = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def merge_slices(
     codec = StateCodec(aggregates)
     order, starts = group_events(parts.codes, parts.time, 0)
     given = parts.take(order[starts])
-    at = Axis(stored).find(given.codes, given.time)
+    at = SliceAxis(stored).find(given.codes, given.time)
     known = _is_at(stored, at, given)
     old = stored.take(at[known])
     # Of each changed slice the stored one, if there is one, and its parts, side by side.
@@ -187,37 +186,20 @@ def read_around(windows: Sliding, candidates: Pairs, firing: Firing) -> Pairs:
     return Pairs(np.repeat(codes, number), np.repeat(first, number) + within_group(number)).distinct()
 
 
-class Axis:
-    """A shard's slices on one axis, ascending by (code, start): finds rows by key and time."""
+class SliceAxis(Axis):
+    """A shard's slices, ascending by (code, start): finds rows by key and time."""
 
     def __init__(self, slices: Slices) -> None:
+        super().__init__(slices.codes, slices["start"])
         self._slices = slices
-        codes, start = slices.codes, slices["start"]
-        self._low = int(start.min(initial=0))
-        self._width = int(start.max(initial=0)) - self._low + 2
-        self._distinct: Ints | None = None
-        if (int(codes.max(initial=0)) + 1) * self._width >= _ROOM:
-            # Times too far apart to share 63 bits with the code: their ranks take their place.
-            self._distinct = np.unique(start)
-            self._width = len(self._distinct) + 1
-        self._at = self._number(codes, start)
-
-    def find(self, codes: Ints, time: Ints) -> Ints:
-        """Return the first row of each code that starts at or after a time; the code's end where none does."""
-        return np.searchsorted(self._at, self._number(codes, time))
 
     def rows_of(self, pairs: Pairs) -> Ints:
         """Return the rows of those slices that are there, of the pairs of a code and a start."""
         rows = self.find(pairs.codes, pairs.time)
         return rows[_is_at(self._slices, rows, pairs)]
 
-    def _number(self, codes: Ints, time: Ints) -> Ints:
-        if self._distinct is not None:
-            return codes * self._width + np.searchsorted(self._distinct, time)
-        return codes * self._width + np.clip(time - self._low, 0, self._width - 1)
 
-
-def sent_windows(windows: TimeWindows, slices: Slices, axis: Axis, asked: Pairs, firing: Firing) -> Windows:
+def sent_windows(windows: TimeWindows, slices: Slices, axis: SliceAxis, asked: Pairs, firing: Firing) -> Windows:
     """Return the windows of a firing that have something that was not sent yet.
 
     `asked` are, of windows on a grid, those that have a candidate slice; else the candidate slices, which windows have or

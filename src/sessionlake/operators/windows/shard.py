@@ -28,9 +28,9 @@ from sessionlake.operators.windows.emission import (
 )
 from sessionlake.operators.windows.mapper import PARTS
 from sessionlake.operators.windows.rules import (
-    Axis,
     Merged,
     Pairs,
+    SliceAxis,
     Windows,
     blocks_of,
     grid_windows,
@@ -177,7 +177,7 @@ class WindowShard:
 
     def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing]) -> Windows:
         """Return the windows that go out, by key and start."""
-        axis = Axis(slices)
+        axis = SliceAxis(slices)
         found = [
             sent_windows(self.spec.windows, slices, axis, some, one)
             for some, one in zip(candidates, firing, strict=True)
@@ -196,7 +196,7 @@ class WindowShard:
         if removed is None or not self.spec.slices_are_windows:
             return np.zeros(0, np.int64)
         codes = pc.index_in(combined(removed.rows["key"]), keys).to_numpy().astype(np.int64)
-        return Axis(slices).rows_of(Pairs(codes, removed.rows["start_us"].to_numpy()))
+        return SliceAxis(slices).rows_of(Pairs(codes, removed.rows["start_us"].to_numpy()))
 
     def _writes(self, store: SliceStore, keys: pa.Array, merged: Merged, gone: Ints) -> pa.Table:
         """Return the writes of all blocks that have a slice which changed or is gone."""
