@@ -350,6 +350,9 @@ def _check(config: Config) -> None:
         check_sink(config.sink.kafka)
     check_store_path(config.pipeline.store)
     config.section.check()
+    for side in config.inputs.values():
+        if side.event.time is None and not config.section.by_count:
+            raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
     if config.section.KEYED and config.event.key is None:
         raise ConfigError("event.key: is missing; add it to the config")
     reserved, lower = RESERVED | config.section.RESERVED, dict[str, str]()

@@ -50,7 +50,8 @@ class EventSection(Section):
 
     key: str | None = None
     """May be left out with [window]: then all events have one key, the empty text."""
-    time: str
+    time: str | None = None
+    """May be left out with windows by count: then an event's time is the clock of its batch."""
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     id: str | None = None
     max_future_skew: Duration | None = None

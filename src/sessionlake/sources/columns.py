@@ -20,7 +20,8 @@ class EventColumns:
     """
 
     key: str | None
-    time: str
+    time: str | None
+    """Where none is named, events have the time of their batch's clock."""
     time_unit: str | None
     id: str | None
     inputs: tuple[str, ...]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.decoded import error_array, shorten, shown
 from sessionlake.sources.decoding.safe_cast import Mask, nulls_of
 from sessionlake.sources.decoding.times import Micros, parse_times
@@ -29,13 +29,18 @@ class Checked:
 
 
 def check(
-    decoded_table: pa.Table, error: pa.Array | None, columns: EventColumns, max_key_bytes: int | None = None
+    decoded_table: pa.Table,
+    error: pa.Array | None,
+    columns: EventColumns,
+    max_key_bytes: int | None = None,
+    clock_us: int = 0,
 ) -> Checked:
     """Check decoded rows.
 
     The reason is the first of: the decode error, null key, empty key, key too long, null time, unparsable time. A key of
     more than `max_key_bytes`, in UTF-8, becomes null. Where the columns name no key, every row has the empty one. Where they
-    name further ones, the key is a JSON array of the texts of all, and null where one of them is.
+    name further ones, the key is a JSON array of the texts of all, and null where one of them is. Where they name no time,
+    every row has that of the clock.
     """
     if columns.key is None:
         key, lengths = pa.repeat("", decoded_table.num_rows), None
@@ -45,7 +50,10 @@ def check(
         lengths = pc.binary_length(key)
     else:
         key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes)
-    times = decoded_table.column(columns.time).combine_chunks()
+    if columns.time is None:
+        times = pa.array(np.full(decoded_table.num_rows, clock_us)).cast(TIMESTAMP)
+    else:
+        times = decoded_table.column(columns.time).combine_chunks()
     time_us, no_time = parse_times(times, columns.time_unit)
     event_id = None if columns.id is None else _text(decoded_table.column(columns.id))
     too_long = _too_long(lengths, max_key_bytes)

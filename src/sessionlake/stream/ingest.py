@@ -109,7 +109,7 @@ class Judged:
 
 def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged:
     """Judge rows by the contract, the batch's clock, and the retention: an event strictly before `expired_us` is beyond it."""
-    checked = check(rows.table, rows.error, spec.decoder.columns, spec.max_key_bytes)
+    checked = check(rows.table, rows.error, spec.decoder.columns, spec.max_key_bytes, clock_us)
     good = np.ones(rows.table.num_rows, bool)
     refused: list[tuple[Ints, pa.Array]] = []
     if checked.reason is not None:

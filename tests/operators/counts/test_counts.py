@@ -17,6 +17,7 @@ from sessionlake.warehouse.views import merged_rows
 from tests.operators.counts.count_support import (
     MESSAGES,
     count_config,
+    count_sections,
     live,
     run_files,
     sent,
@@ -92,6 +93,26 @@ def test_every_batch_on_spark_sends_what_a_machine_per_window_sends(
         expected += [(*row, batch) for row in model.batch(given, 0)[0]]
     assert sent(config) == sorted(expected)
     assert expected
+
+
+def test_events_without_key_and_time_are_counted_by_the_clock(spark: SparkSession, tmp_path: Path) -> None:
+    sections = count_sections(size=2, emit={"early": "batch"})
+    sections["event"] = {"id": "v"}
+    (tmp_path / "events").mkdir()
+    config = parse_config(sections, tmp_path)
+    write_rows(tmp_path, "0.json", [{"v": value} for value in (1, 2, 3)])
+    run(spark, config, once=True)
+    assert [row[:6] for row in sent(config)] == [("", 1, 2, 2, 3, "full"), ("", 3, 4, 1, 3, "early")]
+    assert Tables.of(spark, config).last_commit("window_changelog").metadata["state"]["watermark_us"] > 1e15  # type: ignore[union-attr]
+
+
+def test_only_windows_by_count_do_without_a_time(tmp_path: Path) -> None:
+    sections = count_sections()
+    sections["event"] = {"key": "key"}
+    parse_config(sections, tmp_path)
+    sections["window"] = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
+    with pytest.raises(ConfigError, match=r"^event\.time: is missing; add it to the config$"):
+        parse_config(sections, tmp_path)
 
 
 def test_messages_of_a_delta_table_come_in_the_order_of_its_versions(spark: SparkSession, tmp_path: Path) -> None:
