@@ -1,30 +1,20 @@
 """Test joins in milliseconds: the joins' operator and store without Spark. Equal to the Spark engine by tests/operators/joins."""
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import plain_text
-from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.config.durations import parse_duration
 from sessionlake.engine.operator import (
-    RESTORE,
-    TICK,
     Aside,
     BatchContext,
     Counted,
-    Everywhere,
-    Inputs,
-    Keyed,
     Piece,
     ShardResult,
-    add_stats,
 )
 from sessionlake.operators.joins.control import RESTATE, TOMBSTONE, kinds_of, pack
 from sessionlake.operators.joins.mapper import split_messages
@@ -40,9 +30,10 @@ from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_cor
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
+from sessionlake.testing.local import Harness, declared_types
 from sessionlake.testing.rows import Row, event_rows, type_of
 from sessionlake.warehouse.batch_commit import WATERMARK
-from sessionlake.warehouse.schemas import COLUMN_TYPES, CORRECTIONS_SCHEMA, TIME
+from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class JoinOutput:
     counts: dict[str, int]
 
 
-class JoinHarness:
+class JoinHarness(Harness[MessageStore]):
     """Run micro-batches of plain rows, dicts of `time_us`, the equal fields and the columns, through a join.
 
     `left` and `right` have name, size (a duration, a number of messages, None for as retention allows) and columns. A row
@@ -90,8 +81,8 @@ class JoinHarness:
     ) -> None:
         self._on = tuple(_fields(text) for text in on)
         self._sides = {LEFT: left, RIGHT: right}
-        self._shards, self._policy = shards, beyond_retention
-        self._schema = {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
+        self._policy = beyond_retention
+        self._declared = declared_types(schema)
         self._settings: dict[str, Any] = {
             "by": by,
             "kind": kind,
@@ -107,8 +98,7 @@ class JoinHarness:
         self._batch_id = 0
         self._messages: list[pa.Table] = []
         self._pairs: dict[tuple[str, int, int], dict[str, Any]] = {}
-        self._directory = tempfile.TemporaryDirectory(prefix="sessionlake-")
-        self._stores: dict[int, MessageStore] = {}
+        super().__init__(shards)
 
     @property
     def watermark_us(self) -> int | None:
@@ -195,27 +185,7 @@ class JoinHarness:
         table = table.append_column("waits", pc.greater(table["revision"], since))
         names = ["key" if name == "join_key" else name for name in table.column_names]
         table = table.rename_columns(names).append_column("time_us", time).filter(pc.greater_equal(place, horizon))
-        shards = shard_of(table["key"].combine_chunks(), self._shards)
-        for shard in range(self._shards):
-            store = self._store(operator, shard)
-            store.clear()
-            rows = table.filter(pa.array(shards == shard))
-            operator.commit(store, operator.restored({RESTORE: rows}, store), {}, self._context(0))
-
-    def close(self) -> None:
-        """Release the stores and their directory."""
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
-        self._directory.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._shards.restore(operator, table, self._context(0))
 
     def _context(self, clock_us: int) -> BatchContext:
         return BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
@@ -226,7 +196,7 @@ class JoinHarness:
             given = self._sides[side]
             keys = [pair[at] for pair in self._on]
             names = tuple(given.get("columns", ()))
-            found = {n: self._schema.get(n) or type_of(n, rows.get(side, ())) for n in (*keys, *names)}
+            found = {n: self._declared.get(n) or type_of(n, rows.get(side, ())) for n in (*keys, *names)}
             columns = EventColumns(
                 keys[0] if keys else None,
                 "time_us",
@@ -242,11 +212,6 @@ class JoinHarness:
         self._operator = Joiner(JoinSpec(self._on, sides[LEFT], sides[RIGHT], **self._settings))
         return self._operator
 
-    def _store(self, operator: Joiner, shard: int) -> MessageStore:
-        if shard not in self._stores:
-            self._stores[shard] = operator.open_store(Path(self._directory.name) / str(shard))
-        return self._stores[shard]
-
     def _split(self, operator: Joiner, context: BatchContext, side: str, rows: Sequence[Row]) -> Iterator[Piece]:
         columns = operator.spec.side(side).events.decoder.columns
         for number, partition in enumerate(sorted({row.get("partition", 0) for row in rows})):
@@ -261,51 +226,27 @@ class JoinHarness:
     def _run(
         self, operator: Joiner, split: Sequence[Piece], rows: Mapping[str, Sequence[Row]], context: BatchContext
     ) -> JoinOutput:
-        stats: dict[str, int] = {}
-        for piece in split:
-            if isinstance(piece, Counted):
-                add_stats(stats, piece.stats)
-        inputs = self._inputs(operator, split, stats)
-        results = {s: operator.apply(kinds, self._store(operator, s), context) for s, kinds in sorted(inputs.items())}
-        for shard, result in results.items():
-            add_stats(stats, result.stats)
-            if result.writes is not None:
-                operator.commit(self._store(operator, shard), result.writes, {}, context)
+        results, stats = self._shards.run(operator, split, context)
         self._state = next_state(operator.spec, self._state, stats)
         self._batch_id += 1
         return self._output(results, split, rows, stats)
 
-    def _inputs(self, operator: Joiner, split: Sequence[Piece], stats: Mapping[str, int]) -> dict[int, Inputs]:
-        inputs: dict[int, dict[str, list[pa.Table]]] = {}
-        for piece in split:
-            if isinstance(piece, Keyed):
-                for shard, kind, table in by_shard(piece.kind, piece.rows, shard_of(piece.keys, self._shards)):
-                    inputs.setdefault(shard, {}).setdefault(kind, []).append(table)
-            elif isinstance(piece, Everywhere):
-                for shard in range(self._shards):
-                    inputs.setdefault(shard, {}).setdefault(piece.kind, []).append(piece.rows)
-        if operator.ticks:
-            told = pa.table({name: pa.array([value]) for name, value in {**stats, "task": 0}.items()})
-            for shard in range(self._shards):
-                inputs.setdefault(shard, {})[TICK] = [told]
-        return {shard: {k: pa.concat_tables(tables) for k, tables in kinds.items()} for shard, kinds in inputs.items()}
-
     def _output(
         self,
-        results: Mapping[int, ShardResult],
+        results: Sequence[ShardResult],
         split: Sequence[Piece],
         rows: Mapping[str, Sequence[Row]],
         stats: dict[str, int],
     ) -> JoinOutput:
-        changes = [row for result in results.values() for row in _plain(result.changes)]
+        changes = [row for result in results for row in _plain(result.changes)]
         for row in changes:
             identity = row["join_key"], row["left_position"], row["right_position"]
             if row["op"] == "delete":
                 self._pairs.pop(identity, None)
             else:
                 self._pairs[identity] = row
-        self._messages += [result.side[MESSAGES] for result in results.values()]
-        late = [row for result in results.values() for row in result.side.get(LATE, pa.table({})).to_pylist()]
+        self._messages += [result.side[MESSAGES] for result in results]
+        late = [row for result in results for row in result.side.get(LATE, pa.table({})).to_pylist()]
         dead = [row for p in split if isinstance(p, Aside) and p.kind == DEAD for row in p.rows.to_pylist()]
 
         def told(found: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:

@@ -53,7 +53,11 @@ class LocalShards(Generic[Store]):
         return self._stores[shard]
 
     def run(
-        self, operator: Operator[Store], split: Sequence[Piece], context: BatchContext, answer: Answer
+        self,
+        operator: Operator[Store],
+        split: Sequence[Piece],
+        context: BatchContext,
+        answer: Answer = lambda asked: asked,
     ) -> tuple[list[ShardResult], dict[str, int]]:
         """Compute and commit what a batch's map task yields; return the results by shard, and all numbers added up."""
         stats: dict[str, int] = {}
