@@ -245,6 +245,8 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
         raise ConfigError("session: is missing; add it to the config")
     config = config.model_copy(update={"other": {name: _section(name, value) for name, value in others.items()}})
     _check_inputs(config)
+    if config.section.by_count and config.event.key is None:
+        config = config.model_copy(update={"other": {config.operator: config.section.without_key()}})
     _check(config)
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(

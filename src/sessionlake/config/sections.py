@@ -137,6 +137,10 @@ class OperatorSection(Section):
         del value
         return cls
 
+    def without_key(self) -> "OperatorSection":
+        """Return the section as it is meant where events have no key."""
+        return self
+
     @property
     def by_count(self) -> bool:
         """Whether rows start and end with numbers of messages, and not at times."""

@@ -109,7 +109,9 @@ def test_events_without_key_and_time_are_counted_by_the_clock(spark: SparkSessio
 def test_only_windows_by_count_do_without_a_time(tmp_path: Path) -> None:
     sections = count_sections()
     sections["event"] = {"key": "key"}
-    parse_config(sections, tmp_path)
+    assert parse_config(sections, tmp_path).rebuild_settings()["window.per"] == "key"
+    # Without a key there is one order only that does not hang on batches: that of each partition.
+    assert parse_config({**sections, "event": {}}, tmp_path).rebuild_settings()["window.per"] == "partition"
     sections["window"] = {"kind": "tumbling", "size": "1 hour", "retention_time": "1 day"}
     with pytest.raises(ConfigError, match=r"^event\.time: is missing; add it to the config$"):
         parse_config(sections, tmp_path)

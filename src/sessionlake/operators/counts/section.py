@@ -64,7 +64,7 @@ class CountSection(OperatorSection):
     offset: int | None = None
     """Messages before the first window, which are in none."""
     per: Literal["key", "partition"] | None = None
-    """What is numbered: the messages of a key, or of a source partition."""
+    """What is numbered: the messages of a key, the default where events have one, or of a source partition."""
     max_others: int | None = None
     """Of sessions: messages of others that may lie between two of a session."""
     retention_time: Duration
@@ -90,6 +90,12 @@ class CountSection(OperatorSection):
     def numbered(self) -> str:
         """What is numbered."""
         return PER_PARTITION if self.kind == "session" else (self.per or PER_KEY)
+
+    def without_key(self) -> OperatorSection:
+        """Return the section over partitions, where it does not say what is numbered."""
+        if self.per is not None or self.kind == "session":
+            return self
+        return self.model_copy(update={"per": PER_PARTITION})
 
     @property
     def by_count(self) -> bool:
