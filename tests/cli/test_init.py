@@ -244,3 +244,22 @@ def test_odd_names_of_columns_and_files(tmp_path: Path) -> None:
     assert (config.event.key, config.event.time, config.event.time_unit) == ('k "ey\\\U0001f600', "when?", None)
     assert config.source.path == str(tmp_path / "7 odd 'names'")
     assert config.aggregates == {}
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "hopping", "sliding"])
+def test_windows_are_proposed_with_ten_events_each_on_average(tmp_path: Path, kind: str) -> None:
+    write_json(tmp_path / "events" / "a.json", ROWS)
+    config = proposed(tmp_path / "events", "--window", kind)
+    # 200 events of five keys, one a minute: an hour has twelve of each.
+    assert config.operator == "window"
+    section = config.section.model_dump()
+    assert (section["kind"], section["size"]) == (kind, "1 hour")
+    assert section["advance"] == ("5 minutes" if kind == "hopping" else None)
+    assert (section["grace"], section["retention_time"]) == ("1 minute", "30 days")
+
+
+def test_windows_of_a_sample_without_events_are_the_usual_ones(tmp_path: Path) -> None:
+    bad = [{**row, "user_id": None} for row in ROWS]
+    write_json(tmp_path / "events" / "a.json", bad)
+    config = proposed(tmp_path / "events", "--window", "tumbling", "--key", "user_id", "--time", "ts")
+    assert config.section.model_dump()["size"] == "1 hour"

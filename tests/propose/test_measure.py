@@ -1,11 +1,17 @@
 """Late shares against a plain model of the stream, and the gap that distances suggest."""
 
+from typing import Literal
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessionlake.config.durations import parse_duration
 from sessionlake.propose.measure import GAPS, late_share, propose_gap
+from sessionlake.propose.windows import SIZES, windows_of
+from sessionlake.propose.windows import late_share as windows_late_share
 from tests.oracle.model import ReferenceModel
+from tests.oracle.windows import WindowModel
 
 MINUTE = 60_000_000
 events = st.tuples(st.integers(0, 2), st.integers(0, 60))
@@ -29,6 +35,27 @@ def test_late_share_is_what_the_reference_model_refuses(
     ]
     total = sum(map(len, stream))
     found = late_share(arrays, f"{gap} minutes", f"{grace} minutes", f"{retention} minutes")
+    assert found == (refused / total if total else 0.0)
+
+
+@settings(max_examples=200)
+@given(streams, st.sampled_from(["tumbling", "hopping", "sliding"]), st.integers(0, 90), st.integers(0, 30))
+def test_late_share_of_windows_is_what_the_machines_refuse(
+    stream: list[list[tuple[int, int]]], kind: Literal["tumbling", "hopping", "sliding"], grace: int, more: int
+) -> None:
+    size, advance = (parse_duration(text) for text in ("5 minutes", SIZES["5 minutes"]))
+    retention = max(5, grace) + more
+    model = WindowModel(kind, size, advance=advance, grace=grace * MINUTE, retention=retention * MINUTE)
+    refused = 0
+    for clock, batch in enumerate(stream):
+        result = model.batch([(f"k{key}", minute * MINUTE, 1) for key, minute in batch], clock)
+        refused += len(result.late) + len(result.dead)
+    arrays = [
+        tuple(np.array([e[side] for e in batch], np.int64) * unit for side, unit in ((0, 1), (1, MINUTE)))
+        for batch in stream
+    ]
+    total = sum(map(len, stream))
+    found = windows_late_share(arrays, windows_of(kind, "5 minutes"), f"{grace} minutes", f"{retention} minutes")
     assert found == (refused / total if total else 0.0)
 
 

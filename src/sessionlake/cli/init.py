@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 )
 @click.option("--key", help="Column of the session key.")
 @click.option("--time", help="Column of the event time.")
+@click.option(
+    "--window", type=click.Choice(["tumbling", "hopping", "sliding"]), help="Propose windows in place of sessions."
+)
 @click.option("--name", help="Name of the pipeline.")
 @click.option("--format", "file_format", type=click.Choice(["json", "csv", "parquet"]), help="Format of the files.")
 @click.option(
@@ -35,13 +38,14 @@ def init_command(
     output: Path | None,
     key: str | None,
     time: str | None,
+    window: str | None,
     name: str | None,
     file_format: Literal["json", "csv", "parquet"] | None,
     sample_mb: int,
 ) -> None:
     """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
     from sessionlake.config.load import parse_config, parse_toml
-    from sessionlake.propose import config_text, measure, read_sample
+    from sessionlake.propose import config_text, measure, measure_windows, read_sample
     from sessionlake.sources.columns import EventColumns
 
     if output is not None and output.exists():
@@ -50,7 +54,8 @@ def init_command(
     choice = _chosen(seen, key, time)
     columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
     directory = (output.parent if output is not None else Path()).resolve()
-    text = config_text(seen, choice, measure(seen, columns), name=name, directory=directory)
+    measured = measure(seen, columns) if window is None else measure_windows(seen, columns, window)
+    text = config_text(seen, choice, measured, name=name, directory=directory)
     parse_config(parse_toml(text, output or "the proposal"), directory)
     if output is None:
         click.echo(text, nl=False)

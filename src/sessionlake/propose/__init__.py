@@ -4,5 +4,16 @@ from sessionlake.propose.choose import Choice, choose
 from sessionlake.propose.measure import Measured, measure
 from sessionlake.propose.sample import Sample, read_sample
 from sessionlake.propose.text import config_text
+from sessionlake.propose.windows import MeasuredWindows, measure_windows
 
-__all__ = ["Choice", "Measured", "Sample", "choose", "config_text", "measure", "read_sample"]
+__all__ = [
+    "Choice",
+    "Measured",
+    "MeasuredWindows",
+    "Sample",
+    "choose",
+    "config_text",
+    "measure",
+    "measure_windows",
+    "read_sample",
+]

@@ -1,7 +1,8 @@
 """How far apart a key's events are, how far out of order they come, and what a gap and a grace would make of that."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +29,8 @@ Batch = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What was found."""
+class Seen:
+    """What was found of the events, whatever is computed of them."""
 
     events: int
     refused: int
@@ -39,40 +40,60 @@ class Measured:
     last_us: int
     backward: float
     """Share of events that come in a later batch than one of a newer time."""
-    sessions: dict[str, int]
-    """Number of sessions under each gap of GAPS."""
-    gap: str
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """What a grace would make of the order in which events come."""
+
     late: dict[str, float]
-    """Share of events that would be late, or beyond retention, under that gap and each grace of GRACES."""
+    """Share of events that would be late, or beyond retention, under each grace of GRACES."""
     grace: str
     retention: str
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What was found, for sessions."""
+
+    seen: Seen
+    sessions: dict[str, int]
+    """Number of sessions under each gap of GAPS."""
+    gap: str
+    lateness: Lateness
+
+
 def measure(sample: Sample, columns: EventColumns) -> Measured:
-    """Measure the sample's events."""
+    """Measure the sample's events, and how sessions would lie in them."""
+    batches, seen = look(sample, columns)
+    if not seen.events:
+        return Measured(seen, {}, USUAL_GAP, Lateness({}, USUAL_GRACE, "30 days"))
+    codes, times = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
+    distances = _distances(codes, times)
+    gap = propose_gap(distances)
+    sessions = {text: seen.keys + int((distances > parse_duration(text)).sum()) for text in GAPS}
+    return Measured(seen, sessions, gap, lateness(gap, partial(late_share, batches, gap)))
+
+
+def look(sample: Sample, columns: EventColumns) -> tuple[list[Batch], Seen]:
+    """Return the good events of each batch, and what there is to say of all of them."""
     batches, refused = _batches(sample, columns)
     codes, times = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
     if not len(times):
-        return Measured(0, refused, 0, 0, 0, 0.0, {}, USUAL_GAP, {}, USUAL_GRACE, "30 days")
-    keys = int(codes.max()) + 1
-    distances = _distances(codes, times)
-    gap = propose_gap(distances)
-    retention = {grace: _retention(gap, grace) for grace in GRACES}
-    late = {grace: late_share(batches, gap, grace, retention[grace]) for grace in GRACES}
+        return batches, Seen(0, refused, 0, 0, 0, 0.0)
+    keys, bounds = int(codes.max()) + 1, (int(times.min()), int(times.max()))
+    return batches, Seen(len(times), refused, keys, *bounds, _behind(batches) / len(times))
+
+
+def lateness(length: str, share: Callable[[str, str], float]) -> Lateness:
+    """Return the shortest grace that leaves few events late; `share` tells how many, given a grace and a retention.
+
+    `length` is what a session or window needs of the retention beside its grace.
+    """
+    retention = {grace: _retention(length, grace) for grace in GRACES}
+    late = {grace: share(grace, retention[grace]) for grace in GRACES}
     grace = next((grace for grace in GRACES[1:] if late[grace] <= LATE_ENOUGH), USUAL_GRACE)
-    return Measured(
-        len(times),
-        refused,
-        keys,
-        int(times.min()),
-        int(times.max()),
-        _behind(batches) / len(times),
-        {text: keys + int((distances > parse_duration(text)).sum()) for text in GAPS},
-        gap,
-        late,
-        grace,
-        retention[grace],
-    )
+    return Lateness(late, grace, retention[grace])
 
 
 def propose_gap(distances: Ints) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from sessionlake.propose.choose import Choice
-from sessionlake.propose.measure import FEW, LATE_ENOUGH, Measured
+from sessionlake.propose.measure import FEW, LATE_ENOUGH, Lateness, Measured, Seen
 from sessionlake.propose.sample import Sample
+from sessionlake.propose.windows import FULL_ENOUGH, MeasuredWindows
 from sessionlake.sources.columns import TIMESTAMP
 
 _TYPES = {
@@ -25,20 +26,23 @@ _TYPES = {
 _HOUR_US = 3_600_000_000
 
 
-def config_text(sample: Sample, choice: Choice, measured: Measured, *, name: str | None, directory: Path) -> str:
+def config_text(
+    sample: Sample, choice: Choice, measured: Measured | MeasuredWindows, *, name: str | None, directory: Path
+) -> str:
     """Return a config that loads from a file in `directory`: paths below it are written relative to it."""
+    computed = _session(sample, measured) if isinstance(measured, Measured) else _window(sample, measured)
     blocks = (
-        _head(sample, measured),
+        _head(sample, measured.seen),
         _pipeline(name or sample.name),
         _source(sample, choice, directory),
-        _event(choice, measured),
-        _session(sample, measured),
+        _event(choice, measured.seen),
+        computed,
         _aggregates(choice),
     )
     return "\n".join("".join(f"{line}\n" for line in block) for block in blocks)
 
 
-def _head(sample: Sample, measured: Measured) -> Iterator[str]:
+def _head(sample: Sample, measured: Seen) -> Iterator[str]:
     part = "all of it" if sample.whole else "the beginning of it: what comes later may differ"
     yield f"# Proposed by `sessionlake init` from {measured.events:,} events ({part})."
     if measured.events:
@@ -76,7 +80,7 @@ def _source(sample: Sample, choice: Choice, directory: Path) -> Iterator[str]:
             yield f"{_quoted(column)} = {_quoted(_TYPES[sample.types[column]])}"
 
 
-def _event(choice: Choice, measured: Measured) -> Iterator[str]:
+def _event(choice: Choice, measured: Seen) -> Iterator[str]:
     yield "[event]"
     yield f"key = {_quoted(choice.key)}"
     yield f"time = {_quoted(choice.time)}"
@@ -92,11 +96,13 @@ def _event(choice: Choice, measured: Measured) -> Iterator[str]:
 
 
 def _session(sample: Sample, measured: Measured) -> Iterator[str]:
+    seen = measured.seen
+    yield "# Windows in place of sessions: `sessionlake init --window tumbling`, hopping or sliding."
     yield "[session]"
     yield "# gap: the time without an event that ends a key's session. Of the sample's events would become"
     for text, sessions in measured.sessions.items():
-        yield f"#   {text:<12} {sessions:>12,} sessions, {measured.events / sessions:,.1f} events each"
-    known = sum(measured.sessions.values()) and measured.events - measured.keys >= FEW
+        yield f"#   {text:<12} {sessions:>12,} sessions, {seen.events / sessions:,.1f} events each"
+    known = sum(measured.sessions.values()) and seen.events - seen.keys >= FEW
     yield (
         "# Proposed: where the fewest distances between events of a key lie, so that a longer gap would join hardly more."
         if known
@@ -105,25 +111,59 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
     yield f"gap = {_quoted(measured.gap)}"
     yield ""
     yield "# grace: how long after its end + gap a session still takes events in. Late ones are kept in `late_events`, and"
-    yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {sample.cut}, {measured.backward:.2%} of the events"
-    yield "# come after a newer one of an earlier batch. With the gap above would be late, or beyond retention:"
+    yield from _grace(sample, seen, measured.lateness, "gap")
+    yield ""
+    retention = measured.lateness.retention
+    yield f"retention = {_quoted(retention):<18}     # how long a session stays in the stores; at least gap + grace"
+    yield 'beyond_retention = "dead_letter"   # what becomes of older events: dead_letter | drop | emit'
+    yield 'emit = "update"                    # a row with each batch that changes a session; "final": one when it is closed'
+
+
+def _window(sample: Sample, measured: MeasuredWindows) -> Iterator[str]:
+    seen = measured.seen
+    yield "[window]"
+    yield f"kind = {_quoted(measured.kind):<28}# tumbling | hopping | sliding (docs/windows.md says when to choose which)"
+    yield "# size: of the sample's events would become, side by side,"
+    for text, windows in measured.windows.items():
+        yield f"#   {text:<12} {windows:>12,} windows, {seen.events / windows:,.1f} events each"
+    full = measured.windows and seen.events >= FULL_ENOUGH * measured.windows[measured.size]
+    yield (
+        f"# Proposed: the least with {FULL_ENOUGH} events in a window, on average."
+        if full
+        else f"# Proposed: the usual one, since no size has {FULL_ENOUGH} events in a window, on average."
+    )
+    yield f"size = {_quoted(measured.size)}"
+    if measured.kind == "hopping":
+        yield f"advance = {_quoted(measured.advance):<25}# from one window's start to the next one's"
+    yield ""
+    yield "# grace: how long after its end a window still takes events in. Late ones are kept in `late_events`, and"
+    yield from _grace(sample, seen, measured.lateness, "size")
+    yield ""
+    yield f"retention_time = {_quoted(measured.lateness.retention):<18}# how old events may be; at least size and grace"
+    yield 'beyond_retention = "dead_letter"   # what becomes of older events: dead_letter | drop'
+    yield ""
+    yield "[emit]"
+    yield 'early = "off"                      # changes of windows that are not full: off | batch | a period, as in "1 minute"'
+    yield 'full = "end"                       # a window is sent as the watermark passes its end; "close": when its grace is over'
+    yield 'late = "10 seconds"                # changes of full windows: batch | a period | close'
+
+
+def _grace(sample: Sample, seen: Seen, measured: Lateness, given: str) -> Iterator[str]:
+    yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {sample.cut}, {seen.backward:.2%} of the events"
+    yield f"# come after a newer one of an earlier batch. With the {given} above would be late, or beyond retention:"
     for text, share in measured.late.items():
         yield f"#   {text:<12} {share:>8.3%}"
     least = measured.late.get(measured.grace, 0.0)
     yield (
         f"# Proposed: the shortest that leaves at most {LATE_ENOUGH:.1%}."
         if least <= LATE_ENOUGH
-        else f"# Proposed: a day, since none leaves at most {LATE_ENOUGH:.1%}. A longer one keeps more sessions open."
+        else f"# Proposed: a day, since none leaves at most {LATE_ENOUGH:.1%}. A longer one keeps more open."
     )
     yield f"grace = {_quoted(measured.grace)}"
-    yield ""
-    yield f"retention = {_quoted(measured.retention):<18}     # how long a session stays in the stores; at least gap + grace"
-    yield 'beyond_retention = "dead_letter"   # what becomes of older events: dead_letter | drop | emit'
-    yield 'emit = "update"                    # a row with each batch that changes a session; "final": one when it is closed'
 
 
 def _aggregates(choice: Choice) -> Iterator[str]:
-    yield "# Of a session's events. Also: count, min, max, avg, first, last, collect, your own classes (docs/aggregates.md)."
+    yield "# Of the events of each. Also: count, min, max, avg, first, last, collect, your own classes (docs/aggregates.md)."
     yield "[aggregates]"
     for name, function in choice.aggregates.items():
         yield f"{name} = {_quoted(function)}"

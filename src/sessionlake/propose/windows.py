@@ -1,0 +1,89 @@
+"""How full windows of each length would be, and what a grace would make of events that come out of order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from sessionlake.columnar.arrays import Ints
+from sessionlake.config.durations import parse_duration
+from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows
+from sessionlake.propose.measure import USUAL_GRACE, Batch, Lateness, Seen, lateness, look
+from sessionlake.propose.sample import Sample
+from sessionlake.sources.columns import EventColumns
+from sessionlake.stream.watermark import NO_WATERMARK
+
+SIZES = {
+    "1 minute": "10 seconds",
+    "5 minutes": "1 minute",
+    "15 minutes": "1 minute",
+    "1 hour": "5 minutes",
+    "6 hours": "30 minutes",
+    "1 day": "1 hour",
+    "7 days": "1 day",
+}
+"""Sizes that are looked at, each with the advance that hopping windows of it are proposed with."""
+FULL_ENOUGH = 10
+"""The least size is proposed whose windows have so many events on average: of fewer, an aggregate says little."""
+USUAL_SIZE = "1 hour"
+
+
+@dataclass(frozen=True)
+class MeasuredWindows:
+    """What was found, for windows of a kind."""
+
+    seen: Seen
+    kind: str
+    windows: dict[str, int]
+    """Number of tumbling windows under each size of SIZES."""
+    size: str
+    lateness: Lateness
+
+    @property
+    def advance(self) -> str:
+        """What hopping windows are proposed to advance by."""
+        return SIZES[self.size]
+
+
+def measure_windows(sample: Sample, columns: EventColumns, kind: str) -> MeasuredWindows:
+    """Measure the sample's events, and how windows of a kind (tumbling, hopping, sliding) would lie in them."""
+    batches, seen = look(sample, columns)
+    if not seen.events:
+        return MeasuredWindows(seen, kind, {}, USUAL_SIZE, Lateness({}, USUAL_GRACE, "30 days"))
+    codes, times = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
+    found = {size: _windows(codes, times // parse_duration(size)) for size in SIZES}
+    size = next((size for size, number in found.items() if seen.events >= FULL_ENOUGH * number), USUAL_SIZE)
+    windows = windows_of(kind, size)
+    return MeasuredWindows(seen, kind, found, size, lateness(size, partial(late_share, batches, windows)))
+
+
+def windows_of(kind: str, size: str) -> TimeWindows:
+    """Return the windows of a kind and a size of SIZES."""
+    size_us = parse_duration(size)
+    if kind == "sliding":
+        return Sliding(size_us)
+    return Grid(size_us, parse_duration(SIZES[size]) if kind == "hopping" else size_us, 0)
+
+
+def late_share(batches: Sequence[Batch], windows: TimeWindows, grace: str, retention: str) -> float:
+    """Return the share of events that a stream of these batches would not accept: they are late, or beyond retention.
+
+    An event is late where the last window that can have it ends at or before the newest accepted time of earlier batches,
+    less the grace (docs/rules.md, rule 102).
+    """
+    grace_us, retention_us = parse_duration(grace), parse_duration(retention)
+    newest, refused, total = NO_WATERMARK, 0, 0
+    for _, times in batches:
+        late = windows.last_end(windows.slices_of(times)) <= newest - grace_us
+        bad = late | (times < newest - retention_us)
+        refused, total = refused + int(bad.sum()), total + len(times)
+        newest = max(newest, int(times[~bad].max(initial=NO_WATERMARK)))
+    return refused / total if total else 0.0
+
+
+def _windows(codes: Ints, numbers: Ints) -> int:
+    """Count the different pairs of a key's code and a window's number."""
+    order = np.lexsort((numbers, codes))
+    new = (np.diff(codes[order], prepend=-1) != 0) | (np.diff(numbers[order], prepend=0) != 0)
+    return int(new.sum())
