@@ -10,10 +10,9 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
-from sessionlake.operators.registry import changelogs_of
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import foreign_change, last_batch
+from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
 from sessionlake.warehouse.lake import Lake
 
 LAST_BATCHES = 5
@@ -76,7 +75,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         watermark_us=last.watermark_us,
         committed_us=last.committed_us,
         counts=counts,
-        reconciles=whole and events and late.reconciles and foreign_change(lake, changelogs_of(lake, config)) is None,
+        reconciles=whole and events and late.reconciles and foreign_change(lake, changelogs_in(lake)) is None,
         late=late,
         store_bytes=store_bytes(config),
         store_dir=config.driver_store_dir,

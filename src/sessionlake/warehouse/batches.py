@@ -43,6 +43,12 @@ def foreign_change(log: DeltaLog, changelogs: Sequence[Changelog]) -> ForeignCha
     return None
 
 
+def changelogs_in(log: DeltaLog) -> list[Changelog]:
+    """Return the changelogs that are there, as their tables tell: no operator is imported for it, nor Spark."""
+    state = Changelog("slice")
+    return [log.changelog, *([state] if log.exists(state.changes) else [])]
+
+
 def batches_after(log: DeltaLog, version: int = -1) -> Iterator[BatchCommit]:
     """Yield the batches whose commits made a later version of the changelog, oldest first."""
     return (BatchCommit.of(commit, log.changelog.changes) for commit in log.commits(log.changelog.changes, version))
