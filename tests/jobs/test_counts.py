@@ -180,6 +180,7 @@ def test_expire_removes_full_windows_only(spark: SparkSession, config: Config) -
     assert live(spark, config) == [row for row in tumbling(3, whole=False) if row[:2] not in removed]
 
 
+@pytest.mark.slow
 def test_forget_removes_a_key_from_windows_and_state(spark: SparkSession, config: Config) -> None:
     report = forget(spark, config, ["a"])
     assert not report.failed, report.notes

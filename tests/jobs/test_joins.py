@@ -129,6 +129,7 @@ def test_each_check_of_a_join_fails_on_its_defect(spark: SparkSession, tmp_path:
     assert {"join_changelog.one_change_a_batch", "joins.one_row_a_pair", "join_messages.stored_once"} <= names
 
 
+@pytest.mark.slow
 def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: SparkSession, tmp_path: Path) -> None:
     config = join_config(tmp_path, quality=LAX)
     run_batches(spark, tmp_path, config, range(4))

@@ -149,6 +149,7 @@ def test_tombstones_of_windows_do_not_go_to_a_topic(spark: SparkSession, config:
         expire(spark, config, ttl="1 s", to_topic=True)
 
 
+@pytest.mark.slow
 def test_forget_leaves_nothing_of_a_key_in_any_table_or_store(spark: SparkSession, hopping: Config) -> None:
     config, tables = hopping, tables_of(spark, hopping)
     others = [window for window in folded(config) if window[0] != "a"]

@@ -64,6 +64,7 @@ def test_a_dry_run_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert tables_of(spark, config).read("windows").isEmpty()
 
 
+@pytest.mark.slow
 def test_slices_are_folded_up_to_the_last_committed_batch_and_stores_restored_from_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
