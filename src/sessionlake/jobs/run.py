@@ -16,9 +16,8 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, JobError, NotNeededError
 from sessionlake.jobs.registry import BY_NAME
-from sessionlake.operators.registry import changelogs_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import check_history, last_batch
+from sessionlake.warehouse.batches import changelogs_in, check_history, last_batch
 from sessionlake.warehouse.delta_log import FENCED, app_id
 from sessionlake.warehouse.tables import Tables, spark_schema
 
@@ -135,7 +134,7 @@ def start_run(
     require_known(config, job)
     tables = Tables.of(spark, config)
     last_batch(tables)
-    check_history(tables, changelogs_of(tables, config))
+    check_history(tables, changelogs_in(tables))
     now_us = time.time_ns() // 1000
     run_id = run_id or f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H-%M-%S.%f}"
     found = _find(tables, job, run_id)

@@ -1,11 +1,12 @@
 """What the changelog's commits tell: the batches, the last of them, and whether others have changed what they wrote."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sessionlake.errors import NoBatchesError, PipelineStateError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.changelog import SLICE, Changelog
 from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.history import ForeignChange
 
@@ -44,9 +45,11 @@ def foreign_change(log: DeltaLog, changelogs: Sequence[Changelog]) -> ForeignCha
 
 
 def changelogs_in(log: DeltaLog) -> list[Changelog]:
-    """Return the changelogs that are there, as their tables tell: no operator is imported for it, nor Spark."""
-    state = Changelog("slice")
-    return [log.changelog, *([state] if log.exists(state.changes) else [])]
+    """Return a pipeline's changelogs that are there, the one whose commits are the batches' first.
+
+    The tables tell, so that no operator is imported for it, and with it Spark. A changelog of the state alone is of slices.
+    """
+    return [of for of in (log.changelog, replace(log.changelog, name=SLICE)) if log.exists(of.changes)]
 
 
 def batches_after(log: DeltaLog, version: int = -1) -> Iterator[BatchCommit]:

@@ -93,6 +93,8 @@ class Changelog:
 
 
 SESSIONS = Changelog("session")
+SLICE = "slice"
+"""What a row of a changelog of the state is, where the rows that are sent are not the state."""
 JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"))
 """A pair has the later of its messages' times."""
 

@@ -26,11 +26,13 @@ Row = dict[str, Any]
 SIZE, OFFSET, GRACE, RETENTION = 10, 3, 40, 60
 
 
-def window_config(root: Path, *, shards: int = 2, emit: Row | None = None, **window: Any) -> Config:
+def window_config(
+    root: Path, *, shards: int = 2, emit: Row | None = None, archive: bool = True, **window: Any
+) -> Config:
     (root / "events").mkdir(exist_ok=True)
     section = {"kind": "tumbling", "size": f"{SIZE} us", "offset": f"{OFFSET} us", "grace": f"{GRACE} us"}
     raw: dict[str, Any] = {
-        "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards, "archive": True},
+        "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards, "archive": archive},
         "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
         "event": {"key": "key", "time": "time_us", "time_unit": "us"},
         "window": {**section, "retention_time": f"{RETENTION} us", **window},

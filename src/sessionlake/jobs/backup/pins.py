@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from sessionlake.config.load import Config
 from sessionlake.errors import ContendedError, JobError
-from sessionlake.operators.registry import changelogs_of
 from sessionlake.stream.planned import fingerprint
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.batches import check_history, last_batch
+from sessionlake.warehouse.batches import changelogs_in, check_history, last_batch
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import fold_point
 
@@ -47,7 +46,7 @@ def pin(tables: Tables, config: Config) -> Pins:
                 f"checkpoint: {config.checkpoint!r} has no offsets of batch {batch_id}, or others than the changelog says; "
                 "a backup of the two could not be run on"
             )
-        first, *others = changelogs_of(tables, config)
+        first, *others = changelogs_in(tables)
         for side in (*schemas.SIDES, *(of.changes for of in others)):
             if side in versions:
                 versions[side] = _as_of_batch(tables, side, batch_id)

@@ -7,8 +7,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.backup.copies import OnFile, in_parallel
 from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, read_manifest
-from sessionlake.operators.registry import changelogs_of
-from sessionlake.warehouse.batches import RESTORING, check_history, last_batch
+from sessionlake.warehouse.batches import RESTORING, changelogs_in, check_history, last_batch
 from sessionlake.warehouse.tables import Tables
 
 
@@ -49,7 +48,7 @@ def restore(
     in_parallel(put_back, manifest.files, "restore_file_copied", on_file)
     failpoints.hit("restore_before_end")
     tables.remove(marker)
-    check_history(tables, changelogs_of(tables, config))
+    check_history(tables, changelogs_in(tables))
     if last_batch(tables).commit_id != manifest.commit_id:
         raise JobError(
             f"restore: the changelog of {directory!r} does not end with its batch {manifest.batch_id}; use another backup"

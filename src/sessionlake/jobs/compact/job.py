@@ -14,9 +14,8 @@ from sessionlake.jobs.compact import fold, layout, retention, trim
 from sessionlake.jobs.compact.plan import MB
 from sessionlake.jobs.compact.upkeep import OF_BATCHES, OF_RUNS, Upkeep, total
 from sessionlake.jobs.run import JobReport, OnStep, start_run
-from sessionlake.operators.registry import changelogs_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.batches import changelogs_in, last_batch
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
@@ -48,7 +47,7 @@ def compact(
         JOB,
         run_id=run_id,
         arguments=arguments,
-        pin=partial(_pin, config=config),
+        pin=_pin,
         dry_run=dry_run,
         on_step=on_step,
     )
@@ -63,10 +62,10 @@ def compact(
     return _report(upkeep)
 
 
-def _pin(tables: Tables, config: Config) -> dict[str, Any]:
+def _pin(tables: Tables) -> dict[str, Any]:
     """Return the last batch, and the tables' versions, files and bytes as the run finds them."""
     pinned: dict[str, Any] = {"batch_id": last_batch(tables).batch_id}
-    folded = _folded_tables(changelogs_of(tables, config))
+    folded = _folded_tables(changelogs_in(tables))
     for table in (*folded, *_side_tables(tables)):
         pinned[f"{table}_version"] = tables.latest_version(table)
     for table in folded:

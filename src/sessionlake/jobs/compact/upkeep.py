@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config
 from sessionlake.jobs.compact.plan import MB
 from sessionlake.jobs.run import JobRun
-from sessionlake.operators.registry import changelogs_of
 from sessionlake.stream.input_log import BATCH_INPUTS
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import changelogs_in
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
@@ -36,7 +36,7 @@ class Upkeep:
 
     def __init__(self, spark: SparkSession, config: Config, run: JobRun) -> None:
         self.run = run
-        self.changelogs = [of for of in changelogs_of(run.tables, config) if f"{of.changes}_version" in run.pinned]
+        self.changelogs = [of for of in changelogs_in(run.tables) if f"{of.changes}_version" in run.pinned]
         """What there is to fold, that of the batches first."""
         session = spark.newSession()
         cores = session.sparkContext.defaultParallelism

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.jobs.forget.keys import Keys, matching
-from sessionlake.operators.registry import changelogs_of
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import changelogs_in
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
@@ -77,7 +77,7 @@ class Lake:
     @cached_property
     def changelogs(self) -> list[Changelog]:
         """The pipeline's changelogs, that of the batches first."""
-        return changelogs_of(self.tables, self.config)
+        return changelogs_in(self.tables)
 
     @property
     def _columns(self) -> list[str]:

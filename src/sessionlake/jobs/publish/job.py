@@ -11,8 +11,7 @@ from sessionlake.errors import ConfigError, NoBatchesError
 from sessionlake.jobs.publish.changes import from_version, pin_version, publish_changes
 from sessionlake.jobs.publish.final import publish_final
 from sessionlake.jobs.publish.records import OnBatch, topic_of
-from sessionlake.operators.registry import changelogs_of
-from sessionlake.warehouse.batches import check_history
+from sessionlake.warehouse.batches import changelogs_in, check_history
 from sessionlake.warehouse.tables import Tables
 
 _ID_LENGTH = 22
@@ -43,7 +42,7 @@ def publish(
         raise NoBatchesError(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
-    check_history(tables, changelogs_of(tables, config))
+    check_history(tables, changelogs_in(tables))
     topic = topic_of(spark, sink)
     checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     pin_version(tables, checkpoint)

@@ -18,10 +18,10 @@ from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.positions import PARTITION
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.changelog import SLICE, Changelog
 from sessionlake.warehouse.schemas import TIME
 
-WINDOWS, SLICES = Changelog("window", numbered=True), Changelog("slice", numbered=True)
+WINDOWS, SLICES = Changelog("window", numbered=True), Changelog(SLICE, numbered=True)
 """The tables of windows that were sent, and of the state that they are made of."""
 PER_KEY, PER_PARTITION = "key", "partition"
 PARTITION_SIZE = PARTITION

@@ -17,10 +17,10 @@ from sessionlake.operators.windows.emission import Policies
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.changelog import SLICE, Changelog
 from sessionlake.warehouse.schemas import TIME
 
-WINDOWS, SLICES = Changelog("window"), Changelog("slice")
+WINDOWS, SLICES = Changelog("window"), Changelog(SLICE)
 """The tables of windows that were sent, and of the state that they are made of."""
 _BLOCK = 8
 """Slices of a block: fewer mean less to write again with a change, and more values to read for a window."""
