@@ -79,7 +79,13 @@ class Windows:
         section = cast("WindowSection", config.section)
         aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
         spec = WindowSpec(
-            section.windows, aggregates, events, section.emit.policies, section.grace_us, section.retention_us
+            section.windows,
+            aggregates,
+            events,
+            section.emit.policies,
+            section.grace_us,
+            section.retention_us,
+            section.retention_count,
         )
         return cls(config, spec)
 
@@ -110,9 +116,7 @@ class Windows:
 
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Return how far the pipeline is after a batch with these numbers."""
-        spec = self.spec
-        before = Progress.of(state)
-        return emission.next_progress(spec.emit, spec.grace_us, spec.retention_us, before, stats).state()
+        return self.spec.next_progress(Progress.of(state), stats).state()
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the slices that are not below the horizon."""
