@@ -13,6 +13,7 @@ from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
+from sessionlake.operators.joins.axis import block_of
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.outputs import JOIN_TIME, identified_pairs
 from sessionlake.operators.joins.restate import RESTATED_SCHEMA, restated_messages
@@ -168,7 +169,7 @@ class Joins:
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return how messages are cut into segments and blocks, and the policies, of which lists depend."""
         spec = cast("Joiner", operator).spec
-        return f"{spec.segment}/{spec.block}/{spec.emit.early}/{spec.emit.late}"
+        return f"{spec.segment}/{block_of(spec)}/{spec.emit.early}/{spec.emit.late}"
 
     def suite_values(self) -> dict[str, int | bool]:
         """Return how far apart the messages of a pair may lie in time, each way; a century where that is no fixed time."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
+from sessionlake.operators.joins.axis import axis_of, block_of
 from sessionlake.operators.joins.control import kinds_of
 from sessionlake.operators.joins.mapper import split_messages
 from sessionlake.operators.joins.rules import JoinProgress
@@ -41,7 +42,7 @@ class Joiner:
 
     def open_store(self, path: Path) -> MessageStore:
         """Open a shard's store."""
-        return MessageStore(path, block=self.spec.block, segment=self.spec.segment)
+        return MessageStore(path, block=block_of(self.spec), segment=self.spec.segment)
 
     def apply(self, inputs: Inputs, store: MessageStore, context: BatchContext) -> ShardResult:
         """Compute a shard."""
@@ -65,7 +66,7 @@ class Joiner:
             ),
             default=None,
         )
-        to_close = (self.spec.axis.width if self.spec.by_time else 0) + self.spec.grace_us
+        to_close = (axis_of(self.spec).width if self.spec.by_time else 0) + self.spec.grace_us
         latest = latest_advance_us(skew, context.clock_us, at.at.close_us, to_close)
         limits = Limits(at.at.expired_us, latest, context.clock_us)
         yield from split_corrections(kinds_of(self.spec, at), limits, table)
