@@ -43,7 +43,7 @@ from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import DAY_US, JOINS, Changelog
 from sessionlake.warehouse.tables import Tables
 
@@ -142,9 +142,7 @@ class Joins:
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the messages that may still be joined, of committed batches."""
         spec = cast("Joiner", operator).spec
-        last = tables.last_commit(JOINS.changes)
-        # Messages are committed before the pairs: those of a batch that has not happened yet are not to be read.
-        until = -1 if last is None else BatchCommit.of(last).batch_id
+        until = last_batch_id(tables, JOINS)
         messages = tables.read(schemas.JOIN_MESSAGES).where(F.col("batch_id") <= until)
         time_us = F.unix_micros("time")
         place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)

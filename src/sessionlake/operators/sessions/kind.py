@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, cast
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
@@ -20,8 +18,9 @@ from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.base import Source
 from sessionlake.stream import watermark
-from sessionlake.stream.events import aggregated_events, computed_types
-from sessionlake.stream.ingest import EVENTS, EventSpec
+from sessionlake.stream.event_kind import EventKind
+from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
@@ -31,32 +30,10 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows, rows_meeting
 
 
-class Sessions:
+class Sessions(EventKind[SessionizerSpec]):
     """See `Kind` for the methods."""
 
-    numbers_messages: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = SESSIONS
-    changelogs: ClassVar[tuple[Changelog, ...]] = (SESSIONS,)
-    late_columns: ClassVar[tuple[pa.Field, ...]] = ()
-
-    def __init__(self, config: Config, spec: SessionizerSpec) -> None:
-        self._config, self.spec = config, spec
-
-    @classmethod
-    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
-        """Return the one."""
-        del config
-        return cls.changelogs
-
-    @property
-    def inputs(self) -> Mapping[str, EventSpec]:
-        """Return the one input, of events."""
-        return {EVENTS: self.spec.events}
-
-    @property
-    def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns that aggregates read."""
-        return computed_types(self.spec.events)
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Sessions":
@@ -89,11 +66,6 @@ class Sessions:
             changelog_output(self.changelog, tables, changes),
         )
 
-    @classmethod
-    def bound_settings(cls) -> dict[str, Any]:
-        """Return the version of the states' bytes."""
-        return {"state layout": STATE_LAYOUT}
-
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Move the watermark."""
         return watermark.advanced(state, stats)
@@ -125,12 +97,6 @@ class Sessions:
     def expired_us(cls, config: Config, state: State) -> int:
         """Return the time before which events are beyond retention."""
         return SessionWindows.of(config).bounds(watermark.watermark_of(state)).expired_us
-
-    @classmethod
-    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
-        """Return nothing: what was trimmed of a changelog is in its snapshot."""
-        del config, state
-        return {}
 
     def restated_us(self) -> Column:
         """Return the event's time."""
