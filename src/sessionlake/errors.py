@@ -79,6 +79,18 @@ class LockedError(NotNeededError):
     exit_code = ExitCode.BUSY
 
 
+class BackPressureError(SessionlakeError):
+    """What comes downstream of the standalone API takes no outputs; `taken` says whether the message is in the state all the same."""
+
+    def __init__(self, message: str, *, taken: bool) -> None:
+        super().__init__(message)
+        self.taken = taken
+
+
+class NotKeptError(SessionlakeError):
+    """The standalone API was asked for messages, and keeps none."""
+
+
 class LakeError(SessionlakeError):
     """The warehouse can't be read without Spark, or a query over it is wrong."""
 

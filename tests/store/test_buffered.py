@@ -134,7 +134,7 @@ def test_many_new_keys_come_in_order(tmp_path: Path) -> None:
 
 def test_parts_share_a_flush_and_nothing_else(tmp_path: Path) -> None:
     db = BufferedSegments(tmp_path / "db")
-    first, second = (db.part(number)(tmp_path) for number in range(PARTS))
+    first, second = (db.part(number) for number in range(PARTS))
     for number in (-3, 0, 5):
         first.write({number: ([b"k"], [b"1"])}, {})
     second.write({0: ([b"k"], [b"2"]), 7: ([b"k"], [b"3"])}, {})

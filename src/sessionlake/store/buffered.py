@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sessionlake.store.api import OpenSegments, Segments, SegmentWrites
+from sessionlake.store.api import Segments, SegmentWrites
 from sessionlake.store.rocks import RocksSegments
 
 PARTS = 2
@@ -138,15 +138,15 @@ class BufferedSegments:
         self._pending.clear()
         self._db.close()
 
-    def part(self, number: int) -> OpenSegments:
-        """Return what opens, for one of several stores, its part of this database, 0 <= number < PARTS, whatever the path."""
-        return lambda _: _Part(self, number)
+    def part(self, number: int) -> "Part":
+        """Return the part of one of several stores, 0 <= number < PARTS."""
+        return Part(self, number)
 
     def _is_stored(self, segment: int) -> bool:
         return segment in self._db.segments and segment not in self._dropped
 
 
-class _Part(Segments):
+class Part(Segments):
     """A store's own segments in a database that it shares; it is cleared, flushed and closed with the whole."""
 
     def __init__(self, db: BufferedSegments, number: int) -> None:
@@ -154,27 +154,35 @@ class _Part(Segments):
 
     @property
     def segments(self) -> list[int]:
+        """Numbers of the live segments, ascending."""
         return [number // PARTS for number in self._db.segments if number % PARTS == self._number]
 
     def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry, as of the last flush."""
         return self._db.meta(name)
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of distinct keys in a live segment."""
         return self._db.get(self._whole(segment), keys)
 
     def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
         return self._db.items(self._whole(segment), low, high)
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
+        """Take writes."""
         self._db.write({self._whole(number): values for number, values in writes.items()}, meta)
 
     def drop_before(self, segment: int) -> None:
+        """Drop all segments numbered below `segment`."""
         self.drop([number for number in self.segments if number < segment])
 
     def drop(self, segments: Iterable[int]) -> None:
+        """Drop live segments."""
         self._db.drop([self._whole(number) for number in segments])
 
     def clear(self) -> None:
+        """Drop all segments."""
         self._db.drop([self._whole(number) for number in self.segments])
 
     def close(self) -> None:
