@@ -157,7 +157,15 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
             )
         policies = self._emit.of_windows()
         return WindowKernel(
-            WindowSpec(defined.windows, aggregates, events, policies, defined.grace_us, defined.retention_us)
+            WindowSpec(
+                defined.windows,
+                aggregates,
+                events,
+                policies,
+                defined.grace_us,
+                defined.retention_us,
+                defined.retention_count,
+            )
         )
 
     def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]]) -> None:

@@ -9,7 +9,8 @@ from sessionlake.columnar.arrays import Ints, sorted_codes, within_group
 from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_events
 from sessionlake.columnar.ranges import range_max
-from sessionlake.operators.joins.spec import LEFT, Grid, JoinSpec, Session, Sliding
+from sessionlake.operators.joins.axis import Grid, Session, Sliding, axis_of
+from sessionlake.operators.joins.spec import LEFT, JoinSpec
 from sessionlake.store.messages import Messages
 
 Named = tuple[list[bytes], Messages]
@@ -27,7 +28,7 @@ def side_windows(spec: JoinSpec, side: str, own: Named, others: Named, start: in
     first, last = Axis(at, x).between(of, low, high)
     some = np.flatnonzero((last > first) & (high >= start) & (low <= end))
     of, low, high, first, last = (column[some] for column in (of, low, high, first, last))
-    exclusive = 1 if isinstance(spec.axis, Grid) else 0
+    exclusive = 1 if isinstance(axis_of(spec), Grid) else 0
     table = pa.table(
         {
             "window_key": keys.take(pa.array(of)).cast(pa.string()),
@@ -44,7 +45,7 @@ def side_windows(spec: JoinSpec, side: str, own: Named, others: Named, start: in
 
 def _bounds(spec: JoinSpec, side: str, codes: Ints, x: Ints, all_codes: Ints, all_x: Ints) -> tuple[Ints, Ints, Ints]:
     """Return code, least and greatest place of all windows, each once."""
-    axis = spec.axis
+    axis = axis_of(spec)
     if isinstance(axis, Sliding):
         own = axis.left if side == LEFT else axis.right
         return _distinct(codes, x - own, x)

@@ -89,8 +89,7 @@ class WindowKernel:
 
     def next_state(self, state: State, stats: Mapping[str, int]) -> dict[str, Any]:
         """Return how far the windows are."""
-        spec = self.spec
-        return next_progress(spec.emit, spec.grace_us, spec.retention_us, Progress.of(state), stats).state()
+        return self.spec.next_progress(Progress.of(state), stats).state()
 
     def expired_us(self, state: State) -> int:
         """Return where the retention ends."""

@@ -12,7 +12,7 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Ints, sorted_codes
 from sessionlake.operators.counts import rules as counts
-from sessionlake.operators.counts.shard import keys_of, partitions_of
+from sessionlake.operators.counts.series import keys_of, partitions_of
 from sessionlake.operators.counts.spec import Grid as CountGrid
 from sessionlake.operators.counts.spec import Sessions as CountSessions
 from sessionlake.operators.counts.spec import Sliding as SlidingCounts
