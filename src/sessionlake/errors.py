@@ -67,6 +67,22 @@ class LayoutError(CorruptionError):
     """A store's bytes are of another release's format: as good as damaged for this one."""
 
 
+class NullKeyError(StoreError):
+    """A call on a store of `sessionlake.stores` names no key where it needs one."""
+
+
+class StoreClosedError(StoreError):
+    """A call on a store of `sessionlake.stores` that is closed."""
+
+
+class UnsupportedOperationError(StoreError):
+    """A store of `sessionlake.stores` has not got this method: another kind of store has."""
+
+
+class NoSuchElementError(StoreError):
+    """The next key of an iterator that has no more rows."""
+
+
 class NotNeededError(SessionlakeError):
     """A run had nothing to do; it says so, and has not failed."""
 
