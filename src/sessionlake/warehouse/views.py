@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.warehouse import changelog, schemas
 from sessionlake.warehouse.batches import batches_after
-from sessionlake.warehouse.changelog import FOLD, SESSIONS, Changelog
+from sessionlake.warehouse.changelog import DELETED, FOLD, SESSIONS, Changelog
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 ERASURES = "sessionlake.erasures"
@@ -30,10 +30,12 @@ def merged_rows(
     narrowed: Narrow = lambda rows: rows,
     of: Changelog | None = None,
     until: int | None = None,
+    deleted: bool = False,
 ) -> DataFrame:
     """Return the latest state of every row: the snapshot's, unless a batch after its fold point has another.
 
-    Of the pipeline's own changelog, or of another one `of` it; up to and including the batch `until`, where given.
+    Of the pipeline's own changelog, or of another one `of` it; up to and including the batch `until`, where given. With
+    `deleted` a keyed table's deletions are among the rows.
 
     As of the given versions, or of now: the frame stays at the versions that are newest when it is made. Of a pair of
     versions the snapshot's may be the newer one, but the changelog must not be trimmed beyond the snapshot's fold point.
@@ -51,6 +53,7 @@ def merged_rows(
         snapshot="{snapshot}",
         changelog="{changelog}",
         after=-1 if fold is None else fold,
+        deleted=deleted,
     )
     kept = changes_ if until is None else changes_.where(F.col("batch_id") <= until)
     return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
@@ -85,15 +88,18 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
 
 
 def latest_changes(changes: DataFrame, of: Changelog = SESSIONS) -> DataFrame:
-    """Return the last change of each row, with its date and, as CHANGE_COUNT, how many there were."""
+    """Return the last change of each row, as the snapshot has it beside `op` and, as CHANGE_COUNT, how many there were."""
     session = Window.partitionBy(*of.identity)
     ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
     counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
-    return counted.where("_rank = 1").drop("_rank").withColumn(of.date, date_of(of))
+    last = counted.where("_rank = 1").drop("_rank").withColumn(of.date, date_of(of))
+    return last.withColumn(DELETED, F.col("op") == "delete") if of.keyed else last
 
 
 def date_of(of: Changelog) -> Column:
-    """Return what the snapshot's rows are laid out by: the date of a start, or the part of a number."""
+    """Return what the snapshot's rows are laid out by: the date of a start, or the part of a number or key."""
+    if of.keyed:
+        return F.lit(0).cast("bigint")
     return F.expr(changelog.PART.format(of.start)) if of.numbered else utc_date(F.col(of.start))
 
 
