@@ -335,8 +335,18 @@ def _check_inputs(config: Config) -> None:
             )
         if not sides and name not in config.model_fields_set:
             raise ConfigError(f"{name}: is missing; add it to the config")
-    if sides and config.aggregates:
+    if config.aggregates and not config.section.AGGREGATES:
         raise ConfigError(f"aggregates: stands beside [{config.operator}], which computes none; remove it")
+
+
+def _check_sink(config: Config) -> None:
+    sink = config.sink.kafka
+    if sink is not None:
+        check_sink(sink)
+        if sink.emit == "final" and not config.section.CLOSES:
+            raise ConfigError(
+                f"sink.kafka.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
+            )
 
 
 def _check(config: Config) -> None:
@@ -348,11 +358,11 @@ def _check(config: Config) -> None:
     check_references({**config.model_dump(exclude_unset=True, exclude={"other"}), **others})
     for side in config.inputs.values():
         check_source(side.source)
-    if config.sink.kafka is not None:
-        check_sink(config.sink.kafka)
+    _check_sink(config)
     check_store_path(config.pipeline.store)
     config.section.check()
     for side in config.inputs.values():
+        config.section.check_source(side.source)
         if side.event.time is None and not config.section.by_count:
             raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
     if config.section.KEYED and config.event.key is None:

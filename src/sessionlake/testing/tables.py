@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from sessionlake.columnar.spark_sql import parse
 from sessionlake.config.durations import parse_duration
 from sessionlake.engine.operator import Aside, BatchContext, Piece, ShardResult
 from sessionlake.operators.keyed.control import KINDS
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.operator import TableKeeper
-from sessionlake.operators.keyed.spec import KeyedSpec, next_state
+from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, stored_schema
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET
 from sessionlake.sources.decoding.tables import TableDecoder
@@ -20,7 +21,7 @@ from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
 from sessionlake.testing.local import KEY, TIME_US, Harness, declared_types
 from sessionlake.testing.rows import Row, event_rows
-from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, STALE
+from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, STALE, TIME
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class TableOutput:
 class TableHarness(Harness[RowStore]):
     """Run micro-batches of plain rows: dicts of `key`, `time_us`, the columns, and what else tells events apart.
 
-    `columns` are the table's, each with its type, as in {"status": "string"}. An event with `deleted` true deletes its key.
+    `columns` are the table's, each with its type, as in {"status": "string"}. An event with `deleted` true deletes its key,
+    and so does one of which the SQL `delete_when` is true.
     With `offsets` an event has an `offset`, as a Kafka record has, which also decides where order is "offset"; else
     `event_id` names the column by which events of equal times are told apart. A row with `kind` "tombstone" (key, revision, and
     correction_id, where it is not to be made up) is a correction.
@@ -55,6 +57,7 @@ class TableHarness(Harness[RowStore]):
         event_id: str | None = None,
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
+        delete_when: str | None = None,
     ) -> None:
         super().__init__(shards)
         offsets = offsets or order == "offset"
@@ -68,9 +71,12 @@ class TableHarness(Harness[RowStore]):
         if event_id is not None:
             types.setdefault(event_id, pa.string())
         inputs = (*columns, NO_VALUE, *([OFFSET] if offsets else []))
+        known = {**types, EVENT_TIME: TIME}
         wanted = EventColumns(KEY, TIME_US, "us", event_id, inputs, types)
         events = EventSpec(TableDecoder(wanted, None), beyond_retention)
-        self._operator = TableKeeper(KeyedSpec(events, tuple(columns), parse_duration(retention), order == "offset"))
+        condition = None if delete_when is None else parse("delete_when", delete_when).typed(known, "boolean")
+        spec = KeyedSpec(events, tuple(columns), parse_duration(retention), order == "offset", condition)
+        self._operator = TableKeeper(spec)
         self._state: dict[str, Any] = {}
         self._batch_id = 0
         self._changes: list[dict[str, Any]] = []
@@ -132,19 +138,11 @@ class TableHarness(Harness[RowStore]):
         """Restore every store from the changelog, as after the loss of its disk."""
         last = {row["table_key"]: row for row in self._changes}
         spec = self._operator.spec
-        schema = pa.schema(
-            [
-                ("key", pa.string()),
-                *((name, pa.int64()) for name in ("time_us", "offset", "revision")),
-                ("id", pa.string()),
-                ("deleted", pa.bool_()),
-                *spec.types.items(),
-            ]
-        )
         rows = [
             {
-                **{name: row[name] for name in (*spec.columns, "revision")},
+                **{f"column_{i}": row[name] for i, name in enumerate(spec.columns)},
                 "key": key,
+                "revision": row["revision"],
                 "time_us": row["event_time"],
                 "offset": row.get("event_offset", 0),
                 "id": row.get("event_id", ""),
@@ -154,7 +152,7 @@ class TableHarness(Harness[RowStore]):
             if row["op"] == "upsert" or not spec.by_offset
         ]
         context = BatchContext(self._batch_id, "", dict(self._state))
-        self._shards.restore(self._operator, pa.Table.from_pylist(rows, schema=schema), context)
+        self._shards.restore(self._operator, pa.Table.from_pylist(rows, schema=stored_schema(spec)), context)
 
 
 def _event(row: Row) -> Row:

@@ -35,6 +35,8 @@ class Changelog:
     """The column of the one time that a row has, where it has no start and end."""
     numbers: tuple[str, ...] = ()
     """The columns that name a row, with the key, where its start does not."""
+    counts: tuple[str, ...] = ()
+    """What its batches count beside what every pipeline's do (`schemas.COUNTS`): accepted events are in one of these each."""
     keyed: bool = False
     """Whether the key alone names a row, whose time changes. The snapshot then keeps deletions, too, as rows that are DELETED."""
 
@@ -114,7 +116,7 @@ SLICE = "slice"
 """What a row of a changelog of the state is, where the rows that are sent are not the state."""
 JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"))
 """A pair has the later of its messages' times."""
-TABLE = Changelog("table", time="event_time", keyed=True)
+TABLE = Changelog("table", time="event_time", keyed=True, counts=("changed", "superseded", "unchanged"))
 DELETED = "deleted"
 """The column of a keyed table's snapshot that tells deletions, kept for the retention, from rows."""
 OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}

@@ -92,8 +92,13 @@ def latest_changes(changes: DataFrame, of: Changelog = SESSIONS) -> DataFrame:
     session = Window.partitionBy(*of.identity)
     ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
     counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
-    last = counted.where("_rank = 1").drop("_rank").withColumn(of.date, date_of(of))
-    return last.withColumn(DELETED, F.col("op") == "delete") if of.keyed else last
+    return _as_stored(counted.where("_rank = 1").drop("_rank"), of)
+
+
+def _as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
+    """Return changes with the columns that only the snapshot has."""
+    dated = changes.withColumn(of.date, date_of(of))
+    return dated.withColumn(DELETED, F.col("op") == "delete") if of.keyed else dated
 
 
 def date_of(of: Changelog) -> Column:
@@ -123,7 +128,7 @@ def row_versions(
     tail = changes(tables.read(tables.changelog.changes, changelog_version), after=-1 if fold is None else fold)
     names, of = snapshot.columns, tables.changelog
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
-        tail.withColumn(of.date, date_of(of)).select(*names, "op", "batch_id")
+        _as_stored(tail, of).select(*names, "op", "batch_id")
     )
 
 
@@ -165,11 +170,11 @@ def read_batches(tables: Tables) -> DataFrame:
     # Pinned: what is saved between here and the query would be there twice.
     stored = tables.read(schemas.BATCHES, tables.latest_version(schemas.BATCHES))
     seen = stored.agg(F.max("changelog_version")).head()
-    rows = [batch.row() for batch in batches_after(tables, -1 if seen is None or seen[0] is None else seen[0])]
-    return stored if not rows else stored.unionByName(batches_frame(tables.spark, rows))
+    more = tables.changelog.counts
+    rows = [batch.row(more) for batch in batches_after(tables, -1 if seen is None or seen[0] is None else seen[0])]
+    return stored if not rows else stored.unionByName(batches_frame(tables.spark, rows, schemas.batches(more)))
 
 
-def batches_frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+def batches_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
     """Return rows of `BatchCommit.row` as the table batches has them."""
-    table = pa.Table.from_pylist(rows, schema=schemas.BATCHES_SCHEMA)
-    return spark.createDataFrame(table, spark_schema(schemas.BATCHES_SCHEMA))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), spark_schema(schema))

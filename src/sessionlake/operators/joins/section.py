@@ -40,6 +40,7 @@ class JoinSection(OperatorSection):
 
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
     KEYED: ClassVar[bool] = False
+    AGGREGATES: ClassVar[bool] = False
 
     left: LeftSection
     right: RightSection

@@ -96,7 +96,7 @@ class KeyedShard:
         return ShardResult(table, writes if len(writes) else None, side, counts)
 
     def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
-        """Return the writes of handed-in rows (key, time_us, offset, id, revision, deleted, and the columns)."""
+        """Return the writes of handed-in rows and markers, a table of `stored_schema`."""
         table = inputs[RESTORE].combine_chunks()
         codes, keys = sorted_codes(table["key"])
         head = np.zeros(len(table), HEAD)
@@ -106,7 +106,7 @@ class KeyedShard:
         head["id"] = pc.binary_length(ids).to_numpy()
         deleted = combined(table["deleted"]).to_numpy(zero_copy_only=False)
         kept, gone = np.flatnonzero(~deleted), np.flatnonzero(deleted)
-        columns = [combined(table[name]).take(pa.array(kept)) for name in self.spec.columns]
+        columns = [combined(table[f"column_{i}"]).take(pa.array(kept)) for i in range(len(self.spec.columns))]
         rows = Values(codes[kept], head[kept], ids.take(pa.array(kept)), self.spec.pack(columns, len(kept)))
         none = np.zeros(0, np.int64)
         return store.writes(

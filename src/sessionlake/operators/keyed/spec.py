@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +13,7 @@ from sessionlake.aggregates import Events
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, combined
+from sessionlake.columnar.expressions import Expression
 from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
@@ -19,6 +21,8 @@ from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import DELETED, TABLE
 
+KEY, EVENT_TIME = "key", "event_time"
+"""What expressions call the key, and the time."""
 HORIZON, LAST_DELETE = "horizon_us", "last_delete_us"
 MAX_DELETED = "max_deleted"
 """The number of a batch that is the greatest time of a row or an update by which a key was deleted."""
@@ -72,6 +76,8 @@ class KeyedSpec:
     retention_us: int
     by_offset: bool = False
     """Whether the greatest offset holds, and not the greatest time."""
+    delete_when: Expression | None = None
+    """True of events that delete their key. It may read KEY and EVENT_TIME where the source has no columns of these names."""
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
@@ -89,14 +95,14 @@ class KeyedSpec:
         return self.events.decoder.columns.id is not None and not self.has_offsets
 
     def deleted(self, events: Events) -> Bools:
-        """Return which events delete their key: those whose Kafka record has no value."""
+        """Return which events delete their key: those whose Kafka record has no value, and those of which `delete_when` is true."""
+        n = len(events.keys)
         empty = events.columns.get(NO_VALUE)
-        gone = (
-            pa.repeat(pa.scalar(value=False), len(events.keys))
-            if empty is None
-            else pc.fill_null(combined(empty), fill_value=False)
-        )
-        return gone.to_numpy(zero_copy_only=False)
+        gone = np.zeros(n, bool) if empty is None else _true(combined(empty))
+        if self.delete_when is not None:
+            own = {KEY: events.keys, EVENT_TIME: pa.array(events.time_us).cast(schemas.TIME)}
+            gone |= _true(self.delete_when.evaluate({**own, **events.columns}, n))
+        return gone
 
     def pack(self, columns: list[pa.Array], rows: int) -> pa.Array:
         """Return a row's columns as one byte string for each row."""
@@ -115,6 +121,10 @@ class KeyedSpec:
         return replace(self, events=ingest.with_live_settings(self.events, live), retention_us=live["retention_us"])
 
 
+def _true(values: pa.Array) -> Bools:
+    return pc.fill_null(values, fill_value=False).to_numpy(zero_copy_only=False).copy()
+
+
 def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
     """Return the schema of table_changelog, or without the marks of batch and attempt."""
     return pa.schema(
@@ -123,6 +133,19 @@ def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
             *_row(spec),
             schemas.commented("cause", pa.string(), "update (an event) or tombstone (a correction)"),
             *(schemas.BATCH_MARKS if marks else []),
+        ]
+    )
+
+
+def stored_schema(spec: KeyedSpec) -> pa.Schema:
+    """Return the schema of rows and markers as they are handed in: columns as column_<i>, null of markers."""
+    return pa.schema(
+        [
+            ("key", pa.string()),
+            *((name, pa.int64()) for name in ("time_us", "offset", "revision")),
+            ("id", pa.string()),
+            ("deleted", pa.bool_()),
+            *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
         ]
     )
 
