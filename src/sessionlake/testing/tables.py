@@ -16,10 +16,11 @@ from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET
 from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.standalone.shards import KEY, TIME_US
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
-from sessionlake.testing.local import KEY, TIME_US, Harness, declared_types
+from sessionlake.testing.local import Harness, declared_types
 from sessionlake.testing.rows import Row, event_rows
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, STALE, TIME
 
