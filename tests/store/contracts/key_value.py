@@ -187,6 +187,15 @@ class KeyValueContract:
         assert list(shared.range(low, high)) == inside
         assert list(shared.reverse_range(low, high)) == inside[::-1]
 
+    def test_many_rows_come_once_each_in_both_directions(self) -> None:
+        keys = [f"{n:04}" for n in range(700)]
+        with self.texts(*keys) as store:
+            for low, high in ((None, None), (5, 20), (5, 21), (5, 22), (100, 164), (100, 600), (0, 699)):
+                bounds = [None if n is None else keys[n] for n in (low, high)]
+                inside = keys[low or 0 : 700 if high is None else high + 1]
+                assert [key for key, _ in store.range(*bounds)] == inside
+                assert [key for key, _ in store.reverse_range(*bounds)] == inside[::-1]
+
     @pytest.mark.parametrize("method", ["all", "reverse_all"])
     def test_peek_and_has_next(self, method: str) -> None:
         with self.texts("a", "b") as store, getattr(store, method)() as rows:

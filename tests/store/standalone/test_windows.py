@@ -125,6 +125,19 @@ def test_iterator_skips_segments_that_are_dropped_before_it_reaches_them(tmp_pat
         assert [v for _, v in backward] == [50]
 
 
+@pytest.mark.parametrize("method", ["all", "backward_all"])
+def test_segment_that_is_dropped_under_an_iterator_is_read_to_its_end(tmp_path: Path, method: str) -> None:
+    with opened(tmp_path, segment_interval=500) as store:
+        for start in range(500):
+            store.put("a", start, start)
+        rows = getattr(store, method)()
+        found = [next(rows)[1] for _ in range(3)]
+        store.put("a", 1, 5000)
+        assert families(store) == [10]
+        live = list(range(400, 500))
+        assert found + [v for _, v in rows] == (live if method == "all" else live[::-1])
+
+
 def test_duplicates_are_numbered_on_when_opened_again(tmp_path: Path) -> None:
     for value in range(3):
         with opened(tmp_path, retain_duplicates=True) as store:
