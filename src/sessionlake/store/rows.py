@@ -21,8 +21,8 @@ from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
 
 ROWS = (1 << 62) + 2
 """The segment of rows; those of markers have numbers of times, which are far below."""
-HEAD = np.dtype([("time", "<i8"), ("offset", "<i8"), ("revision", "<i8"), ("id", "<u4")])
-"""The event's time and offset; the batch that wrote the value; the length of the event's id."""
+HEAD = np.dtype([("time", "<i8"), ("offset", "<i8"), ("partition", "<i4"), ("revision", "<i8"), ("id", "<u4")])
+"""The event's time, offset and source partition; the batch that wrote the value; the length of the event's id."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, stored_schema
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET
+from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET, PARTITION
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.standalone.shards import KEY, TIME_US
 from sessionlake.store.rows import RowStore
@@ -43,7 +43,7 @@ class TableHarness(Harness[RowStore]):
 
     `columns` are the table's, each with its type, as in {"status": "string"}. An event with `deleted` true deletes its key,
     and so does one of which the SQL `delete_when` is true.
-    With `offsets` an event has an `offset`, as a Kafka record has, which also decides where order is "offset"; else
+    With `offsets` an event has an `offset` and a `partition`, as a Kafka record has, and the former decides where order is "offset"; else
     `event_id` names the column by which events of equal times are told apart. A row with `kind` "tombstone" (key, revision, and
     correction_id, where it is not to be made up) is a correction.
     """
@@ -68,10 +68,11 @@ class TableHarness(Harness[RowStore]):
             TIME_US: pa.int64(),
             NO_VALUE: pa.bool_(),
             OFFSET: pa.int64(),
+            PARTITION: pa.int64(),
         }
         if event_id is not None:
             types.setdefault(event_id, pa.string())
-        inputs = (*columns, NO_VALUE, *([OFFSET] if offsets else []))
+        inputs = (*columns, NO_VALUE, *((OFFSET, PARTITION) if offsets else ()))
         known = {**types, EVENT_TIME: TIME}
         wanted = EventColumns(KEY, TIME_US, "us", event_id, inputs, types)
         events = EventSpec(TableDecoder(wanted, None), beyond_retention)
@@ -145,7 +146,7 @@ class TableHarness(Harness[RowStore]):
                 "key": key,
                 "revision": row["revision"],
                 "time_us": row["event_time"],
-                "offset": row.get("event_offset", 0),
+                **{name: row.get(f"event_{name}", 0) for name in ("offset", "partition")},
                 "id": row.get("event_id", ""),
                 "deleted": row["op"] == "delete",
             }
@@ -158,7 +159,12 @@ class TableHarness(Harness[RowStore]):
 
 def _event(row: Row) -> Row:
     """Return an event as a record of a topic has it."""
-    return {**row, OFFSET: row.get("offset"), NO_VALUE: row.get("deleted", False)}
+    return {
+        **row,
+        OFFSET: row.get("offset"),
+        PARTITION: row.get("partition", 0),
+        NO_VALUE: row.get("deleted", False),
+    }
 
 
 def _correction_table(corrections: Sequence[tuple[int, Row]]) -> pa.Table:

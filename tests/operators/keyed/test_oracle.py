@@ -47,7 +47,11 @@ BATCHES = st.lists(st.lists(event(st.integers(0, 400)), max_size=8), min_size=1,
 def plain(output: TableOutput) -> list[Row]:
     names = {"table_key": "key", "event_time": "time"}
     found = [
-        {names.get(n, n): v for n, v in row.items() if n not in ("revision", "event_id", "event_offset")}
+        {
+            names.get(n, n): v
+            for n, v in row.items()
+            if n not in ("revision", "event_id", "event_offset", "event_partition")
+        }
         for row in output.changes
     ]
     return sorted(found, key=lambda row: row["key"])

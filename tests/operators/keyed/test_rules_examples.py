@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sessionlake.errors import PipelineStateError
 from sessionlake.testing.tables import TableHarness
 
 Row = dict[str, Any]
@@ -157,6 +158,19 @@ def test_by_offset_the_greater_offset_holds_at_any_age() -> None:
         assert (output.counts["changed"], output.counts["superseded"], output.dead) == (1, 1, [])
         assert values(table) == {"a": 2}
         assert [row["table_key"] for row in table.changelog()] == ["a", "a"]
+
+
+def test_by_offset_a_key_in_two_partitions_is_refused() -> None:
+    for second in (
+        [update("a", 1, offset=2, partition=1)],
+        [update("a", 1, offset=1), update("a", 2, offset=2, partition=1)],
+    ):
+        with TableHarness({"v": "long"}, order="offset") as table:
+            table.process([update("a", 0, 1, offset=9), update("b", 0, offset=7, partition=1)])
+            table.lose_stores()
+            with pytest.raises(PipelineStateError, match="in the partitions 0 and 1") as raised:
+                table.process(second)
+            assert "\n" not in str(raised.value)
 
 
 def test_the_watermark_moves_with_outranked_updates_too_and_by_advance(table: TableHarness) -> None:

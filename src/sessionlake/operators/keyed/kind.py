@@ -28,7 +28,7 @@ from sessionlake.operators.keyed.spec import (
     stored_schema,
 )
 from sessionlake.sources.base import Source
-from sessionlake.sources.decoding.kafka_records import META, NO_VALUE, OFFSET
+from sessionlake.sources.decoding.kafka_records import META, NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.events import computed_types, event_spec
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
@@ -79,7 +79,7 @@ class KeyedTable:
         columns = tuple(section.columns or _all_columns(config, source, pinned))
         parsed = section.condition
         read = () if parsed is None else _columns_of(parsed, source, pinned)
-        places = (OFFSET, NO_VALUE) if config.source.kind == "kafka" else ()
+        places = (OFFSET, PARTITION, NO_VALUE) if config.source.kind == "kafka" else ()
         events = event_spec(config, source, (*columns, *read, *places), pinned)
         types = events.decoder.columns.types
         for name in columns:
@@ -122,7 +122,9 @@ class KeyedTable:
         known = {
             "key": F.col(TABLE.key),
             "time_us": time_us,
-            "offset": F.col("event_offset") if spec.has_offsets else F.lit(0).cast("bigint"),
+            **{
+                n: F.col(f"event_{n}") if spec.has_offsets else F.lit(0).cast("bigint") for n in ("offset", "partition")
+            },
             "revision": F.col("revision"),
             "id": F.col("event_id") if spec.has_ids else F.lit(""),
             "deleted": F.col(DELETED),

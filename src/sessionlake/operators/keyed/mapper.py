@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 from sessionlake.aggregates import Events
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text, sorted_codes
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
-from sessionlake.operators.keyed.order import Versions, latest
+from sessionlake.operators.keyed.order import Versions, latest, require_comparable
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress
-from sessionlake.sources.decoding.kafka_records import OFFSET
+from sessionlake.sources.decoding.kafka_records import OFFSET, PARTITION
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import judge
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
@@ -25,6 +25,7 @@ def update_schema(spec: KeyedSpec) -> pa.Schema:
             ("key", pa.string()),
             ("time_us", pa.int64()),
             ("offset", pa.int64()),
+            ("partition", pa.int64()),
             ("id", pa.string()),
             ("deleted", pa.bool_()),
             *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
@@ -42,6 +43,8 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     deleted = spec.deleted(events)
     codes, _ = sorted_codes(keys)
     table = _updates(spec, events, keys, deleted)
+    if spec.by_offset:
+        require_comparable(codes, table["partition"].to_numpy())
     winners = latest(codes, versions_of(spec, table), by_offset=spec.by_offset)
     newest = int(events.time_us.max(initial=NO_WATERMARK))
     yield Counted({"accepted": len(keys), "superseded": len(keys) - len(winners), MAX_TIME: newest})
@@ -74,6 +77,7 @@ def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools) ->
     if deleted.any():
         values = [pc.if_else(gone, pa.scalar(None, value.type), value) for value in values]
     ids = pc.fill_null(events.event_id, "") if spec.has_ids and events.event_id is not None else pa.repeat("", n)
-    offsets = combined(events.columns[OFFSET]) if spec.has_offsets else pa.array(np.zeros(n, np.int64))
-    arrays = [keys, pa.array(events.time_us), offsets, ids, gone, *values]
+    none = pa.array(np.zeros(n, np.int64))
+    place = [combined(events.columns[name]) if spec.has_offsets else none for name in (OFFSET, PARTITION)]
+    arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values]
     return pa.Table.from_arrays(arrays, schema=update_schema(spec))

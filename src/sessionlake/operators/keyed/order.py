@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, ranks, within_group
 from sessionlake.columnar.groups import group_events
+from sessionlake.errors import PipelineStateError
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,19 @@ def compared(new: Versions, old: Versions, *, by_offset: bool) -> Ints:
             found = np.where(found == 0, more, found)
         result[ties] = found
     return result
+
+
+def require_comparable(codes: Ints, partition: Ints) -> None:
+    """Raise PipelineStateError where records of one code have their offsets from several partitions."""
+    order = np.argsort(codes, kind="stable")
+    codes, partition = codes[order], partition[order]
+    apart = np.flatnonzero((codes[1:] == codes[:-1]) & (partition[1:] != partition[:-1]))
+    if len(apart):
+        first, second = partition[apart[0]], partition[apart[0] + 1]
+        raise PipelineStateError(
+            f"table.order: a key has records in the partitions {min(first, second)} and {max(first, second)} of the topic, whose offsets can't be compared "
+            "(were partitions added?); write order = 'time', and build the table anew: `sessionlake rebuild CONFIG --warehouse NEW --from-topic`"
+        )
 
 
 def _sign(new: Ints, old: Ints) -> Ints:

@@ -14,7 +14,8 @@ from sessionlake.errors import ConfigError
 DAY = "1 day"
 RESERVED = frozenset(
     (
-        *("op", "table_key", "event_time", "event_offset", "event_id", "revision", "cause", "deleted", "table_part"),
+        *("op", "table_key", "event_time", "event_partition", "event_offset", "event_id"),
+        *("revision", "cause", "deleted", "table_part"),
         *("expires_at", "written_at", "inserted_at", "batch_id", "commit_id", "final"),
     )
 )

@@ -11,13 +11,16 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
-from sessionlake.operators.keyed.order import Versions, compared, latest
+from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
 from sessionlake.warehouse.schemas import TIME
+
+PLACES = {"time": "time_us", "offset": "offset", "partition": "partition"}
+"""Fields of heads, and the columns of updates and of restored rows that they have."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,9 @@ class KeyedShard:
         removed = _removed(removals, codes[len(updates) :], rows)
 
         news = versions_of(self.spec, updates)
+        if self.spec.by_offset:
+            seen = np.concatenate([combined(updates["partition"]).to_numpy(), rows["partition"]])
+            require_comparable(np.concatenate([codes[: len(updates)], rows.codes]), seen)
         winners = latest(codes[: len(updates)], news, by_offset=self.spec.by_offset)
         code = codes[winners]
         outcome = self._against_stored(code, news.take(winners), rows, markers, removed)
@@ -100,7 +106,7 @@ class KeyedShard:
         table = inputs[RESTORE].combine_chunks()
         codes, keys = sorted_codes(table["key"])
         head = np.zeros(len(table), HEAD)
-        for field, name in (("time", "time_us"), ("offset", "offset"), ("revision", "revision")):
+        for field, name in {**PLACES, "revision": "revision"}.items():
             head[field] = combined(table[name]).to_numpy()
         ids = combined(table["id"])
         head["id"] = pc.binary_length(ids).to_numpy()
@@ -128,7 +134,8 @@ class KeyedShard:
         index = pa.array(at)
         ids = combined(updates["id"]).take(index)
         head = np.zeros(len(at), HEAD)
-        head["time"], head["offset"] = (combined(updates[name]).to_numpy()[at] for name in ("time_us", "offset"))
+        for field, name in PLACES.items():
+            head[field] = combined(updates[name]).to_numpy()[at]
         head["revision"], head["id"] = context.batch_id, pc.binary_length(ids).to_numpy()
         columns = [combined(updates[f"column_{i}"]).take(index) for i in range(len(self.spec.columns))]
         return Change(op, UPDATE, codes[at], head, ids, columns if op == "upsert" else None)
@@ -168,7 +175,7 @@ class KeyedShard:
             "table_key": keys.take(pa.array(change.codes)),
             "event_time": pa.array(change.head["time"].astype(np.int64)).cast(TIME),
             "revision": pa.array(change.head["revision"].astype(np.int64)),
-            "event_offset": pa.array(change.head["offset"].astype(np.int64)),
+            **{f"event_{name}": pa.array(change.head[name].astype(np.int64)) for name in ("partition", "offset")},
             "event_id": change.ids,
             "cause": pa.repeat(change.cause, n),
             **(dict(zip(self.spec.columns, change.columns, strict=True)) if change.columns is not None else {}),

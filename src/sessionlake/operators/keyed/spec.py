@@ -142,7 +142,7 @@ def stored_schema(spec: KeyedSpec) -> pa.Schema:
     return pa.schema(
         [
             ("key", pa.string()),
-            *((name, pa.int64()) for name in ("time_us", "offset", "revision")),
+            *((name, pa.int64()) for name in ("time_us", "offset", "partition", "revision")),
             ("id", pa.string()),
             ("deleted", pa.bool_()),
             *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
@@ -162,13 +162,13 @@ def snapshot_schema(spec: KeyedSpec) -> pa.Schema:
 
 
 def _row(spec: KeyedSpec) -> list[pa.Field]:
-    offset = [schemas.commented("event_offset", pa.int64(), "The offset of that event")] if spec.has_offsets else []
+    place = [schemas.commented(f"event_{n}", pa.int64(), f"The {n} of that event") for n in ("partition", "offset")]
     ids = [schemas.commented("event_id", pa.string(), "The id of that event")] if spec.has_ids else []
     return [
         schemas.commented(TABLE.key, pa.string(), "The key"),
         schemas.commented("event_time", schemas.TIME, "Time of the event that the row is of, or that deleted it"),
         *(schemas.commented(name, type_, name) for name, type_ in spec.types.items()),
         schemas.commented("revision", pa.int64(), "batch_id of the row's last change"),
-        *offset,
+        *(place if spec.has_offsets else []),
         *ids,
     ]
