@@ -1,15 +1,17 @@
 """The section [table] of a config."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from sessionlake.columnar.spark_sql import Parsed, parse
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.sections import Duration, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sessionlake.columnar.spark_sql import Parsed
 
 DAY = "1 day"
 RESERVED = frozenset(
@@ -44,9 +46,13 @@ class TableSection(OperatorSection):
         return self.order == "offset"
 
     @property
-    def condition(self) -> Parsed | None:
+    def condition(self) -> "Parsed | None":
         """What says which events delete their key; ConfigError for what is no such SQL."""
-        return None if self.delete_when is None else parse("table.delete_when", self.delete_when)
+        if self.delete_when is None:
+            return None
+        from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
+
+        return parse("table.delete_when", self.delete_when)
 
     @property
     def grace_us(self) -> int:
