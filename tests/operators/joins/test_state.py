@@ -60,6 +60,7 @@ def test_a_warehouse_without_the_messages_is_refused(spark: SparkSession, tmp_pa
         run(spark, config, once=True)
 
 
+@pytest.mark.slow
 def test_our_own_jobs_may_delete_messages(spark: SparkSession, tmp_path: Path) -> None:
     config = committed(spark, tmp_path)
     later = [{"id": "c", "time_us": 3 * DAY_US, "v": 1}]
