@@ -28,9 +28,8 @@ from rich.table import Table
 from rocksdict import Rdict
 
 from sessionlake.columnar.records import Records
-from sessionlake.store.interface import StoredSession
-from sessionlake.store.interface import Windowed as PackedWindow
-from sessionlake.store.rocks import store_options
+from sessionlake.store.packed_sessions import packed_sessions
+from sessionlake.store.rocks import RocksSegments, store_options
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stores import Serdes, Stores, Windowed
 
@@ -137,25 +136,26 @@ def finds(root: Path) -> dict[str, Any]:
 
 
 def packed(root: Path, count: int, keys: int, reads: int) -> Iterator[float]:
-    store = SegmentedSessionStore(root / f"packed-{count}", 1 << 40)
+    path, interval_us = root / f"packed-{count}", 1 << 40
+    engine = SegmentedSessionStore(path, interval_us)
     for key in range(keys):
-        sessions = [StoredSession(PackedWindow(str(key), n, n), 1, 1, b"state") for n in range(count)]
-        put_packed(store, sessions)
+        put_packed(engine, str(key), count)
+    engine.close()
+    db = RocksSegments(path)
+    store = packed_sessions("sessions", db, interval_us)
     for read in range(reads):
         started = time.perf_counter()
         used_up(store.find_sessions(str(read % keys), 0, count))
         yield time.perf_counter() - started
-    store.close()
+    db.close()
 
 
-def put_packed(store: SegmentedSessionStore, sessions: list[StoredSession]) -> None:
-    """Write sessions of one key as a batch of the engine does: one by one each put rewrites all of them."""
-    at = np.array([session.window.start_us for session in sessions])
-    ones = np.ones(len(at), np.int64)
-    states = pa.array([session.state for session in sessions], pa.binary())
-    records = Records(np.zeros(len(at), np.int64), at, at, ones, ones, states)
-    key = pa.array([sessions[0].window.key])
-    store.apply(store.writes(key, records, np.zeros(1, np.int64), np.zeros(1, np.int64)), {}, -(1 << 62))
+def put_packed(store: SegmentedSessionStore, key: str, count: int) -> None:
+    """Write sessions of one key as a batch of the engine does."""
+    at = np.arange(count)
+    ones = np.ones(count, np.int64)
+    records = Records(np.zeros(count, np.int64), at, at, ones, ones, pa.array([b"state"] * count, pa.binary()))
+    store.apply(store.writes(pa.array([key]), records, np.zeros(1, np.int64), np.zeros(1, np.int64)), {}, -(1 << 62))
 
 
 def of_rows(root: Path, count: int, keys: int, reads: int) -> Iterator[float]:

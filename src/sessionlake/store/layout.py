@@ -5,6 +5,9 @@ of its state (u32), and then the states. Little endian. `pack` and `unpack` work
 `unpack_heads` do so for records with other fields.
 """
 
+from collections.abc import Iterator
+from itertools import accumulate
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ FORMAT = 1
 # All heads stand before all states, so that numpy reads them as one structured array.
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
 _COUNT = np.dtype("<u4")
+_ONE_HEAD, _ONE_COUNT = Struct("<qqqqI"), Struct("<I")
 Heads = npt.NDArray[Any]
 """Heads of records, a structured array whose last field is `length`, u32."""
 
@@ -38,6 +42,22 @@ def unpack(values: pa.Array) -> Records:
     owner, head, state = unpack_heads(values, _HEAD)
     start, end, count, revision = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
     return Records(owner, start, end, count, revision, state)
+
+
+def each(value: bytes, *, backward: bool) -> Iterator[tuple[int, int, bytes]]:
+    """Yield of the sessions of one value start, end, and the rest: event count and revision as in the head, then the state.
+
+    For few values: numpy takes longer to begin than this to end.
+    """
+    (count,) = _ONE_COUNT.unpack_from(value)
+    first = _ONE_COUNT.size
+    states = first + count * _ONE_HEAD.size
+    heads = list(_ONE_HEAD.iter_unpack(memoryview(value)[first:states]))
+    ends = list(accumulate((head[-1] for head in heads), initial=states))
+    for at in reversed(range(count)) if backward else range(count):
+        start, end, *_ = heads[at]
+        rest = first + at * _ONE_HEAD.size + 16
+        yield start, end, value[rest : rest + 16] + value[ends[at] : ends[at + 1]]
 
 
 def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:
