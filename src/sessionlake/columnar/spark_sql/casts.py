@@ -1,0 +1,75 @@
+"""Casts that expressions may have. A text is cast as Spark reads it, where DuckDB would read more, as 1_000 or 1e3 as a bigint.
+
+Doubles and timestamps are not cast to text: their digits are not alike in both. Of timestamps in texts the ISO forms are read,
+in UTC; others, and those with the name of a zone or an offset, are null.
+"""
+
+import re
+
+from sqlglot import exp
+
+from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Typed, Walk, quoted
+
+_BLANKS = r"[\x00-\x20]*"
+"""What Spark cuts off around a text before it reads it."""
+_WHOLE = f"^{_BLANKS}([+-]?[0-9]+){_BLANKS}$"
+_FLOAT = rf"^{_BLANKS}([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?{_BLANKS}$"
+_DAY = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+_CLOCK_TIME = r"[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\.[0-9]{0,9})?)?"
+_DATE = f"^{_BLANKS}({_DAY})([ T].*)?{_BLANKS}$"
+_TIMESTAMP = f"^{_BLANKS}({_DAY}([ T]{_CLOCK_TIME})?)Z?{_BLANKS}$"
+_NAMES = {
+    "INT": "bigint",
+    "BIGINT": "bigint",
+    "DOUBLE": "double",
+    "TEXT": "string",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "TIMESTAMPTZ": "timestamp",
+}
+"""Spark's types, as sqlglot calls them."""
+
+
+def _read(pattern: str, type_: str) -> str:
+    return f"try_cast(nullif(regexp_extract(@, {quoted(pattern)}, 1), '') as {type_})"
+
+
+_WORD = f"lower(regexp_replace(@, '^{_BLANKS}|{_BLANKS}$', '', 'g'))"
+_CASTS = {
+    ("string", "bigint"): _read(_WHOLE, "bigint"),
+    ("string", "double"): _read(_FLOAT, "double"),
+    ("string", "boolean"): (
+        f"(case when {_WORD} in ('t', 'true', 'y', 'yes', '1') then true "
+        f"when {_WORD} in ('f', 'false', 'n', 'no', '0') then false end)"
+    ),
+    ("string", "date"): _read(_DATE, "date"),
+    ("string", "timestamp"): _read(_TIMESTAMP, "timestamp"),
+    ("bigint", "double"): "cast(@ as double)",
+    ("bigint", "string"): "cast(@ as varchar)",
+    ("bigint", "boolean"): "(@ <> 0)",
+    ("decimal", "double"): "cast(@ as double)",
+    ("double", "bigint"): "try_cast(trunc(@) as bigint)",
+    ("boolean", "bigint"): "cast(@ as bigint)",
+    ("boolean", "string"): "cast(@ as varchar)",
+    ("timestamp", "date"): "cast(@ as date)",
+    ("date", "timestamp"): "cast(@ as timestamp)",
+    ("date", "string"): "cast(@ as varchar)",
+}
+"""By the types from and to; @ stands for the value."""
+
+
+def cast(walk: Walk, node: exp.Expression) -> Typed:
+    """Translate a cast, and the literals `date '...'` and `timestamp '...'`, which are casts of a text."""
+    value, to = walk.of(node.this), walk.seen(node.args["to"])
+    name = _NAMES.get(to.this.value) if isinstance(to, exp.DataType) and not to.expressions else None
+    if name is None:
+        raise walk.error(node, f"is not listed; {PAGE}")
+    if value.type in (name, "null"):
+        return Typed(f"cast({value.sql} as {DUCK[name]})", name)
+    if (value.type, name) not in _CASTS:
+        raise walk.error(node, f"casts a {value.type} to {name}, which is not listed; {PAGE}")
+    # Spark reads more as a time: what is written in the config shall not be null for that.
+    pattern = {"date": _DATE, "timestamp": _TIMESTAMP}.get(name)
+    if pattern and node.this.is_string and not re.fullmatch(pattern, node.this.name):
+        raise walk.error(node, f"is no {name}; write it as in '2024-01-31' or '2024-01-31 12:00:00', in UTC")
+    return Typed(_CASTS[value.type, name].replace("@", value.sql), name)

@@ -1,0 +1,138 @@
+"""Functions that expressions may call: those whose arguments must be literals, and those of fixed types."""
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from sessionlake.columnar.spark_sql.casts import cast
+from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Typed, Walk, quoted
+
+_TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+_ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
+
+
+def _like(walk: Walk, node: exp.Expression) -> Typed:
+    """Translate `like`: in Spark a backslash escapes where nothing is said, in DuckDB nothing does."""
+    like, escape = (
+        (walk.seen(node.this), walk.seen(node.expression).name) if isinstance(node, exp.Escape) else (node, "\\")
+    )
+    if not isinstance(like, exp.Like) or not like.expression.is_string:
+        raise walk.error(node, "is not listed; write a text, like, and a pattern in quotes")
+    text, pattern = walk.text(like.this), walk.seen(like.expression).name
+    if len(escape) != 1 or not _escapes_well(pattern, escape):
+        raise walk.error(node, f"escapes what needs it not; write {escape!r} before %, _ and itself only")
+    return Typed(f"({text} like {quoted(pattern)} escape {quoted(escape)})", "boolean")
+
+
+def _escapes_well(pattern: str, escape: str) -> bool:
+    after = iter(pattern)
+    return all(character != escape or next(after, "") in ("%", "_", escape) for character in after)
+
+
+def _rlike(walk: Walk, node: exp.Expression) -> Typed:
+    text, pattern = walk.text(node.this), walk.seen(node.expression)
+    if not pattern.is_string:
+        raise walk.error(node, "is not listed; write a text, rlike, and a pattern in quotes")
+    return Typed(f"regexp_matches({text}, {quoted(pattern.name)})", "boolean")
+
+
+def _joined(walk: Walk, node: exp.Expression) -> Typed:
+    parts = node.expressions or [node.this, node.expression]
+    return Typed("(" + " || ".join(walk.text(part) for part in parts) + ")", "string")
+
+
+def _trimmed(walk: Walk, node: exp.Expression) -> Typed:
+    word = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.args.get("position") or "", "trim")
+    return Typed(f"{word}({walk.text(node.this)}, ' ')", "string")
+
+
+def _substring(walk: Walk, node: exp.Expression) -> Typed:
+    text, start, length = walk.text(node.this), node.args.get("start"), node.args.get("length")
+    numbers = [walk.seen(part) for part in (start, length) if part is not None]
+    if start is None or not all(isinstance(n, exp.Literal) and n.is_int for n in numbers) or int(start.name) < 1:
+        raise walk.error(node, "is not listed; write substring of a text, from 1 or more on, by numbers")
+    return Typed(f"substring({text}, {', '.join(number.name for number in numbers)})", "string")
+
+
+def _json(walk: Walk, node: exp.Expression) -> Typed:
+    text, path = walk.text(node.this), walk.seen(node.expression)
+    keys = [part for part in path.expressions if not isinstance(part, exp.JSONPathRoot)]
+    if not keys or not all(isinstance(part, exp.JSONPathKey) and isinstance(part.this, str) for part in keys):
+        raise walk.error(node, "is not listed; write get_json_object(text, '$.name.name')")
+    names = "".join('."' + part.this.replace('"', '\\"') + '"' for part in keys)
+    return Typed(f"try(json_extract_string({text}, {quoted('$' + names)}))", "string")
+
+
+def _truncated(walk: Walk, node: exp.Expression) -> Typed:
+    time, unit = walk.of(node.this), walk.seen(node.args["unit"]).name.lower()
+    if time.type not in ("timestamp", "null") or unit not in _TRUNCATED:
+        raise walk.error(node, f"is not listed; truncate a timestamp to one of {', '.join(_TRUNCATED)}")
+    return Typed(f"cast(date_trunc('{unit}', cast({time.sql} as timestamp)) as timestamp)", "timestamp")
+
+
+def _date_of(walk: Walk, node: exp.Expression) -> Typed:
+    """Translate `to_date`, and what sqlglot puts around the arguments of functions of dates."""
+    value = walk.of(node.this)
+    if value.type not in ("date", "timestamp", "null"):
+        raise walk.error(node.this, f"is a {value.type}; cast it to date or timestamp")
+    return Typed(f"cast({value.sql} as date)", "date")
+
+
+def _date_add(walk: Walk, node: exp.Expression) -> Typed:
+    date, days, unit = _date_of(walk, node), walk.of(node.expression), walk.seen(node.args["unit"])
+    if days.type not in ("bigint", "null") or unit.name.upper() != "DAY":
+        raise walk.error(node, "is not listed; add whole days to a date")
+    return Typed(f"({date.sql} + cast({days.sql} as integer))", "date")
+
+
+SHAPED: Mapping[type[exp.Expression], Rule] = {
+    exp.Like: _like,
+    exp.Escape: _like,
+    exp.RegexpLike: _rlike,
+    exp.DPipe: _joined,
+    exp.Concat: _joined,
+    exp.Trim: _trimmed,
+    exp.Substring: _substring,
+    exp.JSONExtractScalar: _json,
+    exp.TimestampTrunc: _truncated,
+    exp.TsOrDsToDate: _date_of,
+    exp.TsOrDsAdd: _date_add,
+    exp.Cast: cast,
+    exp.TryCast: cast,
+}
+FUNCTIONS: Mapping[type[exp.Expression], Function] = {
+    exp.Abs: Function("abs({0})", "bigint", ("bigint",)),
+    exp.Length: Function("length({0})", "bigint", ("string",)),
+    exp.StartsWith: Function("starts_with({0}, {1})", "boolean", ("string", "string")),
+    exp.EndsWith: Function("suffix({0}, {1})", "boolean", ("string", "string")),
+    exp.Contains: Function("contains({0}, {1})", "boolean", ("string", "string")),
+    exp.StrPosition: Function("instr({0}, {1})", "bigint", ("string", "string")),
+    exp.Replace: Function("replace({0}, {1}, {2})", "string", ("string", "string", "string")),
+    exp.IsNan: Function("coalesce(isnan({0}), false)", "boolean", ("double",)),
+    exp.Year: Function("year({0})", "bigint", ("date",)),
+    exp.Quarter: Function("quarter({0})", "bigint", ("date",)),
+    exp.Month: Function("month({0})", "bigint", ("date",)),
+    exp.Day: Function("day({0})", "bigint", ("date",)),
+    exp.DayOfMonth: Function("day({0})", "bigint", ("date",)),
+    exp.DayOfWeek: Function("(dayofweek({0}) + 1)", "bigint", ("date",)),
+    exp.DayOfYear: Function("dayofyear({0})", "bigint", ("date",)),
+    exp.Hour: Function("hour({0})", "bigint", ("timestamp",)),
+    exp.Minute: Function("minute({0})", "bigint", ("timestamp",)),
+    exp.Second: Function("second({0})", "bigint", ("timestamp",)),
+    exp.DateDiff: Function("cast({0} - {1} as bigint)", "bigint", ("date", "date")),
+    exp.UnixMicros: Function("epoch_us({0})", "bigint", ("timestamp",)),
+    exp.UnixMillis: Function("(epoch_us(date_trunc('millisecond', {0})) // 1000)", "bigint", ("timestamp",)),
+    exp.UnixSeconds: Function("(epoch_us(date_trunc('second', {0})) // 1000000)", "bigint", ("timestamp",)),
+    exp.CurrentTimestamp: Function(CLOCK_SQL, "timestamp"),
+    exp.CurrentDate: Function(f"cast({CLOCK_SQL} as date)", "date"),
+}
+BY_NAME: Mapping[str, Function] = {
+    "now": Function(CLOCK_SQL, "timestamp"),
+    "isnull": Function("({0} is null)", "boolean", (_ANY,)),
+    "isnotnull": Function("({0} is not null)", "boolean", (_ANY,)),
+    "weekday": Function("(isodow(cast({0} as date)) - 1)", "bigint", ("date|timestamp",)),
+    "timestamp_micros": Function("make_timestamp({0})", "timestamp", ("bigint",)),
+    "timestamp_millis": Function("make_timestamp({0} * 1000)", "timestamp", ("bigint",)),
+    "timestamp_seconds": Function("make_timestamp({0} * 1000000)", "timestamp", ("bigint",)),
+}
+"""Functions of which sqlglot knows no more than their names."""

@@ -1,0 +1,151 @@
+"""From SQL in a config to an `Expression`, in two steps: names are known before types are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from sessionlake.columnar.expressions import CLOCK, Expression, Result
+from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
+from sessionlake.columnar.spark_sql.operators import OPERATORS
+from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Function, Rule, Typed, column_type
+from sessionlake.errors import ConfigError, first_line
+
+_RULES: Mapping[type[exp.Expression], Rule] = {**OPERATORS, **SHAPED}
+_WORDS = (exp.Identifier, exp.Var, exp.DataType, exp.JSONPath, exp.JSONPathPart)
+"""Parts of a tree that are no expressions; the rules that meet them look at them."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """SQL that was parsed, and not yet checked against the columns' types."""
+
+    setting: str
+    text: str
+    tree: exp.Expression
+    columns: tuple[str, ...]
+    """The columns that it names, in the order of their first use."""
+
+    def typed(self, types: Mapping[str, pa.DataType], result: Result) -> Expression:
+        """Return the expression over columns of these types; ConfigError in one line where it is not of the type `result`."""
+        for name in self.columns:
+            if name not in types:
+                raise ConfigError(f"{self.setting}: {name!r} is no column; write one of {', '.join(types)}")
+        walk = _Walk(self, types)
+        done = walk.of(self.tree)
+        if done.type not in (result, "null"):
+            raise ConfigError(f"{self.setting}: {self.text!r} is of type {done.type}, and must be of type {result}")
+        found = Expression(self.text, f"try({done.sql})", self.columns, result, walk.uses_clock)
+        try:
+            # What DuckDB alone knows, as whether it has the pattern of an rlike, is known before the first batch.
+            found.evaluate({name: pa.nulls(1, types[name]) for name in self.columns}, 1)
+        except Exception as error:
+            raise ConfigError(
+                f"{self.setting}: {self.text!r} can't be computed ({first_line(error)}); {PAGE}"
+            ) from error
+        return found
+
+
+def parse(setting: str, text: str) -> Parsed:
+    """Parse Spark's SQL; `setting` is what errors name. ConfigError in one line where it is none, or calls what is not listed."""
+    try:
+        tree = cast("exp.Expression", sqlglot.parse_one(text, read="spark"))
+        nodes = cast("list[exp.Expression]", list(tree.walk()))
+    except (SqlglotError, RecursionError) as error:
+        told = first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
+        raise ConfigError(f"{setting}: {text!r} is no expression of Spark's SQL ({told}); correct it") from error
+    for node in nodes:
+        if isinstance(node, exp.Anonymous):
+            listed = node.name.lower() in BY_NAME
+        else:
+            listed = isinstance(node, _WORDS) or type(node) in _RULES or type(node) in FUNCTIONS
+        if not listed:
+            raise ConfigError(f"{setting}: {_name(node)!r} is not listed for expressions; {PAGE}")
+    columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
+    return Parsed(setting, text, tree, tuple(dict.fromkeys(columns)))
+
+
+def _name(node: exp.Expression) -> str:
+    """Return how a function is called, or the SQL of what is none."""
+    if isinstance(node, exp.Anonymous):
+        return node.name
+    sql = node.sql("spark")
+    return sql.partition("(")[0].lower() if isinstance(node, exp.Func) else sql
+
+
+class _Walk:
+    """One walk over a tree; see `Walk`."""
+
+    def __init__(self, parsed: Parsed, types: Mapping[str, pa.DataType]) -> None:
+        self._parsed, self._types = parsed, types
+        self._seen: set[int] = set()
+        self.uses_clock = False
+
+    def of(self, node: exp.Expression) -> Typed:
+        self._seen.add(id(node))
+        if isinstance(node, exp.Anonymous):
+            done = self._call(node, BY_NAME[node.name.lower()])
+        elif type(node) in FUNCTIONS:
+            done = self._call(node, FUNCTIONS[type(node)])
+        else:
+            done = _RULES[type(node)](self, node)
+        # A rule that does not look at a part, as a flag of a function, does not know what it means.
+        for child in node.iter_expressions():
+            if id(child) not in self._seen:
+                raise self.error(node, f"has {child.sql('spark')!r}, which is not listed; {PAGE}")
+        return done
+
+    def _call(self, node: exp.Expression, function: Function) -> Typed:
+        self.uses_clock = self.uses_clock or CLOCK in function.sql
+        given = list(node.iter_expressions())
+        if len(given) != len(function.takes):
+            raise self.error(node, f"has {len(given)} arguments; write {len(function.takes)}")
+        arguments: list[str] = []
+        for child, takes in zip(given, function.takes, strict=True):
+            types, part = takes.split("|"), self.of(child)
+            if part.type not in (*types, "null"):
+                raise self.error(node, f"is called with a {part.type}; cast it to {' or '.join(types)}")
+            # A null without a type would leave open which of several functions of a name is meant.
+            arguments.append(f"cast({part.sql} as {DUCK[types[0]]})" if part.type == "null" else part.sql)
+        return Typed(function.sql.format(*arguments), function.gives)
+
+    def boolean(self, node: exp.Expression) -> str:
+        return self._as(node, "boolean", "compare it")
+
+    def text(self, node: exp.Expression) -> str:
+        return self._as(node, "string", "cast it to string")
+
+    def _as(self, node: exp.Expression, type_: str, advice: str) -> str:
+        part = self.of(node)
+        if part.type not in (type_, "null"):
+            raise self.error(node, f"is of type {part.type}, where {type_} is needed; {advice}")
+        return f"cast({part.sql} as {DUCK[type_]})" if part.type == "null" else part.sql
+
+    def seen(self, node: exp.Expression) -> exp.Expression:
+        self._seen.add(id(node))
+        return node
+
+    def column(self, name: str) -> Typed:
+        type_ = column_type(self._types[name])
+        if type_ is None:
+            raise ConfigError(
+                f"{self._parsed.setting}: column {name!r} is of type {self._types[name]}, which expressions can't read; leave it out"
+            )
+        return Typed(f"c{self._parsed.columns.index(name)}", type_)
+
+    def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
+        types = {part.type for part in parts} - {"null"}
+        if len(types) <= 1:
+            return [part.sql for part in parts], next(iter(types), "null")
+        if types <= {"bigint", "double", "decimal"} and "double" in types:
+            return [f"cast({part.sql} as double)" for part in parts], "double"
+        if types == {"date", "timestamp"}:
+            return [f"cast({part.sql} as timestamp)" for part in parts], "timestamp"
+        raise self.error(node, f"has {' and '.join(sorted(types))} side by side; cast one of them")
+
+    def error(self, node: exp.Expression, told: str) -> ConfigError:
+        return ConfigError(f"{self._parsed.setting}: {node.sql('spark')!r} {told}")

@@ -1,0 +1,305 @@
+"""Expressions of a config: what DuckDB makes of them is what Spark makes of them, and all else is refused in one line."""
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sessionlake.columnar.spark_sql import parse
+from sessionlake.columnar.spark_sql.casts import _CASTS
+from sessionlake.columnar.spark_sql.functions import BY_NAME, FUNCTIONS, SHAPED
+from sessionlake.columnar.spark_sql.operators import OPERATORS
+from sessionlake.errors import ConfigError
+
+UTC = dt.UTC
+TYPES = {
+    "b": pa.bool_(),
+    "i": pa.int64(),
+    "j": pa.int64(),
+    "x": pa.float64(),
+    "y": pa.float64(),
+    "n": pa.decimal128(10, 2),
+    "s": pa.string(),
+    "u": pa.string(),
+    "t": pa.timestamp("us", "UTC"),
+    "v": pa.timestamp("us", "UTC"),
+    "d": pa.date32(),
+    "text_of_number": pa.string(),
+    "text_of_date": pa.string(),
+    "text_of_time": pa.string(),
+    "text_of_flag": pa.string(),
+    "json": pa.string(),
+}
+CASES = {
+    "boolean": [
+        "b and i > j or not b",
+        "i = j",
+        "i <> j",
+        "i <= j",
+        "i >= j",
+        "i < 2.5",
+        "x < y",
+        "x = y",
+        "x > i",
+        "x <= 0.1",
+        "n > 1.25",
+        "n = i",
+        "n < x",
+        "s = u",
+        "s < u",
+        "s <=> u",
+        "not (x <=> y)",
+        "b <=> (i > 0)",
+        "t < v",
+        "d <= t",
+        "d = date '2020-02-29'",
+        "t >= timestamp '2020-01-31 12:30:00.5'",
+        "i in (1, 2, j)",
+        "s not in ('tv', 'a')",
+        "i in (1, null)",
+        "i between j and 5",
+        "x not between 0 and y",
+        "b is null",
+        "i is not null",
+        "b is true",
+        "b is not false",
+        "(i > 1) is not true",
+        "if(b, i > 1, j > 1)",
+        "coalesce(b, i > 1, true)",
+        "s like 't%'",
+        "s like '%\\\\_%'",
+        "s like '_v' escape '!'",
+        "s like '%!%%' escape '!'",
+        "s rlike '^[0-9]+$'",
+        "s rlike '(?i)^TV'",
+        "s rlike '\\\\d{2}'",
+        "startswith(s, u)",
+        "endswith(s, u)",
+        "contains(s, u)",
+        "isnan(x)",
+        "isnull(s)",
+        "isnotnull(x)",
+        "cast(i as boolean)",
+        "cast(text_of_flag as boolean)",
+        "interval 90 minutes > i * interval 1 second",
+        "t - v < interval 3 days",
+        "t < now() - interval 1 week",
+        "d < current_date()",
+        "current_timestamp() > v",
+    ],
+    "bigint": [
+        "i + j",
+        "i - j",
+        "i * j",
+        "-i",
+        "i div j",
+        "i % j",
+        "mod(i, 7)",
+        "abs(i)",
+        "case when b then i when x > 0 then 2 else j end",
+        "case i when 1 then 10 when j then 20 end",
+        "nullif(i, j)",
+        "greatest(i, j, 3)",
+        "least(i, null, j)",
+        "length(s)",
+        "instr(s, u)",
+        "year(t)",
+        "quarter(t)",
+        "month(d)",
+        "day(t)",
+        "dayofmonth(t)",
+        "dayofweek(t)",
+        "dayofyear(d)",
+        "weekday(t)",
+        "hour(t)",
+        "minute(t)",
+        "second(t)",
+        "datediff(t, v)",
+        "unix_micros(t)",
+        "unix_millis(t)",
+        "unix_seconds(t)",
+        "cast(x as bigint)",
+        "cast(b as bigint)",
+        "cast(text_of_number as bigint)",
+        "coalesce(i, j)",
+    ],
+    "double": [
+        "x + y",
+        "x - i",
+        "x * 1.5D",
+        "1e-3 * i",
+        "i / j",
+        "x / y",
+        "-x",
+        "cast(i as double)",
+        "cast(n as double)",
+        "cast(text_of_number as double)",
+        "greatest(x, y)",
+        "least(x, y)",
+        "coalesce(x, i)",
+        "if(b, x, i)",
+    ],
+    "string": [
+        "s || u",
+        "concat(s, '-', u)",
+        "trim(s)",
+        "ltrim(s)",
+        "rtrim(s)",
+        "substring(s, 2, 3)",
+        "substring(s, 1)",
+        "replace(s, u, 'x')",
+        "replace(s, 'a', '')",
+        "cast(i as string)",
+        "cast(b as string)",
+        "cast(d as string)",
+        "get_json_object(json, '$.a')",
+        "get_json_object(json, '$.b.c')",
+        "nullif(s, u)",
+        "greatest(s, u)",
+        "'it''s' || s",
+    ],
+    "timestamp": [
+        "t + interval 36 hours",
+        "interval '1.5' seconds + t",
+        "t - i * interval 1 millisecond",
+        "t + interval 1 month",
+        "t - interval 1 year",
+        "t + -interval 2 days",
+        *(
+            f"date_trunc('{unit}', t)"
+            for unit in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+        ),
+        "timestamp_micros(i)",
+        "timestamp_millis(i)",
+        "timestamp_seconds(i)",
+        "cast(d as timestamp)",
+        "cast(text_of_time as timestamp)",
+        "coalesce(t, d)",
+        "greatest(t, v)",
+        "now()",
+    ],
+    "date": [
+        "date_add(d, j)",
+        "date_sub(t, 3)",
+        "d + interval 1 month",
+        "to_date(t)",
+        "cast(t as date)",
+        "cast(text_of_date as date)",
+        "current_date()",
+    ],
+    "interval": [
+        "t - v",
+        "case when s = 'tv' then interval 4 hours when b then i * interval 1 minute end",
+        "interval 1 day - interval 2 hours",
+        "-(t - v)",
+        "greatest(interval 1 hour, j * interval 1 minute)",
+    ],
+}
+
+
+def test_each_listed_function_has_a_case() -> None:
+    trees = [parse("", text).tree for texts in CASES.values() for text in texts]
+    nodes = [node for tree in trees for node in tree.walk()]
+    assert {type(node) for node in nodes} >= {*OPERATORS, *SHAPED, *FUNCTIONS}
+    assert {node.name.lower() for node in nodes if type(node).__name__ == "Anonymous"} == set(BY_NAME)
+
+
+def test_each_listed_cast_has_a_case() -> None:
+    texts = " ".join(text for texts in CASES.values() for text in texts)
+    names = {"bigint": "i", "double": "x", "boolean": "b", "timestamp": "t", "date": "d", "decimal": "n"}
+    of_text = {"bigint": "number", "double": "number", "boolean": "flag", "date": "date", "timestamp": "time"}
+    for before, after in _CASTS:
+        column = f"text_of_{of_text[after]}" if before == "string" else names[before]
+        assert f"cast({column} as {after})" in texts
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "told"),
+    [
+        ("rand() > 0", "boolean", "'rand' is not listed for expressions; docs/expressions.md lists what there is"),
+        ("my_udf(i)", "boolean", "'my_udf' is not listed for expressions; docs/expressions.md lists what there is"),
+        ("uuid()", "string", "'uuid' is not listed for expressions; docs/expressions.md lists what there is"),
+        ("sum(i)", "bigint", "'sum' is not listed for expressions; docs/expressions.md lists what there is"),
+        (
+            "i in (select 1)",
+            "boolean",
+            "'(SELECT 1)' is not listed for expressions; docs/expressions.md lists what there is",
+        ),
+        ("a.b", "boolean", "'a.b' has 'a', which is not listed; docs/expressions.md lists what there is"),
+        ("i", "boolean", "'i' is of type bigint, and must be of type boolean"),
+        ("s = 1", "boolean", "'s = 1' has bigint and string side by side; cast one of them"),
+        ("t > '2020-01-01'", "boolean", "\"t > '2020-01-01'\" has string and timestamp side by side; cast one of them"),
+        ("i + 1.5", "double", "'i + 1.5' computes with a decimal; write 1.5D for 1.5, or cast it to double"),
+        ("i and b", "boolean", "'i' is of type bigint, where boolean is needed; compare it"),
+        ("length(i)", "bigint", "'LENGTH(i)' is called with a bigint; cast it to string"),
+        (
+            "timestamp 'today' > t",
+            "boolean",
+            "\"CAST('today' AS TIMESTAMP)\" is no timestamp; write it as in '2024-01-31' or '2024-01-31 12:00:00', in UTC",
+        ),
+        (
+            "d + interval 1 hour",
+            "timestamp",
+            "\"d + INTERVAL '1' HOUR\" has a date; write date_add, or cast it to timestamp",
+        ),
+        (
+            "substring(s, -1, 1)",
+            "string",
+            "'SUBSTRING(s, -1, 1)' is not listed; write substring of a text, from 1 or more on, by numbers",
+        ),
+        (
+            "cast(x as string)",
+            "string",
+            "'CAST(x AS STRING)' casts a double to string, which is not listed; docs/expressions.md lists what there is",
+        ),
+        ("s like u", "boolean", "'s LIKE u' is not listed; write a text, like, and a pattern in quotes"),
+        (
+            "interval i hours",
+            "interval",
+            "'INTERVAL i HOURS' is not listed; write a number and a unit, or multiply: n * interval 1 hour",
+        ),
+    ],
+)
+def test_what_is_not_listed_is_refused_in_one_line(text: str, result: Any, told: str) -> None:
+    types = {**TYPES, "b": pa.bool_()}
+    with pytest.raises(ConfigError) as raised:
+        parse("session.gap_by", text).typed(types, result)
+    assert str(raised.value) == f"session.gap_by: {told}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "i >", "'open", "i = 1; j = 2", "select 1", "i = ?", "s rlike '(?=a)'", "(" * 500]
+)
+def test_what_is_no_expression_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^session.gap_by: [^\n]*$"):
+        parse("session.gap_by", text).typed(TYPES, "boolean")
+
+
+def test_an_unknown_column_is_refused_by_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"^ttl.where: 'z' is no column; write one of i, s$"):
+        parse("ttl.where", "z > 1").typed({"i": pa.int64(), "s": pa.string()}, "boolean")
+
+
+def test_a_row_at_which_it_fails_is_null_and_the_others_are_not() -> None:
+    found = parse("x", "i * 9223372036854775807").typed({"i": pa.int64()}, "bigint")
+    assert found.evaluate({"i": pa.array([1, 2, None, -1])}, 4).to_pylist() == [2**63 - 1, None, None, -(2**63) + 1]
+
+
+def test_columns_are_named_in_the_order_of_their_first_use_and_no_clock_is_none() -> None:
+    parsed = parse("x", "coalesce(s, u) = s and b")
+    assert parsed.columns == ("s", "u", "b")
+    assert not parsed.typed(TYPES, "boolean").uses_clock
+    assert parse("x", "now() > t").typed(TYPES, "boolean").uses_clock
+
+
+def test_no_rows_and_no_columns() -> None:
+    found = parse("x", "interval 1 minute").typed({}, "interval")
+    assert found.evaluate({}, 0).type == pa.int64()
+    assert found.evaluate({}, 3).to_pylist() == [60_000_000] * 3
+
+
+def test_chunks_and_dictionaries_are_read_as_they_are() -> None:
+    column = pa.chunked_array([pa.array(["tv", None]).dictionary_encode(), pa.array(["a"]).dictionary_encode()])
+    found = parse("x", "s = 'tv'").typed({"s": pa.string()}, "boolean")
+    assert found.evaluate({"s": column}, 3).to_pylist() == [True, None, False]
