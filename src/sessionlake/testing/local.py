@@ -162,10 +162,11 @@ def aggregated_columns(
     *,
     keyed: bool = True,
     event_id: str | None = None,
+    more: Sequence[str] = (),
 ) -> tuple[tuple[Aggregate, ...], EventColumns]:
-    """Return aggregates and the columns of events that they read, typed as declared, or as the rows' first values are."""
+    """Return aggregates and the columns of events that they read, and `more`, typed as declared, or as the rows' first values are."""
     specs = [AggregateSpec.parse(name, text) for name, text in texts.items()]
-    inputs = tuple(dict.fromkeys(column for spec in specs for column in spec.inputs))
+    inputs = tuple(dict.fromkeys((*(column for spec in specs for column in spec.inputs), *more)))
     types = {name: declared.get(name) or type_of(name, rows) for name in inputs}
     types |= {KEY: pa.string(), TIME_US: pa.int64()}
     if event_id:

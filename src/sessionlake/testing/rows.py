@@ -11,7 +11,8 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
+from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
+from sessionlake.warehouse.schemas import corrections as corrections_schema
 
 Row = Mapping[str, Any]
 
@@ -50,6 +51,7 @@ def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) 
             "revision": row.get("revision"),
             "event_count": row.get("event_count", 1),
             "state": _packed(spec, row) if row["kind"] == "restate" else None,
+            OPEN_UNTIL: row.get("open_until_us"),
         }
         if row["kind"] == "replace":
             one["remove"] = [
@@ -61,11 +63,12 @@ def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) 
                     "session_end": p["end_us"],
                     "event_count": p.get("event_count", 1),
                     "state": _packed(spec, {**p, "key": row.get("key")}),
+                    OPEN_UNTIL: p.get("open_until_us"),
                 }
                 for p in row.get("put", ())
             ]
         rows.append(one)
-    return pa.Table.from_pylist(rows, schema=CORRECTIONS_SCHEMA)
+    return pa.Table.from_pylist(rows, schema=corrections_schema(until=spec.windows.keeps_until))
 
 
 def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
+from sessionlake.columnar.expressions import Expression
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.stream import ingest
@@ -21,6 +22,8 @@ class SessionizerSpec:
     windows: SessionWindows
     aggregates: tuple[Aggregate, ...]
     events: EventSpec
+    gap_by: Expression | None = None
+    """Each event's own gap, where it has one."""
 
     @property
     def columns(self) -> EventColumns:
@@ -35,7 +38,7 @@ class SessionizerSpec:
     @property
     def changes_schema(self) -> pa.Schema:
         """Schema of the changes that a shard forwards."""
-        return schemas.changes(self.value_types, {})
+        return schemas.changes(self.value_types, {}, until=self.windows.keeps_until)
 
     @property
     def input_types(self) -> dict[str, pa.DataType]:
