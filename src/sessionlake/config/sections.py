@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, S
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.quarantine import Quarantine, check_length, parse_rate
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -167,6 +168,11 @@ class OperatorSection(Section):
         return 0
 
     @property
+    def keeps_until(self) -> bool:
+        """Whether rows have a column `open_until`: until when they take events does not follow from their end."""
+        return False
+
+    @property
     def shown(self) -> Literal["all", "final", "marked"]:
         """What the live view has: all rows; those that are final; or all, with a column `final`."""
         return "marked"
@@ -268,8 +274,13 @@ class SessionSection(OperatorSection):
 
     @property
     def closes_late_us(self) -> int:
-        """How much later than a row ends `closing_sql` may lie."""
+        """By a gap of an event's own, which may be wider."""
         return self.widest_us - self.gap_us
+
+    @property
+    def keeps_until(self) -> bool:
+        """Whether events have gaps of their own."""
+        return self.max_gap is not None
 
     @property
     def shown(self) -> Literal["all", "final", "marked"]:
@@ -328,6 +339,30 @@ class SessionSection(OperatorSection):
         }
 
 
+class QuarantineSection(Section):
+    """Which sessions are kept apart; above any of the thresholds."""
+
+    max_events: int | None = Field(default=None, ge=1)
+    max_rate: str | None = None
+    """Events per minute, second or hour of a session's length, one minute at least."""
+    max_length: Duration | None = None
+
+    @property
+    def thresholds(self) -> Quarantine:
+        """The thresholds as numbers; ConfigError where a rate is none."""
+        return Quarantine(
+            self.max_events,
+            None if self.max_rate is None else parse_rate(self.max_rate),
+            None if self.max_length is None else parse_duration(self.max_length),
+        )
+
+    def check(self, session: SessionSection) -> None:
+        """Refuse a section without a threshold, and one that no session can be above."""
+        if self.thresholds == Quarantine():
+            raise ConfigError("quarantine: has no threshold; write max_events, max_rate or max_length")
+        check_length(self.thresholds.max_length_us, session.max_length_us)
+
+
 class CompactSection(Section):
     """How the compaction job keeps the snapshot and the changelog."""
 
@@ -371,6 +406,8 @@ class QualitySection(Section):
     max_null_key_rate: Rate = 0.01
     max_late_rate: Rate = 0.05
     max_dead_rate: Rate = 0.05
+    max_quarantine_rate: Rate = 0.05
+    """Share of sessions that are in quarantine."""
     aggregates: dict[str, AggregateBounds] = {}
 
 

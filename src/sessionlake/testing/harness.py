@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.quarantine import Quarantine
 from sessionlake.engine.operator import Aside, BatchContext, Piece, ShardResult
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.control import kinds_of, limits_of
@@ -32,7 +33,7 @@ from sessionlake.stream.watermark import advanced
 from sessionlake.testing.local import Harness, aggregated_columns, declared_types
 from sessionlake.testing.rows import Row, correction_table, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
-from sessionlake.warehouse.schemas import COUNTS, OPEN_UNTIL, STALE, TIME
+from sessionlake.warehouse.schemas import COUNTS, OPEN_UNTIL, QUARANTINED, STALE, TIME
 
 OPEN_UNTIL_US = "open_until_us"
 
@@ -74,12 +75,13 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         clock: Callable[[], int] | None = None,
         event_id: str | None = None,
         schema: Mapping[str, str] | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         if beyond_retention not in (DEAD_LETTER, DROP, EMIT):
             raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write dead_letter, drop or emit")
         if (max_future_skew is None) != (clock is None):
             raise ConfigError("max_future_skew: needs a clock, and a clock needs it; give both or neither")
-        self.windows, self._specs = windows, dict(aggregates)
+        self.windows, self._specs, self._quarantine = windows, dict(aggregates), quarantine
         self._policy, self._clock, self._event_id = beyond_retention, clock, event_id
         self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
         self._declared = declared_types(schema)
@@ -111,15 +113,16 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
             table = correction_table(operator.spec, corrections)
             split += split_corrections(kinds_of(operator.spec), limits, table)
         results, told = self._shards.run(operator, split, context, partial(self._cold, operator, context))
-        stats = {**dict.fromkeys(COUNTS, 0), **told}
+        stats = {**dict.fromkeys((*COUNTS, QUARANTINED), 0), **told}
         self._state = advanced(self._state, stats)
         self._batch_id += 1
+        quarantined = [] if self._quarantine is None else [QUARANTINED]
         changes = [change for result in results for change in self._change_rows(result.changes)]
         asides = [aside.rows for aside in split if isinstance(aside, Aside) and aside.kind == DEAD]
         late, refused = self._side(results, LATE, rows), self._side(results, DEAD, rows, asides)
         dead = [row for row in refused if row["reason"] != STALE]
         stale = [{k: v for k, v in row.items() if k != "reason"} for row in refused if row["reason"] == STALE]
-        return Output(changes, late, dead, stale, {name: stats[name] for name in COUNTS})
+        return Output(changes, late, dead, stale, {name: stats[name] for name in (*COUNTS, *quarantined)})
 
     def sessions(self) -> list[dict[str, Any]]:
         """Return the live store's warm sessions, ordered by key and start."""
@@ -152,7 +155,7 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         )
         events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
         gap_by = None if sql is None else typed_gap(sql, columns.types)
-        self._operator = Sessionizer(SessionizerSpec(self.windows, aggregates, events, gap_by))
+        self._operator = Sessionizer(SessionizerSpec(self.windows, aggregates, events, gap_by, self._quarantine))
         return self._operator
 
     def _cold(self, operator: Sessionizer, context: BatchContext, needs: pa.Table) -> pa.Table:

@@ -74,6 +74,8 @@ COUNTS = (
     "deletes",
 )
 """What a batch counts: events in, and what became of them; corrections in, and what became of them; changes out."""
+QUARANTINED = "quarantined"
+"""What commits count beside those: sessions that a batch moved above a threshold of [quarantine]."""
 
 
 def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:

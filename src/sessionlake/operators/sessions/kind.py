@@ -69,7 +69,8 @@ class Sessions:
         more = () if sql is None else source_columns(sql)
         aggregates, events = aggregated_events(config, sources[EVENTS], pinned, more=more)
         gap_by = None if sql is None else typed_gap(sql, computed_types(events))
-        return cls(config, SessionizerSpec(windows, aggregates, events, gap_by))
+        quarantine = None if config.quarantine is None else config.quarantine.thresholds
+        return cls(config, SessionizerSpec(windows, aggregates, events, gap_by, quarantine))
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Sessionizer:
         """Return the sessionizer."""

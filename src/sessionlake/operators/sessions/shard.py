@@ -16,6 +16,7 @@ from sessionlake.operators.sessions.arrivals import Parts, bring_together, earli
 from sessionlake.operators.sessions.control import REMOVE
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import EMITTED
+from sessionlake.operators.sessions.quarantine import crossing
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Verdict, apply_batch
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
@@ -24,7 +25,7 @@ from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
-from sessionlake.warehouse.schemas import APPLIED, STALE, TIME
+from sessionlake.warehouse.schemas import APPLIED, QUARANTINED, STALE, TIME
 
 COLD_SCHEMA = pa.schema([("key", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64())])
 """Which cold sessions a shard needs: of a key, those with end >= from_us and start <= to_us."""
@@ -69,6 +70,8 @@ def apply_shard(
         "deletes": len(verdict.deleted),
         MAX_TIME: int(parts.arrivals.end[accepted].max(initial=NO_WATERMARK)),
     }
+    if spec.quarantine is not None:
+        stats[QUARANTINED] = crossing(spec.quarantine, verdict.changed, stored.take(np.flatnonzero(verdict.gone)))
     changes = _changes(spec, parts.keys, verdict, stored, context.batch_id)
     writes = _writes(spec.windows, parts, bounds, stored, found_segment, physical, verdict, store)
     return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.expressions import Expression
+from sessionlake.config.quarantine import Quarantine
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.stream import ingest
@@ -24,6 +25,8 @@ class SessionizerSpec:
     events: EventSpec
     gap_by: Expression | None = None
     """Each event's own gap, where it has one."""
+    quarantine: Quarantine | None = None
+    """The thresholds of sessions that are kept apart; batches only count them."""
 
     @property
     def columns(self) -> EventColumns:
@@ -48,4 +51,8 @@ class SessionizerSpec:
     def under(self, live: Mapping[str, Any]) -> "SessionizerSpec":
         """Return the spec under other settings of classification (`Config.live_settings`)."""
         windows = replace(self.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
-        return replace(self, windows=windows, events=ingest.with_live_settings(self.events, live))
+        found = live.get("quarantine")
+        rate = found and found["max_rate"]
+        quarantine = found and Quarantine(**{**found, "max_rate": rate and tuple(rate)})
+        events = ingest.with_live_settings(self.events, live)
+        return replace(self, windows=windows, events=events, quarantine=quarantine)
