@@ -58,6 +58,14 @@ bench-peers: setup kafka-jars kstreams-jars ## measure Kafka Streams, Flink, Spa
 	@$(PYTHON) -m sessionlake.jars infra/flink/jars.toml >/dev/null
 	@$(PYTHON) -m benchmarks.peers.run
 
+.PHONY: bench-windows
+bench-windows: setup ## measure windows that become full at once, beside many that are stored, and idle
+	@$(PYTHON) -m benchmarks.windows
+
+.PHONY: bench-stores
+bench-stores: setup ## measure the stores of sessionlake.stores against their goals
+	@$(PYTHON) -m benchmarks.stores
+
 .PHONY: lint
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo && .venv/bin/mypy

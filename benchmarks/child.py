@@ -23,6 +23,9 @@ CASES = {
     "flink_peer": "peers.flink",
     "spark_peer": "peers.spark",
     "duckdb_peer": "peers.duck",
+    "full_at_once": "windows",
+    "more_state": "windows",
+    "idle": "windows",
 }
 """The module of each case's function, which has the case's name."""
 

@@ -1,4 +1,4 @@
-"""This engine on a workload, by config: a workload that has none here waits for its operator."""
+"""This engine on a workload, by config."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,11 @@ from pyspark.sql import functions as F
 import sessionlake
 from benchmarks.ours import Commits, open_session
 from benchmarks.peers.results import added_up
-from benchmarks.peers.workloads import GRACE_MS, RETENTION, WORKLOADS
+from benchmarks.peers.workloads import GRACE_MS, RETENTION, WORKLOADS, Workload
 from sessionlake.config.load import Config, parse_config
 from sessionlake.operators.registry import kind_of
 from sessionlake.operators.run import run
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 
@@ -19,6 +20,7 @@ SETTINGS = "local[2], 2 shards, 4 files a batch, Delta"
 _TIMES = {"grace": f"{GRACE_MS} ms", "retention_time": RETENTION}
 _SLIDING = {"kind": "sliding", "size": "10 minutes", **_TIMES}
 _FINAL = {"full": "close"}
+_COUNT = WORKLOADS["count"].messages
 SECTIONS: dict[str, dict[str, Any]] = {
     "sessions": {"session": {"gap": "30 minutes", "grace": f"{GRACE_MS} ms", "retention": RETENTION}},
     "tumbling": {
@@ -31,6 +33,17 @@ SECTIONS: dict[str, dict[str, Any]] = {
     },
     "sliding": {"window": {**_SLIDING, "exits": False}, "emit": _FINAL},
     "sliding_exits": {"window": _SLIDING, "emit": _FINAL},
+    "count": {
+        "window": {
+            "kind": "tumbling",
+            "by": "count",
+            "size": _COUNT,
+            "retention_count": _COUNT,
+            "retention_time": RETENTION,
+        },
+        "emit": {"early": "off"},
+    },
+    "join": {"join": {"on": ["key"], **_TIMES}, "emit": {"early": "batch", "late": "batch"}},
 }
 """The sections of a config that ask for a workload's operator."""
 
@@ -43,9 +56,8 @@ def ours_peer(case: dict[str, Any]) -> dict[str, Any]:
     found = commits.found()
     results = str(Path(case["home"], "results"))
     rows = merged_rows(Tables(spark, config.pipeline.warehouse, changelog := kind_of(config).changelog))
-    times = [F.unix_millis(changelog.start).alias("start"), F.unix_millis(changelog.end).alias("end")]
-    counted = F.col("event_count").alias("count")
-    rows.select(F.col(changelog.key).alias("key"), *times, counted, "total").write.parquet(results)
+    shown = _shown(workload, changelog)
+    rows.select(*(F.expr(text).alias(name) for name, text in shown.items())).write.parquet(results)
     spark.stop()
     return found | {
         "added_up": added_up(f"read_parquet('{results}/*.parquet')", workload, case),
@@ -54,13 +66,34 @@ def ours_peer(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _shown(workload: Workload, changelog: Changelog) -> dict[str, str]:
+    """Return a result's columns in SQL over a row of the changelog."""
+    columns = {"key": changelog.key, "count": "event_count", "total": "total"}
+    if workload.name == "count":
+        return columns | {"start": "0L", "end": "0L"}
+    if workload.name == "join":
+        columns = {"key": changelog.key, "count": "left_amount", "total": "right_amount"}
+        return columns | {"start": "unix_millis(left_time)", "end": "unix_millis(right_time)"}
+    return columns | {"start": f"unix_millis({changelog.start})", "end": f"unix_millis({changelog.end})"}
+
+
 def _config(case: dict[str, Any]) -> Config:
-    files = {"path": f"{case['input']}/events", "format": "parquet", "max_files_per_batch": case["files"]}
-    raw = {
-        "pipeline": {"name": "bench", "warehouse": "warehouse", "shards": 2, "trigger": "0 s"},
-        "source": {"kind": "files", **files},
-        "event": {"key": "key", "time": "ts"},
-        "aggregates": {"total": "sum(amount)"},
-        **SECTIONS[case["workload"]],
-    }
+    workload = WORKLOADS[case["workload"]]
+    raw: dict[str, Any] = {"pipeline": {"name": "bench", "warehouse": "warehouse", "shards": 2, "trigger": "0 s"}}
+    raw |= SECTIONS[workload.name]
+    if workload.name == "join":
+        raw["join"] = raw["join"] | {side: _side(case, side, f"{workload.size_ms} ms") for side in ("left", "right")}
+    else:
+        raw |= {"source": _files(case, "events"), "event": {"key": "key", "time": "ts"}}
+        raw["aggregates"] = {"total": "sum(amount)"}
     return parse_config(raw, Path(case["home"]))
+
+
+def _files(case: dict[str, Any], folder: str) -> dict[str, Any]:
+    path = f"{case['input']}/{folder}"
+    return {"kind": "files", "path": path, "format": "parquet", "max_files_per_batch": case["files"]}
+
+
+def _side(case: dict[str, Any], folder: str, size: str) -> dict[str, Any]:
+    source = {"source": _files(case, folder), "event": {"time": "ts"}}
+    return {"name": folder, "size": size, "columns": ["amount"]} | source

@@ -9,7 +9,8 @@ from benchmarks.peers.workloads import GRACE_MS, Workload
 
 def added_up(results: str, workload: Workload, case: dict[str, Any]) -> list[int]:
     """Return rows, sum of counts and sum of totals of the results that all peers have sent."""
-    where = f'WHERE "end" <= {case["latest_ms"] - GRACE_MS - (workload.step_ms if workload.name == "sessions" else 0)}'
+    # Strictly: whether a window that ends at the very last close is sent depends on whether its end is in it.
+    where = f'WHERE "end" < {case["latest_ms"] - GRACE_MS - (workload.step_ms if workload.name == "sessions" else 0)}'
     if not closed_only(workload):
         where = ""
     total = "0" if workload.compare == "counts" else "sum(total)::BIGINT"

@@ -30,7 +30,7 @@ Found = dict[str, Any]
 EVENTS, FILES = 1_000_000, 4
 PEERS = {
     "duckdb": ("DuckDB, one batch", set(WORKLOADS)),
-    "ours": ("this engine", {"sessions", "tumbling", "hopping", "sliding", "sliding_exits"}),
+    "ours": ("this engine", set(WORKLOADS)),
     "spark": ("Spark", {"sessions", "tumbling", "hopping", "join"}),
     "flink": ("Flink", set(WORKLOADS) - {"sliding_exits"}),
     "kafka_streams": ("Kafka Streams", set(WORKLOADS) - {"count", "sliding"}),

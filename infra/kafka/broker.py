@@ -95,7 +95,8 @@ class Broker:
         )
         if not (data / "meta.properties").exists():
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            # As one argument: an id may begin with a hyphen.
+            formatting = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(properties)]
             done = subprocess.run(self._command(*formatting), capture_output=True, text=True, check=False)
             if done.returncode:
                 raise RuntimeError(f"kafka: can't format {data}: {done.stdout}{done.stderr}")

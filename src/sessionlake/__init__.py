@@ -1,4 +1,4 @@
-"""Windows, sessions and joins for the lakehouse: early and exact, on Spark and Delta Lake."""
+"""Windows, sessions, joins and tables for the lakehouse: early and exact, on Spark and Delta Lake."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
     from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
-    from sessionlake.reading import read_joins, read_sessions, read_windows
+    from sessionlake.reading import read_joins, read_sessions, read_table, read_windows
 
 __all__ = [
     "Config",
@@ -23,6 +23,7 @@ __all__ = [
     "load_config",
     "read_joins",
     "read_sessions",
+    "read_table",
     "read_windows",
 ]
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ _PLACES = {
     "load_config": "sessionlake.config.load",
     "read_joins": "sessionlake.reading",
     "read_sessions": "sessionlake.reading",
+    "read_table": "sessionlake.reading",
     "read_windows": "sessionlake.reading",
 }
 

@@ -67,6 +67,22 @@ class LayoutError(CorruptionError):
     """A store's bytes are of another release's format: as good as damaged for this one."""
 
 
+class NullKeyError(StoreError):
+    """A call on a store of `sessionlake.stores` names no key where it needs one."""
+
+
+class StoreClosedError(StoreError):
+    """A call on a store of `sessionlake.stores` that is closed."""
+
+
+class UnsupportedOperationError(StoreError):
+    """A store of `sessionlake.stores` has not got this method: another kind of store has."""
+
+
+class NoSuchElementError(StoreError):
+    """The next key of an iterator that has no more rows."""
+
+
 class NotNeededError(SessionlakeError):
     """A run had nothing to do; it says so, and has not failed."""
 
@@ -77,6 +93,18 @@ class LockedError(NotNeededError):
     """Another driver on this machine runs the pipeline."""
 
     exit_code = ExitCode.BUSY
+
+
+class BackPressureError(SessionlakeError):
+    """What comes downstream of the standalone API takes no outputs; `taken` says whether the message is in the state all the same."""
+
+    def __init__(self, message: str, *, taken: bool) -> None:
+        super().__init__(message)
+        self.taken = taken
+
+
+class NotKeptError(SessionlakeError):
+    """The standalone API was asked for messages, and keeps none."""
 
 
 class LakeError(SessionlakeError):

@@ -1,4 +1,4 @@
-"""`sessionlake.read_sessions`, `read_windows` and `read_joins`: what a pipeline computes, for whoever has Spark, and for whoever has not."""
+"""`sessionlake.read_sessions`, `read_windows`, `read_joins` and `read_table`: what a pipeline computes, for whoever has Spark, and for whoever has not."""
 
 from typing import TYPE_CHECKING, Any, overload
 
@@ -56,6 +56,22 @@ def read_joins(*arguments: Any) -> Any:
     As `read_sessions` does.
     """
     return _live("join", arguments)
+
+
+@overload
+def read_table(config: Config, /) -> "DuckDBPyRelation": ...
+
+
+@overload
+def read_table(spark: "SparkSession", config: Config, /) -> "DataFrame": ...
+
+
+def read_table(*arguments: Any) -> Any:
+    """Return all rows of a keyed table as of the last committed batch, given a config, or a Spark session and a config.
+
+    As `read_sessions` does.
+    """
+    return _live("table", arguments)
 
 
 def _live(operator: str, arguments: tuple[Any, ...]) -> Any:

@@ -48,6 +48,7 @@ MORE = {
     "sessions": ["--key", "key"],
     "windows": ["--key", "key"],
     "joins": ["--key", "key"],
+    "table": ["--key", "key"],
     "views": ["--dialect", "spark"],
 }
 WITHOUT_CONFIG = {"demo", "init"}

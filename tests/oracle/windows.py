@@ -86,7 +86,8 @@ class WindowModel:
     """Play batches of events to one explicit machine per window.
 
     `retention` is `retention_time`, `beyond_retention` "dead_letter" or "drop", `early` "off", "batch" or a period,
-    `full` "end" or "close", `late` "batch", "close" or a period. `offset` moves the grid, `tick_offset` the ticks.
+    `full` "end" or "close", `late` "batch", "close" or a period. `offset` moves the grid, `tick_offset` the ticks. `keep` is
+    `retention_count`: events are let go of by whole cells, as long as a window or a 64th of the retention.
     """
 
     kind: Kind
@@ -101,6 +102,7 @@ class WindowModel:
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
     exits: bool = True
     tick_offset: int = 0
+    keep: int | None = None
 
     def __post_init__(self) -> None:
         if self.full == "close" and "batch" in (self.early, self.late):
@@ -109,6 +111,9 @@ class WindowModel:
             self.advance = self.size
         self.length = self.size + (self.kind == "sliding")
         self.watermark: float = BEFORE_ALL
+        self.expired: float = BEFORE_ALL
+        self.kept: float = BEFORE_ALL
+        self.times: list[int] = []
         self.clock: int | None = None
         self.windows: dict[tuple[str, int], Window] = {}
         self.entries: defaultdict[str, list[Entry]] = defaultdict(list)
@@ -117,7 +122,7 @@ class WindowModel:
         self, events: Iterable[Event], clock: int, restated: Iterable[Event] = (), advance: int | None = None
     ) -> Result:
         """Process one batch; without events it is a tick. `restated` are late events, `advance` moves the watermark."""
-        beyond, close = self.watermark - self.retention, self.close()
+        beyond, close = self.expired, self.close()
         result = Result(None if close == BEFORE_ALL else int(close))
         self.judge(events, beyond, close, result)
         restated = list(restated)
@@ -128,6 +133,9 @@ class WindowModel:
         times = [event[1] for event in result.accepted] + ([] if advance is None else [advance])
         passed = self.watermark if self.full == "end" else close
         self.watermark = max([self.watermark, *times])
+        self.expired = max(self.expired, self.kept, self.watermark - self.retention)
+        self.times += [event[1] for event in result.accepted]
+        self.let_go()
         frontier = self.watermark if self.full == "end" else self.close()
         early, late = self.ticks(self.early, clock), self.ticks(self.late, clock)
         self.clock = clock
@@ -148,7 +156,17 @@ class WindowModel:
         return result
 
     def close(self) -> float:
-        return self.watermark - min(self.grace, self.retention)
+        return max(self.watermark - min(self.grace, self.retention), self.expired)
+
+    def let_go(self) -> None:
+        """Move what is kept from the next batch on: the oldest cells go while they and later ones have too many events."""
+        cell = max(self.length, self.retention // 64)
+        starts = sorted(time - time % cell for time in self.times)
+        left = [start for start in starts if start >= self.expired]
+        while self.keep is not None and len(left) > self.keep:
+            oldest = left[0]
+            left = [start for start in left if start > oldest]
+            self.kept = max(self.kept, min(left[0] if left else self.watermark, self.watermark - self.length))
 
     def judge(self, events: Iterable[Event], beyond: float, close: float, result: Result) -> None:
         for event in events:

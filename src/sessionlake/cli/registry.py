@@ -15,6 +15,7 @@ _PIPELINE = {
     "sessions": ("sessions:sessions_command", "Show a key's sessions as of the last committed batch, oldest first."),
     "windows": ("sessions:windows_command", "Show a key's windows as of the last committed batch, oldest first."),
     "joins": ("sessions:joins_command", "Show a key's pairs as of the last committed batch, oldest first."),
+    "table": ("sessions:table_command", "Show a key's row as of the last committed batch."),
     "views": ("views:views_command", "Print the SQL that makes sessions_live or windows_live a view in another engine."),
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The commands that look up a key's sessions or windows."""
+"""The commands that look up a key's sessions, windows, pairs or row."""
 
 import json
 import sys
@@ -15,8 +15,8 @@ from sessionlake.config.load import load_config
 from sessionlake.config.times import parse_time
 
 
-def _looking_up(what: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Return what makes a command that looks up rows of a key: sessions or windows."""
+def _looking_up(what: str, command: str = "") -> Callable[[Callable[..., None]], click.Command]:
+    """Return what makes a command that looks up rows of a key: sessions or windows. It is called as these, unless `command` says how."""
     options = (
         click.argument("config_path", metavar="CONFIG"),
         click.option("--key", required=True, help=f"The {what}_key; - reads it from a line of standard input."),
@@ -29,7 +29,7 @@ def _looking_up(what: str) -> Callable[[Callable[..., None]], click.Command]:
     def made(function: Callable[..., None]) -> click.Command:
         for option in reversed(options):
             function = option(function)
-        return click.command(f"{what}s")(function)
+        return click.command(command or f"{what}s")(function)
 
     return made
 
@@ -53,6 +53,13 @@ def windows_command(**options: Any) -> None:
 def joins_command(**options: Any) -> None:
     """Show a key's pairs as of the last committed batch, oldest first."""
     _look_up("join", **options)
+
+
+@_looking_up("table", "table")
+@one_line_errors
+def table_command(**options: Any) -> None:
+    """Show a key's row as of the last committed batch."""
+    _look_up("table", **options)
 
 
 def _look_up(

@@ -11,10 +11,11 @@ class Axis:
     """Points in columns, ascending by (code, place); `codes` say which of some keys each belongs to."""
 
     def __init__(self, codes: Ints, place: Ints) -> None:
-        self._low = int(place.min(initial=0))
-        self._width = int(place.max(initial=0)) - self._low + 2
+        self._low, high = (int(place.min()), int(place.max())) if len(place) else (0, 0)
+        self._width = high - self._low + 2
+        self._codes = int(codes.max(initial=-1)) + 1
         self._distinct: Ints | None = None
-        if (int(codes.max(initial=0)) + 1) * self._width >= _ROOM:
+        if (self._codes + 1) * self._width >= _ROOM:
             # Places too far apart to share 63 bits with the code: their ranks take their place.
             self._distinct = np.unique(place)
             self._width = len(self._distinct) + 1
@@ -29,6 +30,8 @@ class Axis:
         return self.find(codes, low), self.find(codes, high + 1)
 
     def _number(self, codes: Ints, place: Ints) -> Ints:
+        # Codes that have no points are all alike: the largest of them would not go into 63 bits with the place.
+        lifted = np.minimum(codes, self._codes) * self._width
         if self._distinct is not None:
-            return codes * self._width + np.searchsorted(self._distinct, place)
-        return codes * self._width + np.clip(place - self._low, 0, self._width - 1)
+            return lifted + np.searchsorted(self._distinct, place)
+        return lifted + np.clip(place - self._low, 0, self._width - 1)

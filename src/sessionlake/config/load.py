@@ -348,7 +348,7 @@ def _check_inputs(config: Config) -> None:
             )
         if not sides and name not in config.model_fields_set:
             raise ConfigError(f"{name}: is missing; add it to the config")
-    if sides and config.aggregates:
+    if config.aggregates and not config.section.AGGREGATES:
         raise ConfigError(f"aggregates: stands beside [{config.operator}], which computes none; remove it")
 
 
@@ -364,6 +364,16 @@ def _check_quarantine(config: Config) -> None:
         config.quarantine.check(config.session)
 
 
+def _check_sink(config: Config) -> None:
+    sink = config.sink.kafka
+    if sink is not None:
+        check_sink(sink)
+        if sink.emit == "final" and not config.section.CLOSES:
+            raise ConfigError(
+                f"sink.kafka.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
+            )
+
+
 def _check(config: Config) -> None:
     if not _NAME.fullmatch(config.pipeline.name):
         raise ConfigError(
@@ -373,12 +383,12 @@ def _check(config: Config) -> None:
     check_references({**config.model_dump(exclude_unset=True, exclude={"other"}), **others})
     for side in config.inputs.values():
         check_source(side.source)
-    if config.sink.kafka is not None:
-        check_sink(config.sink.kafka)
+    _check_sink(config)
     check_store_path(config.pipeline.store)
     config.section.check()
     _check_quarantine(config)
     for side in config.inputs.values():
+        config.section.check_source(side.source)
         if side.event.time is None and not config.section.by_count:
             raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
     if config.section.KEYED and config.event.key is None:

@@ -25,6 +25,9 @@ OPERATORS = {
     "window": OperatorEntry(
         "sessionlake.operators.windows.section:WindowSection", "sessionlake.operators.windows.kind:Windows"
     ),
+    "table": OperatorEntry(
+        "sessionlake.operators.keyed.section:TableSection", "sessionlake.operators.keyed.kind:KeyedTable"
+    ),
     "join": OperatorEntry("sessionlake.operators.joins.section:JoinSection", "sessionlake.operators.joins.kind:Joins"),
 }
 

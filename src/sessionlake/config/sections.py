@@ -87,6 +87,10 @@ class OperatorSection(Section):
 
     KEYED: ClassVar[bool] = True
     """Whether the config must name the events' key."""
+    AGGREGATES: ClassVar[bool] = True
+    """Whether what is computed may have aggregates."""
+    CLOSES: ClassVar[bool] = True
+    """Whether rows ever become final."""
 
     @property
     def sides(self) -> Mapping[str, SideSection]:
@@ -189,6 +193,10 @@ class OperatorSection(Section):
 
     def check(self) -> None:
         """Raise ConfigError where values that are right one by one don't go together."""
+
+    def check_source(self, source: "SourceSection") -> None:
+        """Raise ConfigError where the operator can't be fed by a source like this."""
+        del source
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that the tables are bound to, by their names in the config; JSON values."""

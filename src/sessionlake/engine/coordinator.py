@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.exchange import WIRE_DDL
-from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, Operator
+from sessionlake.engine.operator import LOOKUP, RESTORE, BatchContext, Operator, counts_of
 from sessionlake.engine.outputs import Output
 from sessionlake.engine.pipeline import Pipeline
 from sessionlake.engine.placement import ExecutorLostError, is_local, on_shards, place, watched
@@ -240,7 +240,7 @@ class Coordinator:
             batch_id=context.batch_id,
             commit_id=context.commit_id,
             state=p.next_state(dict(context.state), outcome.stats),
-            counts={name: value for name, value in outcome.stats.items() if not name.startswith("max_")},
+            counts=counts_of(outcome.stats),
             shards=shards,
             layout=self._layout(operator),
             settings=settings,

@@ -15,6 +15,10 @@ RESTORE, LOOKUP, TICK = "restore", "cold", "tick"
 """Kinds of the rows that the engine hands in: a shard's stored state; rows that shards asked for; for operators with
 `ticks` one row of each map task, which has its numbers (`Counted`) as columns."""
 
+STATE = "state_"
+"""How numbers are called that are the next state's alone (`Pipeline.next_state`): they are added up, and no counts of the batch."""
+_GREATEST = "max_"
+
 
 @dataclass(frozen=True)
 class BatchContext:
@@ -86,7 +90,8 @@ class ShardResult:
     """The store's writes, applied once the batch is committed; None leaves the store as it is."""
     side: Mapping[str, pa.Table] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
-    """Numbers that the driver adds up over shards; names starting with `max_` are maximised instead."""
+    """Numbers that the driver adds up over shards; names starting with `max_` are maximised instead. They are the batch's
+    counts, but for these and those starting with `state_`."""
     cursor: Mapping[str, Any] | None = None
     """A few JSON values for the shard's next task; None leaves those that there are. They are part of the batch's commit,
     and forgotten where the shards are cut anew."""
@@ -94,10 +99,15 @@ class ShardResult:
     """Rows to be handed in before the batch can be computed; the rest of the result is then ignored."""
 
 
+def counts_of(stats: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers that are counts of a batch."""
+    return {name: value for name, value in stats.items() if not name.startswith((_GREATEST, STATE))}
+
+
 def add_stats(total: dict[str, int], stats: Mapping[str, int]) -> None:
     """Add one task's numbers to those of others."""
     for name, value in stats.items():
-        total[name] = max(total.get(name, value), value) if name.startswith("max_") else total.get(name, 0) + value
+        total[name] = max(total.get(name, value), value) if name.startswith(_GREATEST) else total.get(name, 0) + value
 
 
 Store = TypeVar("Store", bound=ShardStore)

@@ -108,6 +108,8 @@ class Job:
     """The DAG that runs it."""
     sessions_only: bool = False
     """Whether it is for pipelines of sessions alone."""
+    not_for: Mapping[str, str] = field(default_factory=dict)
+    """By operator that it is not for, why not, and what is."""
 
     @property
     def command(self) -> str:
@@ -167,6 +169,7 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("corrections",), "dead_letters": ("expired",)},
         corrections="corrections",
         dag="reprocess_late",
+        not_for={"table": "has no late events: what comes within retention is taken in at once, and the rest is in dead_letters"},
     ),
     Job(
         "redeem",
@@ -220,6 +223,7 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("expired",)},
         corrections="expired",
         dag="expire_sessions",
+        not_for={"table": "keeps its rows until an event deletes them (table.delete_when) or `sessionlake forget` does"},
     ),
     Job(
         "forget",

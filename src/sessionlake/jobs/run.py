@@ -174,6 +174,8 @@ def require_known(config: Config, job: str) -> None:
         raise NotNeededError(
             f"{config.operator}: {found.command} is for pipelines of sessions so far, with a section [session]; name such a config"
         )
+    if found is not None and config.operator in found.not_for:
+        raise NotNeededError(f"{found.command}: a [{config.operator}] {found.not_for[config.operator]}")
 
 
 def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:

@@ -27,7 +27,8 @@ class Status:
     committed_us: int
     counts: dict[str, int]
     reconciles: bool
-    """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows; late as well.
+    """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows; late as well. Of a keyed
+    table accepted == changed + superseded + unchanged.
 
     And sessions, or windows that each event is in one of, hold the accepted events and those restated, where nothing was
     removed, and nobody else has changed their tables.
@@ -61,13 +62,15 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     # Side tables are committed before the changelog: they may have rows of a batch that is not counted yet.
     last = last_batch(lake)
     last_id = last.batch_id
-    sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in schemas.COUNTS)
+    own = lake.changelog.counts
+    sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in (*schemas.COUNTS, *own))
     summed = database.execute(f"select {sums} from batches where batch_id <= {last_id}").fetchall()[0]
-    counts = dict(zip(schemas.COUNTS, summed, strict=True))
+    counts = dict(zip((*schemas.COUNTS, *own), summed, strict=True))
     late = read_late_status(lake, database, last_id, with_ids=config.with_ids)
     forgotten = _was_forgotten(lake, database)
     whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
     told = lake.exists(schemas.CORRECTION_OUTCOMES)
+    placed = not own or counts["accepted"] == sum(counts[name] for name in own)
     every = lake.changelog.every if config.section.sums_events else None
     events = every is None or _events_add_up(every, counts, database, last_id if told else None, forgotten=forgotten)
     return Status(
@@ -75,7 +78,11 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         watermark_us=last.watermark_us,
         committed_us=last.committed_us,
         counts=counts,
-        reconciles=whole and events and late.reconciles and foreign_change(lake, changelogs_in(lake)) is None,
+        reconciles=whole
+        and placed
+        and events
+        and late.reconciles
+        and foreign_change(lake, changelogs_in(lake)) is None,
         late=late,
         store_bytes=store_bytes(config),
         store_dir=config.driver_store_dir,

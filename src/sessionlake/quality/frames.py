@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -111,7 +111,7 @@ def pin(tables: Tables) -> dict[str, Any]:
 def events(inputs: Inputs) -> Checked:
     """Return what became of the events, a row a batch, beside how many rows the side tables hold of it.
 
-    `outcome_rows` is null for batches of releases that had no correction_outcomes.
+    `unplaced` are accepted events that are in none of the operator's own counts, `outcome_rows` is null for batches of releases that had no correction_outcomes.
     """
     dead = inputs.committed(schemas.DEAD_LETTERS).where("kind = 'event'")
     no_key = F.count_if(F.col("reason").isin(*NULL_KEY))
@@ -124,7 +124,9 @@ def events(inputs: Inputs) -> Checked:
     )  # fmt: skip
     age_us = F.lit(inputs.now_us) - F.unix_micros("committed_at")
     recent_us = inputs.pinned["committed_us"] - parse_duration(inputs.config.quality.rates_over)
+    placed = [F.col(name) for name in inputs.of.counts]
     added = {
+        "unplaced": reduce(Column.__sub__, placed, F.col("accepted")) if placed else F.lit(0).cast("bigint"),
         "late_rows": F.coalesce("_late", F.lit(0)).cast("bigint"),
         "dead_rows": F.coalesce("_dead", F.lit(0)).cast("bigint"),
         "null_keys": F.coalesce("_no_key", F.lit(0)).cast("bigint"),
@@ -135,8 +137,8 @@ def events(inputs: Inputs) -> Checked:
         "age_seconds": age_us / SECOND_US,
         "recent": F.unix_micros("committed_at") >= recent_us,
     }
-    columns = _types(schemas.BATCHES_SCHEMA) | {
-        **dict.fromkeys(("late_rows", "dead_rows", "null_keys", "outcome_rows"), "bigint"),
+    columns = _types(schemas.batches(inputs.of.counts)) | {
+        **dict.fromkeys(("unplaced", "late_rows", "dead_rows", "null_keys", "outcome_rows"), "bigint"),
         "previous_watermark": "timestamp",
         "age_seconds": "double",
         "recent": "boolean",
@@ -185,7 +187,7 @@ def latest(inputs: Inputs) -> Checked:
     added = {"has_state": "boolean", **near, "doubled": "bigint"}
     version = inputs.version(of.snapshot, of.changes)
     try:
-        live = merged_rows(inputs.tables, snapshot_version=pinned[of.snapshot], changelog_version=pinned[of.changes])
+        live = merged_rows(inputs.tables, **pins, deleted=of.keyed)
         everything = row_versions(inputs.tables, **pins)
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.

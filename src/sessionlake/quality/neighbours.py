@@ -67,6 +67,8 @@ _SNAPSHOT, _UPSERT, _DELETE = 0, 1, 2
 
 def _places(of: Changelog) -> dict[str, F.Column]:
     """Return what names a row of a key, as numbers."""
+    if of.keyed:
+        return {}
     if of.numbers:
         return {name: F.col(name) for name in of.numbers}
     return {"start": whole(of, of.start)}

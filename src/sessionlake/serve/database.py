@@ -67,11 +67,12 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> No
 def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:
     """Make a view of the saved batches, and of the newer ones that only the changelog's commits tell of."""
     seen = database.execute(f"select coalesce(max(changelog_version), -1) from {_STORED_BATCHES}").fetchall()[0][0]
-    rows = [batch.row() for batch in batches_after(lake, seen)]
+    rows = [batch.row(lake.changelog.counts) for batch in batches_after(lake, seen)]
     database.execute(f"create temp table {_NEW_BATCHES} as select * from {_STORED_BATCHES} limit 0")
     # By parameters: an Arrow table of rows of Python would cost the import of pandas.
-    times = {field.name for field in schemas.BATCHES_SCHEMA if field.type == schemas.TIME}
-    names = schemas.BATCHES_SCHEMA.names
+    schema = schemas.batches(lake.changelog.counts)
+    times = {field.name for field in schema if field.type == schemas.TIME}
+    names = schema.names
     values = (f"make_timestamp(${name}) at time zone 'UTC'" if name in times else f"${name}" for name in names)
     insert = f"insert into {_NEW_BATCHES} ({', '.join(names)}) values ({', '.join(values)})"
     for row in rows:

@@ -15,8 +15,9 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 class EventColumns:
     """Name the key, time, id and aggregate input columns, with the pinned type of each.
 
-    Without a key all events have one, the empty text; with further keys it is a JSON array of the texts of all of them. `time_unit` is the unit of epoch numbers, None for timestamps and ISO
-    8601 text. Raises ValueError for an unknown unit or a column without a type.
+    Without a key all events have one, the empty text; with further keys it is a JSON array of the texts of all of them.
+    `time_unit` is the unit of epoch numbers, None for timestamps and ISO 8601 text. Raises ValueError for an unknown unit or a
+    column without a type.
     """
 
     key: str | None

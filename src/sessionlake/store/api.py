@@ -1,6 +1,11 @@
-"""What the engine asks of a shard's store, whatever the operator keeps in it."""
+"""What the engine asks of a shard's store, whatever the operator keeps in it, and what a store asks of its database."""
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
+
+SegmentWrites = Mapping[int, tuple[list[bytes], list[bytes | None]]]
+"""By segment keys and their values; None deletes."""
 
 
 class ShardStore(Protocol):
@@ -17,3 +22,36 @@ class ShardStore(Protocol):
 
     def close(self) -> None:
         """Release the database."""
+
+
+class Segments(Protocol):
+    """A database of segments, named by number, and a few metadata entries."""
+
+    @property
+    def segments(self) -> list[int]:
+        """Numbers of the live segments, ascending."""
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry."""
+
+    def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of distinct keys in a live segment."""
+
+    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
+
+    def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
+        """Write values and metadata atomically; a segment that is not there is made first."""
+
+    def drop_before(self, segment: int) -> None:
+        """Drop all segments numbered below `segment`, whatever they hold."""
+
+    def clear(self) -> None:
+        """Remove everything and start empty."""
+
+    def close(self) -> None:
+        """Release the database."""
+
+
+OpenSegments = Callable[[Path], Segments]
+"""Opens the database of a directory."""

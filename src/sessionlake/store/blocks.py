@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, binary_array, combined, taken
+from sessionlake.store.api import OpenSegments, Segments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
@@ -30,7 +31,7 @@ def key_of(block_key: bytes) -> tuple[bytes, str]:
     return block_key[:-9], block_key[-9:-8].decode()
 
 
-def read_blocks(db: RocksSegments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.Array]:
+def read_blocks(db: Segments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.Array]:
     """Return which of some blocks lie in live segments, in their order, and their values, null for those not there."""
     values: list[pa.Array] = []
     rows: list[Ints] = []
@@ -46,6 +47,14 @@ def read_blocks(db: RocksSegments, segment: Ints, names: pa.Array) -> tuple[Ints
     return at[order], combined(pa.chunked_array(values)).take(pa.array(order))
 
 
+def items_of(db: Segments, segment: int, key: bytes | None, suffix: int) -> list[tuple[bytes, bytes]]:
+    """Return the database's keys and values in a live segment, of all keys or of one; `suffix` bytes of each follow the key."""
+    if key is None:
+        return db.items(segment)
+    found = db.items(segment, key, key + b"\xff" * suffix)
+    return [(name, value) for name, value in found if len(name) == len(key) + suffix]
+
+
 def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:
     """Return writes of blocks, ascending by segment, in their order within one."""
     order = np.argsort(segment, kind="stable")
@@ -58,8 +67,8 @@ def block_writes(segment: Ints, names: pa.Array, values: pa.Array) -> pa.Table:
 class BlockStore:
     """A database of segments, whose content subclasses say."""
 
-    def __init__(self, path: Path) -> None:
-        self._db = RocksSegments(path)
+    def __init__(self, path: Path, opened: OpenSegments = RocksSegments) -> None:
+        self._db = opened(path)
 
     def commit(self, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
         """Apply writes, ascending by segment, and metadata atomically, then drop the segments numbered below `oldest`.

@@ -19,6 +19,8 @@ from sessionlake.store.layout import FORMAT
 
 MARKER = "SESSIONLAKE"
 """File that tells a store of ours from any other directory: JSON of the pipeline's name and the format of the bytes."""
+STANDALONE = "SESSIONLAKE-STORE"
+"""File that tells a store of `sessionlake.stores`: its user's, and no cache, so that none of it is removed."""
 _UNMARKED_FORMAT = 1
 """Of the stores that were made before there was a marker."""
 _LOCK = "LOCK"
@@ -82,10 +84,14 @@ def damage_found(path: Path) -> Iterator[None]:
         text = str(error)
         if is_damage(text, path):
             raise CorruptionError(f"store: {str(path)!r} is damaged ({text}); it is removed and restored") from error
-        held = any(f"{_LOCK}: {os.strerror(number)}" in text for number in (errno.EAGAIN, errno.ENOLCK))
-        raise (StoreHeldError if held else StoreError)(
+        raise (StoreHeldError if is_held(text) else StoreError)(
             f"store: {str(path)!r} can't be used ({text}); mend that, or stop the process that holds it, and start again"
         ) from error
+
+
+def is_held(text: str) -> bool:
+    """Say whether a message of RocksDB's means that the database is open already."""
+    return any(f"{_LOCK}: {os.strerror(number)}" in text for number in (errno.EAGAIN, errno.ENOLCK))
 
 
 def is_damage(text: str, path: Path) -> bool:
@@ -122,7 +128,9 @@ def _format(path: Path) -> object:
 def _require_ours(path: Path) -> bool:
     """Say whether a directory is a store, marked or not; False where it is empty, StoreError where it is neither."""
     names = {name for name in _names(path) if not name.startswith(f"{MARKER}.")}
-    if names and MARKER not in names and not (_ROCKSDICT in names and names & {"CURRENT", "IDENTITY"}):
+    if STANDALONE in names or (
+        names and MARKER not in names and not (_ROCKSDICT in names and names & {"CURRENT", "IDENTITY"})
+    ):
         raise StoreError(
             f"pipeline.store: {str(path)!r} holds {min(names)!r} and is no store; move it, or choose another directory for the stores"
         )

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.store.api import OpenSegments
 from sessionlake.store.blocks import BlockStore
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 LISTS = (1 << 62) + 1
@@ -44,8 +46,8 @@ NONE_LISTED = Listed(np.zeros(0, np.int64), pa.array([], pa.string()))
 class ListedStore(BlockStore):
     """A database of segments with lists; what other segments hold, subclasses say."""
 
-    def __init__(self, path: Path, bucket: int) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, bucket: int, opened: OpenSegments = RocksSegments) -> None:
+        super().__init__(path, opened)
         self.bucket = bucket
         """Length of the stretch of the axis that a list is of."""
 

@@ -7,7 +7,6 @@ one segment, and what is older than any partner can be goes by whole segments, w
 Lists name messages whose pairs are to be made later. They lie in a segment of their own, which never expires.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,11 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined, within_group
 from sessionlake.columnar.groups import group_events
-from sessionlake.store.blocks import BlockStore, block_keys, block_writes, key_of, read_blocks
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.blocks import BlockStore, block_keys, block_writes, items_of, key_of, read_blocks
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
 from sessionlake.store.lists import LIST_ROWS, LISTS, list_table, packed_list
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
 
 HEAD = np.dtype(
@@ -72,8 +73,8 @@ class Waiting:
 class MessageStore(BlockStore):
     """Messages and lists of one shard. Reads and the `writes` change nothing; `apply` comes once a batch is committed."""
 
-    def __init__(self, path: Path, *, block: int, segment: int) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, *, block: int, segment: int, opened: OpenSegments = RocksSegments) -> None:
+        super().__init__(path, opened)
         self.block = block
         self._blocks = -(-segment // block)
         """Blocks of a segment: it is as long as was asked for, at least."""
@@ -133,21 +134,20 @@ class MessageStore(BlockStore):
         """Apply writes, ascending by segment, and metadata atomically, then drop what lies before a place by whole segments."""
         self.commit(writes, meta, oldest // self.block // self._blocks)
 
-    def scan(self, side: str, low: int, high: int) -> tuple[list[bytes], Messages]:
+    def scan(self, side: str, low: int, high: int, key: bytes | None = None) -> tuple[list[bytes], Messages]:
         """Return the messages of a side with places in [low, high], by place, and their keys, which codes point into.
 
-        It reads whole segments: for inspection and for queries without a key.
+        Without a key it reads whole segments: for inspection and for queries without one.
         """
         keys: list[bytes] = []
         values: list[bytes] = []
         first, last = (place // self.block // self._blocks for place in (low, high))
-        for key, value in itertools.chain.from_iterable(
-            self._db.items(segment) for segment in self._db.segments if first <= segment <= last
-        ):
-            name, letter = key_of(key)
-            if letter == side:
-                keys.append(name)
-                values.append(value)
+        for segment in self._db.segments:
+            for name, value in items_of(self._db, segment, key, 9) if first <= segment <= last else []:
+                owner, letter = key_of(name)
+                if letter == side:
+                    keys.append(owner)
+                    values.append(value)
         found = Messages(*unpack_heads(pa.array(values, pa.binary()), HEAD))
         rows = np.flatnonzero((found["x"] >= low) & (found["x"] <= high))
         return keys, found.take(rows[np.lexsort((found["position"][rows], found["x"][rows]))])

@@ -6,7 +6,7 @@ the metadata, is applied whole or not at all, which is what the two-phase commit
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import cast
@@ -24,6 +24,7 @@ from rocksdict import (
 )
 
 from sessionlake.errors import StoreError
+from sessionlake.store.api import SegmentWrites
 from sessionlake.store.directory import claim, damage_found, remove_store
 
 META = "default"
@@ -145,12 +146,12 @@ class RocksSegments:
             _require_end(family, _after(last))
         return list(found.values())
 
-    def write(self, writes: Mapping[int, tuple[list[bytes], list[bytes | None]]], meta: Mapping[str, bytes]) -> None:
+    def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values (None deletes) and metadata atomically; a segment that is not there is made first."""
         with damage_found(self.path):
             self._write(writes, meta)
 
-    def _write(self, writes: Mapping[int, tuple[list[bytes], list[bytes | None]]], meta: Mapping[str, bytes]) -> None:
+    def _write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         batch = WriteBatch(raw_mode=True)
         for segment, (keys, values) in writes.items():
             batch.set_default_column_family(self._handle(segment))
@@ -186,7 +187,11 @@ class RocksSegments:
 
     def drop_before(self, segment: int) -> None:
         """Drop all segments numbered below `segment`, whatever they hold, in constant time each."""
-        for old in [s for s in self._segments if s < segment]:
+        self.drop([s for s in self._segments if s < segment])
+
+    def drop(self, segments: Iterable[int]) -> None:
+        """Drop live segments, whatever they hold, in constant time each."""
+        for old in segments:
             # Let go, not closed: rocksdict can't close a handle of a dropped family any more.
             self._families.pop(old, None)
             self._handles.pop(old, None)

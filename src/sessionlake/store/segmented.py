@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints, argsort, combined
 from sessionlake.columnar.records import Records, concat
+from sessionlake.store.api import OpenSegments
 from sessionlake.store.interface import SessionStore, StoredSession, Windowed
 from sessionlake.store.layout import pack, unpack
 from sessionlake.store.rocks import RocksSegments
@@ -60,10 +61,12 @@ class SegmentedSessionStore(SessionStore):
     A batch calls `find_many` and `writes`, which change nothing, and `apply` once the batch is committed.
     """
 
-    def __init__(self, path: Path, interval_us: int, *, with_until: bool = False) -> None:
+    def __init__(
+        self, path: Path, interval_us: int, opened: OpenSegments = RocksSegments, *, with_until: bool = False
+    ) -> None:
         """`with_until` says that each record has its `until` (`store/layout.py`)."""
         self._with_until = with_until
-        self._db = RocksSegments(path)
+        self._db = opened(path)
         self._written: dict[int, pa.Table] = {}
         """What `apply` wrote last, by segment: a key that is there need not be read."""
         self.interval_us = interval_us

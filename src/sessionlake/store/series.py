@@ -11,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.blocks import items_of
 from sessionlake.store.layout import pack_heads, unpack_heads
 from sessionlake.store.lists import LISTS, ListedStore
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
 from sessionlake.store.slices import Slices
 
@@ -30,8 +33,8 @@ _NOWHERE = -(1 << 62)
 class SeriesStore(ListedStore):
     """Series and lists of one shard. `find`, `lists` and the `writes` change nothing; `apply` comes once a batch is committed."""
 
-    def __init__(self, path: Path, *, retention_us: int, bucket: int) -> None:
-        super().__init__(path, bucket)
+    def __init__(self, path: Path, *, retention_us: int, bucket: int, opened: OpenSegments = RocksSegments) -> None:
+        super().__init__(path, bucket, opened)
         self._interval = segment_interval(retention_us)
 
     def find(self, series: pa.Array) -> tuple[Slices, Ints]:
@@ -86,8 +89,11 @@ class SeriesStore(ListedStore):
         """Apply writes and metadata atomically, then drop series without an event since a time, by whole segments."""
         self.commit(writes, meta, oldest_us // self._interval)
 
-    def scan(self) -> tuple[list[bytes], Slices]:
-        """Return every stored series, as a list that codes point into, and the slices; for inspection."""
-        items = [item for segment in self._db.segments if segment != LISTS for item in self._db.items(segment)]
+    def scan(self, key: bytes | None = None) -> tuple[list[bytes], Slices]:
+        """Return every stored series, as a list that codes point into, and the slices: of all keys or of one.
+
+        Of all it reads the whole store: for inspection, and for queries without a key.
+        """
+        items = [item for n in self._db.segments if n != LISTS for item in items_of(self._db, n, key, 8)]
         values = pa.array([value for _, value in items], pa.binary())
         return [key for key, _ in items], Slices(*unpack_heads(values, COUNTED))

@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, concatenated
-from sessionlake.store.blocks import block_keys, block_writes, read_blocks
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.blocks import block_keys, block_writes, items_of, read_blocks
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
 from sessionlake.store.lists import LISTS, ListedStore
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import segment_interval
 
 _FIELDS = [("start", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("reach", "<i8")]
@@ -58,9 +60,16 @@ class SliceStore(ListedStore):
     """Slices and lists of one shard. `find`, `lists` and the `writes` change nothing; `apply` comes once a batch is committed."""
 
     def __init__(
-        self, path: Path, *, block_us: int, bucket_us: int, retention_us: int, head: "np.dtype[np.void]"
+        self,
+        path: Path,
+        *,
+        block_us: int,
+        bucket_us: int,
+        retention_us: int,
+        head: "np.dtype[np.void]",
+        opened: OpenSegments = RocksSegments,
     ) -> None:
-        super().__init__(path, bucket_us)
+        super().__init__(path, bucket_us, opened)
         self.block_us, self._head = block_us, head
         self._blocks = -(-segment_interval(retention_us) // block_us)
         """Blocks of a segment: at least KIP-94's interval."""
@@ -96,13 +105,11 @@ class SliceStore(ListedStore):
         """
         self.commit(writes, meta, oldest_start_us // self.block_us // self._blocks)
 
-    def scan(self) -> tuple[list[bytes], Slices]:
-        """Return the key of every stored slice, as a list that codes point into, and the slices; for inspection."""
-        keys: list[bytes] = []
-        values: list[bytes] = []
-        for segment in self._db.segments:
-            if segment != LISTS:
-                for key, value in self._db.items(segment):
-                    keys.append(key[:-8])
-                    values.append(value)
-        return keys, Slices(*unpack_heads(pa.array(values, pa.binary()), self._head))
+    def scan(self, key: bytes | None = None) -> tuple[list[bytes], Slices]:
+        """Return the key of every stored slice, as a list that codes point into, and the slices: of all keys or of one.
+
+        Of all it reads the whole store: for inspection, and for queries without a key.
+        """
+        items = [item for n in self._db.segments if n != LISTS for item in items_of(self._db, n, key, 8)]
+        values = pa.array([value for _, value in items], pa.binary())
+        return [name[:-8] for name, _ in items], Slices(*unpack_heads(values, self._head))

@@ -210,9 +210,10 @@ class _Run:
         if after is None:
             seen = self.tables.read(schemas.BATCHES).agg(F.max("changelog_version")).head()
             after = -1 if seen is None or seen[0] is None else seen[0]
-        rows = [batch.row() for batch in batches_after(self.tables, after)]
+        more = self.tables.changelog.counts
+        rows = [batch.row(more) for batch in batches_after(self.tables, after)]
         if rows:
-            table = pa.Table.from_pylist(rows, schema=schemas.BATCHES_SCHEMA)
+            table = pa.Table.from_pylist(rows, schema=schemas.batches(more))
             last = rows[-1]["changelog_version"]
             self.tables.append_file(schemas.BATCHES, table, schemas.BATCHES, last, after_version=known)
 

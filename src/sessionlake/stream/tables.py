@@ -97,7 +97,9 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
             else []
         ),
         TableSpec(schemas.DEAD_LETTERS, dead_letters_of(kind), refused),
-        TableSpec(schemas.BATCHES, schemas.BATCHES_SCHEMA, "What each micro-batch did; counts reconcile"),
+        TableSpec(
+            schemas.BATCHES, schemas.batches(kind.changelog.counts), "What each micro-batch did; counts reconcile"
+        ),
     )
 
 

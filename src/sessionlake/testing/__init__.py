@@ -1,4 +1,4 @@
-"""Test windows and aggregates in milliseconds, without Spark."""
+"""Test windows, joins, tables and aggregates in milliseconds, without Spark."""
 
 from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
@@ -6,6 +6,7 @@ from sessionlake.operators.windows.section import EmitSection
 from sessionlake.testing.harness import Output, SessionizerHarness
 from sessionlake.testing.joins import JoinHarness, JoinOutput
 from sessionlake.testing.outputs import WindowOutput
+from sessionlake.testing.tables import TableHarness, TableOutput
 from sessionlake.testing.windows import WindowHarness
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "SessionizerHarness",
     "SlidingCountWindows",
     "SlidingWindows",
+    "TableHarness",
+    "TableOutput",
     "TumblingWindows",
     "WindowHarness",
     "WindowOutput",

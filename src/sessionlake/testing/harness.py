@@ -149,12 +149,12 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         return sorted(rows, key=lambda row: (row["key"], row["start_us"]))
 
     def _make_operator(self, rows: Sequence[Row]) -> Sessionizer:
-        sql = None if self.windows.gap_by is None else parsed_gap(self.windows.gap_by)
+        sql = parsed_gap(self.windows.gap_by)
         aggregates, columns = aggregated_columns(
-            self._specs, self._declared, rows, event_id=self._event_id, more=() if sql is None else source_columns(sql)
+            self._specs, self._declared, rows, event_id=self._event_id, more=source_columns(sql)
         )
         events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
-        gap_by = None if sql is None else typed_gap(sql, columns.types)
+        gap_by = typed_gap(sql, columns.types)
         self._operator = Sessionizer(SessionizerSpec(self.windows, aggregates, events, gap_by, self._quarantine))
         return self._operator
 

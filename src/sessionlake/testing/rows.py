@@ -1,6 +1,5 @@
 """Plain rows (dicts) as the sessionizer's inputs."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,33 +8,12 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.rows import Rows
-from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
+from sessionlake.standalone.columns import type_of
+from sessionlake.standalone.rows import Row, event_rows
+from sessionlake.warehouse.schemas import OPEN_UNTIL
 from sessionlake.warehouse.schemas import corrections as corrections_schema
 
-Row = Mapping[str, Any]
-
-
-def event_rows(wanted: EventColumns, events: list[tuple[int, Row]]) -> Rows:
-    """Return plain event rows as a source would; their place is their index among the batch's rows."""
-    errors: list[str | None] = [None] * len(events)
-    columns = {}
-    for name in wanted.needed:
-        type_, values = wanted.types[name], []
-        for at, (_, row) in enumerate(events):
-            value, error = _cast(name, row.get(name), type_)
-            values.append(value)
-            errors[at] = errors[at] or error
-        columns[name] = pa.array(values, type_)
-    index = np.array([str(i) for i, _ in events], dtype=object)
-    error = pa.array(errors, pa.string())
-    return Rows(
-        pa.table(columns),
-        None if error.null_count == len(errors) else error,
-        raw=lambda at: pa.nulls(len(at), pa.string()),
-        source=lambda at: pa.array(index[at], pa.string()),
-    )
+__all__ = ["Row", "correction_table", "event_rows", "type_of"]
 
 
 def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) -> pa.Table:
@@ -69,25 +47,6 @@ def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) 
             ]
         rows.append(one)
     return pa.Table.from_pylist(rows, schema=corrections_schema(until=spec.windows.keeps_until))
-
-
-def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
-    """Return the type of a column's first values; whole numbers where there are none."""
-    parts = [part for row in rows for part in (row, *row.get("put", ()))]
-    values = [part[name] for part in parts if part.get(name) is not None]
-    if values and all(type(value) in (int, float) for value in values):
-        return pa.array(values).type
-    inferred = pa.array(values[:1]).type if values else pa.int64()
-    return TIME if pa.types.is_timestamp(inferred) else inferred
-
-
-def _cast(name: str, value: Any, type_: pa.DataType) -> tuple[Any, str | None]:
-    try:
-        if isinstance(value, str) != pa.types.is_string(type_) and value is not None:
-            raise TypeError
-        return pa.scalar(value, type_).as_py(), None
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
-        return None, f"wrong type: {name} = {value!r} is not {type_}"
 
 
 def _packed(spec: SessionizerSpec, row: Row) -> bytes:

@@ -18,7 +18,7 @@ from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.definition import CountDefinition
 from sessionlake.operators.windows.control import SENT_SCHEMA, kinds_of
 from sessionlake.operators.windows.definition import WindowDefinition
-from sessionlake.operators.windows.emission import Progress, next_progress
+from sessionlake.operators.windows.emission import Progress
 from sessionlake.operators.windows.mapper import split_events
 from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.restate import merged_late
@@ -161,15 +161,22 @@ class WindowHarness(Harness[SliceStore]):
         aggregates, columns = aggregated_columns(self._specs, self._declared, rows, keyed=self._keyed)
         events = EventSpec(TableDecoder(columns, None), self._policy)
         defined = self._windows
-        spec = WindowSpec(defined.windows, aggregates, events, self._emit, defined.grace_us, defined.retention_us)
+        spec = WindowSpec(
+            defined.windows,
+            aggregates,
+            events,
+            self._emit,
+            defined.grace_us,
+            defined.retention_us,
+            defined.retention_count,
+        )
         self._operator = Windower(spec)
         return self._operator
 
     def _run(self, operator: Windower, split: Sequence[Piece], rows: Sequence[Row], clock_us: int) -> WindowOutput:
         context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
         results, stats = self._shards.run(operator, split, context, self._answer)
-        spec, before = operator.spec, Progress.of(self._state)
-        self._state = next_progress(spec.emit, spec.grace_us, spec.retention_us, before, stats).state()
+        self._state = operator.spec.next_progress(Progress.of(self._state), stats).state()
         self._batch_id += 1
         changes = [row for result in results for row in self._window_rows(result.changes)]
         for result in results:

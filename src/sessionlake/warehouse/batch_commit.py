@@ -1,6 +1,6 @@
 """What a micro-batch's commit says: the one record that stream, jobs, readers and metrics all go by."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,14 +128,14 @@ class BatchCommit:
             "driver": self.driver,
         }
 
-    def row(self) -> dict[str, Any]:
-        """Return the batch's row of the table batches; times in microseconds."""
+    def row(self, more: Iterable[str] = ()) -> dict[str, Any]:
+        """Return the batch's row of the table batches (`schemas.batches`); times in microseconds."""
         return {
             "batch_id": self.batch_id,
             "commit_id": self.commit_id,
             "started_at": self.started_us,
             "committed_at": self.committed_us,
             "watermark": self.watermark_us,
-            **{name: self.counts.get(name, 0) for name in schemas.COUNTS},
+            **{name: self.counts.get(name, 0) for name in (*schemas.COUNTS, *more)},
             "changelog_version": self.version,
         }

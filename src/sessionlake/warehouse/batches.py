@@ -67,6 +67,15 @@ def find_last_batch(log: DeltaLog) -> BatchCommit | None:
     return None if last is None else BatchCommit.of(last, log.changelog.changes)
 
 
+def last_batch_id(log: DeltaLog, of: Changelog) -> int:
+    """Return the last batch of a pipeline's changelog, -1 where there is none.
+
+    Tables of the state are committed before the changelog: their rows of later batches are of one that has not happened yet.
+    """
+    last = log.last_commit(of.changes)
+    return -1 if last is None else BatchCommit.of(last).batch_id
+
+
 def last_batch(log: DeltaLog) -> BatchCommit:
     """Return the last batch; NoBatchesError where there is none yet."""
     last = find_last_batch(log)

@@ -35,6 +35,10 @@ class Changelog:
     """The column of the one time that a row has, where it has no start and end."""
     numbers: tuple[str, ...] = ()
     """The columns that name a row, with the key, where its start does not."""
+    counts: tuple[str, ...] = ()
+    """What its batches count beside what every pipeline's do (`schemas.COUNTS`): accepted events are in one of these each."""
+    keyed: bool = False
+    """Whether the key alone names a row, whose time changes. The snapshot then keeps deletions, too, as rows that are DELETED."""
 
     @property
     def changes(self) -> str:
@@ -44,7 +48,7 @@ class Changelog:
     @property
     def snapshot(self) -> str:
         """The table of latest rows, as far as compacted."""
-        return f"{self.name}s"
+        return f"{self.name}_snapshot" if self.keyed else f"{self.name}s"
 
     @property
     def tables(self) -> tuple[str, str]:
@@ -54,12 +58,12 @@ class Changelog:
     @property
     def live(self) -> str:
         """The view of latest rows, as they are shown."""
-        return f"{self.name}s_live"
+        return f"{self.name}_live" if self.keyed else f"{self.name}s_live"
 
     @property
     def every(self) -> str:
         """The view of all latest rows, where some are not shown."""
-        return f"all_{self.name}s"
+        return f"all_{self.name}_rows" if self.keyed else f"all_{self.name}s"
 
     @property
     def key(self) -> str:
@@ -83,12 +87,27 @@ class Changelog:
 
     @property
     def date(self) -> str:
-        """The snapshot's column of the start's UTC date; of numbers, of how many times NUMBERS there are before the start."""
-        return f"{self.name}_part" if self.numbered else f"{self.name}_date"
+        """The snapshot's column of the start's UTC date; of numbers, of how many times NUMBERS there are before the start.
+
+        Rows that a key names are all of one part, 0, whose files hold ranges of keys.
+        """
+        return f"{self.name}_part" if self.numbered or self.keyed else f"{self.name}_date"
+
+    @property
+    def numbered_parts(self) -> bool:
+        """Whether `date` is a whole number."""
+        return self.numbered or self.keyed
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The snapshot's columns that the live view has not."""
+        return (DELETED, self.date) if self.keyed else ()
 
     @property
     def identity(self) -> tuple[str, ...]:
         """The columns that name a row."""
+        if self.keyed:
+            return (self.key,)
         return self.key, *(self.numbers or (self.start,))
 
 
@@ -114,11 +133,16 @@ SLICE = "slice"
 """What a row of a changelog of the state is, where the rows that are sent are not the state."""
 JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"))
 """A pair has the later of its messages' times."""
+TABLE = Changelog("table", time="event_time", keyed=True, counts=("changed", "superseded", "unchanged"))
+DELETED = "deleted"
+"""The column of a keyed table's snapshot that tells deletions, kept for the retention, from rows."""
+OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
+"""The changelogs that differ from others by more than their names, by operator."""
 
 
 def changelog_of(config: "Config") -> Changelog:
     """Return the changelog of what a pipeline computes: it is called as the section that asks for it."""
-    return JOINS if config.operator == JOINS.name else Changelog(config.operator, numbered=config.section.by_count)
+    return OF_THEIR_OWN.get(config.operator) or Changelog(config.operator, numbered=config.section.by_count)
 
 
 @dataclass(frozen=True)
@@ -161,21 +185,27 @@ def live_sql(
     after: int | None = None,
     where: str | None = None,
     final: str | None = None,
+    deleted: bool = False,
 ) -> str:
     """Return the query of the latest state of every row: the snapshot's row, unless the changelog has a later one.
 
     `columns` are the snapshot's; `snapshot` and `changelog` say how the two are called where not by their names. Changes of batches up to `after`,
     the fold point, need not be read; without it they do no harm, since of each row the last change counts, and the
     changelog is trimmed from its beginning only: where it has any change of a row, it has the last one. `where` leaves rows
-    out, `final` is the condition that a further column of that name tells.
+    out, `final` is the condition that a further column of that name tells. With `deleted` a keyed table's deletions are among
+    the rows, and all columns of the snapshot.
     """
     snapshot, changelog = snapshot or of.snapshot, changelog or of.changes
-    identity = (of.key, of.id) if dialect.by_id else of.identity
+    identity = (of.key, of.id) if dialect.by_id and not of.keyed else of.identity
     same = " and ".join(f"tail.{name} = stored.{name}" for name in identity)
-    date = (PART if of.numbered else dialect.date).format(of.start)
-    names = [dialect.named(name) for name in columns]
-    dated = [f"{date} as {n}" if name == of.date else n for name, n in zip(columns, names, strict=True)]
+    part = {of.date: (PART if of.numbered else dialect.date).format(of.start)}
+    if of.keyed:
+        part = {of.date: "0", DELETED: "op = 'delete'"}
+    shown = [name for name in columns if deleted or name not in of.hidden]
+    names = [dialect.named(name) for name in shown]
+    dated = [f"{part[name]} as {n}" if name in part else n for name, n in zip(shown, names, strict=True)]
     conditions = " and ".join(["op <> 'emit'", *([f"batch_id > {after}"] if after is not None else [])])
+    kept, put = (f" and not {DELETED}" if of.keyed else "", " and op = 'upsert'") if not deleted else ("", "")
     live = f"""\
 with tail as (
   select * from {changelog} where {conditions}
@@ -183,9 +213,9 @@ with tail as (
   select tail.*, row_number() over (partition by {", ".join(identity)} order by batch_id desc) as _rank from tail
 )
 select {", ".join(names)} from {snapshot} as stored
-where not exists (select 1 from tail where {same})
+where not exists (select 1 from tail where {same}){kept}
 union all
-select {", ".join(dated)} from ranked where _rank = 1 and op = 'upsert'"""
+select {", ".join(dated)} from ranked where _rank = 1{put}"""
     if where is None and final is None:
         return live
     mark = "" if final is None else f", coalesce({final}, false) as final"

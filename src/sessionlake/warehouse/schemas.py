@@ -248,16 +248,23 @@ CORRECTION_OUTCOMES_SCHEMA = pa.schema(
 )
 """One row for each row of the control input that a batch took, and for each tombstone of a topic."""
 
-BATCHES_SCHEMA = pa.schema(
-    [
-        *BATCH_MARKS,
-        commented("started_at", TIME, "When the batch began"),
-        commented("committed_at", TIME, "When the changelog commit was made"),
-        commented("watermark", TIME, "Watermark after the batch; null before the first accepted event"),
-        *(commented(name, pa.int64(), f"Rows: {name}") for name in COUNTS),
-        commented("changelog_version", pa.int64(), "Version of session_changelog that the batch's commit made"),
-    ]
-)
+
+def batches(more: Iterable[str] = ()) -> pa.Schema:
+    """Return the schema of the table batches; `more` is what a pipeline's batches count beside COUNTS."""
+    return pa.schema(
+        [
+            *BATCH_MARKS,
+            commented("started_at", TIME, "When the batch began"),
+            commented("committed_at", TIME, "When the changelog commit was made"),
+            commented("watermark", TIME, "Watermark after the batch; null before the first accepted event"),
+            *(commented(name, pa.int64(), f"Rows: {name}") for name in (*COUNTS, *more)),
+            commented("changelog_version", pa.int64(), "Version of session_changelog that the batch's commit made"),
+        ]
+    )
+
+
+BATCHES_SCHEMA = batches()
+"""That of pipelines which count no more."""
 
 JOB_RUNS_SCHEMA = pa.schema(
     [

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.warehouse import changelog, schemas
 from sessionlake.warehouse.batches import batches_after
-from sessionlake.warehouse.changelog import FOLD, SESSIONS, Changelog
+from sessionlake.warehouse.changelog import DELETED, FOLD, SESSIONS, Changelog
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 ERASURES = "sessionlake.erasures"
@@ -30,10 +30,12 @@ def merged_rows(
     narrowed: Narrow = lambda rows: rows,
     of: Changelog | None = None,
     until: int | None = None,
+    deleted: bool = False,
 ) -> DataFrame:
     """Return the latest state of every row: the snapshot's, unless a batch after its fold point has another.
 
-    Of the pipeline's own changelog, or of another one `of` it; up to and including the batch `until`, where given.
+    Of the pipeline's own changelog, or of another one `of` it; up to and including the batch `until`, where given. With
+    `deleted` a keyed table's deletions are among the rows.
 
     As of the given versions, or of now: the frame stays at the versions that are newest when it is made. Of a pair of
     versions the snapshot's may be the newer one, but the changelog must not be trimmed beyond the snapshot's fold point.
@@ -51,6 +53,7 @@ def merged_rows(
         snapshot="{snapshot}",
         changelog="{changelog}",
         after=-1 if fold is None else fold,
+        deleted=deleted,
     )
     kept = changes_ if until is None else changes_.where(F.col("batch_id") <= until)
     return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
@@ -85,15 +88,23 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
 
 
 def latest_changes(changes: DataFrame, of: Changelog = SESSIONS) -> DataFrame:
-    """Return the last change of each row, with its date and, as CHANGE_COUNT, how many there were."""
+    """Return the last change of each row, as the snapshot has it beside `op` and, as CHANGE_COUNT, how many there were."""
     session = Window.partitionBy(*of.identity)
     ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
     counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
-    return counted.where("_rank = 1").drop("_rank").withColumn(of.date, date_of(of))
+    return _as_stored(counted.where("_rank = 1").drop("_rank"), of)
+
+
+def _as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
+    """Return changes with the columns that only the snapshot has."""
+    dated = changes.withColumn(of.date, date_of(of))
+    return dated.withColumn(DELETED, F.col("op") == "delete") if of.keyed else dated
 
 
 def date_of(of: Changelog) -> Column:
-    """Return what the snapshot's rows are laid out by: the date of a start, or the part of a number."""
+    """Return what the snapshot's rows are laid out by: the date of a start, or the part of a number or key."""
+    if of.keyed:
+        return F.lit(0).cast("bigint")
     return F.expr(changelog.PART.format(of.start)) if of.numbered else utc_date(F.col(of.start))
 
 
@@ -117,7 +128,7 @@ def row_versions(
     tail = changes(tables.read(tables.changelog.changes, changelog_version), after=-1 if fold is None else fold)
     names, of = snapshot.columns, tables.changelog
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
-        tail.withColumn(of.date, date_of(of)).select(*names, "op", "batch_id")
+        _as_stored(tail, of).select(*names, "op", "batch_id")
     )
 
 
@@ -159,11 +170,11 @@ def read_batches(tables: Tables) -> DataFrame:
     # Pinned: what is saved between here and the query would be there twice.
     stored = tables.read(schemas.BATCHES, tables.latest_version(schemas.BATCHES))
     seen = stored.agg(F.max("changelog_version")).head()
-    rows = [batch.row() for batch in batches_after(tables, -1 if seen is None or seen[0] is None else seen[0])]
-    return stored if not rows else stored.unionByName(batches_frame(tables.spark, rows))
+    more = tables.changelog.counts
+    rows = [batch.row(more) for batch in batches_after(tables, -1 if seen is None or seen[0] is None else seen[0])]
+    return stored if not rows else stored.unionByName(batches_frame(tables.spark, rows, schemas.batches(more)))
 
 
-def batches_frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+def batches_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
     """Return rows of `BatchCommit.row` as the table batches has them."""
-    table = pa.Table.from_pylist(rows, schema=schemas.BATCHES_SCHEMA)
-    return spark.createDataFrame(table, spark_schema(schemas.BATCHES_SCHEMA))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), spark_schema(schema))

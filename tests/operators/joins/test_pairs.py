@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from sessionlake.errors import StoreError
 from sessionlake.operators.joins import pairs as kernel
+from sessionlake.operators.joins.axis import Grid, JoinAxis, Session, Sliding
 from sessionlake.operators.joins.pairs import Points, pairs
-from sessionlake.operators.joins.spec import LEFT, RIGHT, Axis, Grid, Session, Sliding
+from sessionlake.operators.joins.spec import LEFT, RIGHT
 
 Point = tuple[int, int]
 """A key's code and a place."""
@@ -27,7 +28,7 @@ POINTS = st.lists(st.tuples(st.integers(0, 2), st.integers(-12, 12)), max_size=8
 BATCHES = st.lists(st.tuples(POINTS, POINTS), min_size=1, max_size=4)
 
 
-def are_partners(axis: Axis, left: Point, right: Point, every: list[Point]) -> bool:
+def are_partners(axis: JoinAxis, left: Point, right: Point, every: list[Point]) -> bool:
     """Say it from the words of docs/joins.md; `every` are all points of both sides."""
     (key, a), (other, b) = left, right
     if key != other:
@@ -43,7 +44,7 @@ def are_partners(axis: Axis, left: Point, right: Point, every: list[Point]) -> b
     return abs(a - b) <= axis.span and all(y - x <= axis.gap for x, y in pairwise(between))
 
 
-def all_pairs(axis: Axis, lefts: list[Point], rights: list[Point]) -> set[tuple[int, int]]:
+def all_pairs(axis: JoinAxis, lefts: list[Point], rights: list[Point]) -> set[tuple[int, int]]:
     every = lefts + rights
     return {
         (i, j)
@@ -62,7 +63,7 @@ def points(rows: list[Point], new_from: int) -> tuple[list[int], Points]:
 
 @given(AXES, BATCHES, st.integers(1, 7), st.sampled_from([0, 1 << 50]))
 def test_each_batch_makes_the_pairs_that_there_were_not_each_once(
-    axis: Axis, batches: list[tuple[list[Point], list[Point]]], chunk: int, far: int
+    axis: JoinAxis, batches: list[tuple[list[Point], list[Point]]], chunk: int, far: int
 ) -> None:
     lefts: list[Point] = []
     rights: list[Point] = []
@@ -89,7 +90,7 @@ def test_each_batch_makes_the_pairs_that_there_were_not_each_once(
 
 
 @given(AXES, POINTS)
-def test_no_partner_lies_outside_of_the_stretch_that_is_read(axis: Axis, rows: list[Point]) -> None:
+def test_no_partner_lies_outside_of_the_stretch_that_is_read(axis: JoinAxis, rows: list[Point]) -> None:
     for left, right in ((a, b) for a in rows for b in rows):
         if are_partners(axis, left, right, rows):
             for side, one, other in ((LEFT, left, right), (RIGHT, right, left)):

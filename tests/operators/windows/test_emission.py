@@ -25,7 +25,8 @@ def definition(model: WindowModel) -> WindowDefinition:
     else:
         kind = TumblingWindows.of(size) if model.kind == "tumbling" else HoppingWindows.of(size, advance)
         windows = kind.offset(f"{model.offset % model.size} us")
-    return windows.grace(f"{model.grace} us").until(f"{model.retention} us")
+    windows = windows.grace(f"{model.grace} us").until(f"{model.retention} us")
+    return windows if model.keep is None else windows.keep(model.keep)
 
 
 def emit(model: WindowModel) -> EmitSection:
@@ -112,7 +113,7 @@ def test_restated_events_are_in_all_their_windows(
             late += result.late
             assert rows(output) == expected(model, result)
             if number == min(at_batch, len(batches) - 1):
-                kept = [event for event in late if model.slice_start(event) >= model.watermark - model.retention]
+                kept = [event for event in late if model.slice_start(event) >= model.expired]
                 again = run.restate(given_rows(kept), batch.clock)
                 told = model.batch([], batch.clock, restated=kept)
                 assert rows(again) == expected(model, told)

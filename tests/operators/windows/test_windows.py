@@ -1,5 +1,6 @@
 """Windows by time end to end: equal to DuckDB whatever the batches, shards and stores, late and dead events accounted for."""
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -13,10 +14,12 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
+from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.operators.windows.kind import Windows
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.oracle.windows import final_windows
@@ -191,6 +194,24 @@ def test_an_idle_stream_sends_what_waits_for_a_period(spark: SparkSession, tmp_p
     # One batch of the event, one of the tick; what is sent waits no longer.
     assert [batch.counts.get("input", 0) for batch in committed] == [1, 0]
     assert [batch.state["unsent_early"] for batch in committed] == [1, 0]
+
+
+def test_what_is_older_than_the_newest_events_is_beyond_retention(spark: SparkSession, tmp_path: Path) -> None:
+    """One is kept, with what lies in its stretch of ten: rule 103."""
+    config = window_config(tmp_path, emit=UPDATES, size="10 us", offset="0 us", retention_count=1)
+    for number, time in enumerate((205, 235, 240, 229, 206)):
+        write_rows(tmp_path, f"{number}.json", [{"key": "a", "time_us": time, "v": 1}])
+    summary = run(spark, config, once=True)
+    # 229 comes when 235 and 240 are counted, but one batch before that holds; 206 comes after it.
+    assert {name: summary.counts[name] for name in ("accepted", "late", "dead")} == {
+        "accepted": 4,
+        "late": 0,
+        "dead": 1,
+    }
+    (dead,) = tables_of(spark, config).read(schemas.DEAD_LETTERS).collect()
+    assert (dead.reason, json.loads(dead.raw)["time_us"]) == ("beyond retention", 206)
+    assert read_status(config).reconciles
+    assert not [name for row in batches_after(tables_of(spark, config), -1) for name in row.counts if "cell" in name]
 
 
 def test_only_windows_do_without_a_key(tmp_path: Path) -> None:

@@ -80,6 +80,11 @@ class Tail:
             "deletes": self.deletes,
         }
 
+    @property
+    def put(self) -> str:
+        """Which of the changes the snapshot is to have as rows, as SQL: of a keyed table deletions, too."""
+        return "true" if self.of.keyed else "op = 'upsert'"
+
     def release(self) -> None:
         """Let go of the kept changes."""
         self.changes.unpersist()
@@ -98,7 +103,7 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     latest = latest_changes(batches, of).persist(StorageLevel.MEMORY_AND_DISK)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
     by_date = latest.groupBy(of.date).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
-    upserts = {text_of(row[of.date]): row.upsert for row in sorted(by_date)}
+    put = {text_of(row[of.date]): row.upsert + (row.delete if of.keyed else 0) for row in sorted(by_date)}
     return Tail(
         of=of,
         changes=latest,
@@ -107,8 +112,8 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
         rows=sum(row.rows for row in by_date),
         upserts=sum(row.upsert for row in by_date),
         deletes=sum(row.delete for row in by_date),
-        by_date=upserts,
-        files=touched(snapshot_files(tables), list(upserts)) if upserts else [],
+        by_date=put,
+        files=touched(snapshot_files(tables), list(put)) if put else [],
     )
 
 
@@ -163,15 +168,16 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
     # MERGE has no writer options: its transaction and metadata are settings of the session.
     transaction = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(tail).items()}
     metadata = user_metadata(_metadata(upkeep, tail, MERGE))
+    gone = "" if of.keyed else "when matched and s.op = 'delete' then delete"
     with upkeep.tables.settings({**transaction, USER_METADATA: metadata}):
         upkeep.spark.sql(
             f"""
             merge into {name} t using tail s
             on t.{of.date} in ({_dates(tail)}) and t.{of.date} = s.{of.date}
                 and {same}
-            when matched and s.op = 'delete' then delete
+            {gone}
             when matched then update set *
-            when not matched and s.op = 'upsert' then insert *
+            when not matched and {tail.put.replace("op", "s.op")} then insert *
             """
         ).collect()
 
@@ -186,15 +192,15 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
     if change.app_version(FOLD) >= tail.until:
         return
     files = touched(snapshot_files(upkeep.tables, change.version), tail.dates)
-    upserts = tail.changes.where("op = 'upsert'")
-    rows = sample = upserts
+    put = tail.changes.where(tail.put)
+    rows = sample = put
     stored = change.read([file.path for file in files]) if files else None
     names = upkeep.tables.read(of.snapshot).columns
     if stored is not None:
         kept = stored.join(tail.changes.select(*of.identity), list(of.identity), "left_anti")
-        rows = kept.select(*names).unionAll(upserts.select(*names))
+        rows = kept.select(*names).unionAll(put.select(*names))
         places = [of.date, of.key]
-        sample = stored.select(*places).unionAll(upserts.select(*places))
+        sample = stored.select(*places).unionAll(put.select(*places))
     counts = rows_by_date(of, files, stored)
     for day, more in tail.by_date.items():
         counts[day] = counts.get(day, 0) + more

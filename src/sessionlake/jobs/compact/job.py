@@ -154,6 +154,8 @@ def _report(upkeep: Upkeep) -> JobReport:
         counts["events_trimmed"] = total(upkeep.done(schemas.EVENTS, trim.STEP), "numDeletedRows")
     if f"{schemas.JOIN_MESSAGES}_version" in run.pinned:
         counts["messages_trimmed"] = total(upkeep.done(schemas.JOIN_MESSAGES, trim.STEP), "numDeletedRows")
+    if of.keyed:
+        counts["deletions_trimmed"] = total(upkeep.done(of.snapshot, trim.STEP), "numDeletedRows")
     for other in upkeep.changelogs[1:]:
         details, _ = _folded(upkeep, other)
         counts |= {
@@ -210,7 +212,7 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
         },
     }
     for table, condition in trim.unneeded(tables, config).items():
-        name = table.removeprefix("join_")
+        name = "deletions" if table == of.snapshot else table.removeprefix("join_")
         counts[f"{name}_trimmed"] = tables.read(table).where(condition).count()
     tail.release()
     fold_note = (

@@ -25,12 +25,12 @@ def place_of(text: str) -> int:
 
 def stored_text(of: Changelog, bound: str) -> str:
     """Return what a table's log has as a text of a date or part, as `text_of` makes it."""
-    return text_of(int(bound)) if of.numbered else bound
+    return text_of(int(bound)) if of.numbered_parts else bound
 
 
 def every(of: Changelog) -> tuple[str, str]:
     """Return the first and the last of all."""
-    return (text_of(-_OFFSET), text_of(_OFFSET)) if of.numbered else ("0001-01-01", "9999-12-31")
+    return (text_of(-_OFFSET), text_of(_OFFSET)) if of.numbered_parts else ("0001-01-01", "9999-12-31")
 
 
 def as_sql(text: str) -> str:
@@ -41,4 +41,4 @@ def as_sql(text: str) -> str:
 
 def sql_type(of: Changelog) -> str:
     """Return the column's type as Spark's SQL has it."""
-    return "long" if of.numbered else "date"
+    return "long" if of.numbered_parts else "date"

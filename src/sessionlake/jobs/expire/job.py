@@ -72,18 +72,13 @@ def expire(
     named = {**config.expire.tables, **{name: _absolute(path) for name, path in (tables or {}).items()}}
     limit = max_per_run or config.expire.max_per_run
     rate = max_per_second or config.expire.max_tombstones_per_second
+    arguments = {**asdict(rule), "tables": named, "max_per_run": limit, "max_per_second": rate}
     run = start_run(
         spark,
         config,
         JOB,
         run_id=run_id,
-        arguments={
-            **asdict(rule),
-            "tables": named,
-            "max_per_run": limit,
-            "max_per_second": rate,
-            **({"to_topic": True} if to_topic else {}),
-        },
+        arguments={**arguments, "to_topic": True} if to_topic else arguments,
         pin=lambda lake: _pin(lake, config, named),
         dry_run=dry_run,
         on_step=on_step,
@@ -99,11 +94,8 @@ def expire(
             done, alone = _send(config, run, plan, pace) if to_topic else _emit(run, plan, pace)
         finally:
             plan.ranked.unpersist()
-    counts = {
-        **plan.counts,
-        "expired": done,
-        "left_for_next_run": plan.counts["matched"] - plan.counts["emitted_before"] - done,
-    }
+    left = plan.counts["matched"] - plan.counts["emitted_before"] - done
+    counts = {**plan.counts, "expired": done, "left_for_next_run": left}
     if not alone:
         notes.append("another run of expire emitted tombstones meanwhile; this one stopped")
     return run.finish(counts, notes)

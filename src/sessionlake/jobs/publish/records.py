@@ -25,7 +25,7 @@ def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
     """Return rows (with op) as records: key and value are JSON, the value null where the row is deleted."""
     named = dict.fromkeys((*of.identity, of.end, of.id, "event_count", "revision"))
     first = [name for name in named if name in rows.columns]
-    columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *_HIDDEN))]
+    columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *of.hidden, *_HIDDEN))]
     value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), _JSON))
     return rows.select(F.to_json(F.struct(*of.identity), _JSON).alias("key"), value.alias("value"))
 

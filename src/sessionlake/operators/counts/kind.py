@@ -7,7 +7,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
@@ -19,13 +18,14 @@ from sessionlake.operators.counts.spec import SLICES, WINDOWS, CountSpec, Grid, 
 from sessionlake.operators.windows import emission
 from sessionlake.operators.windows.emission import Progress
 from sessionlake.sources.base import Source
-from sessionlake.stream.events import aggregated_events, computed_types
-from sessionlake.stream.ingest import EVENTS, EventSpec
+from sessionlake.stream.event_kind import EventKind
+from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.positions import counted
 from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
@@ -35,30 +35,11 @@ _NOT_LATE = (
 )
 
 
-class CountedWindows:
+class CountedWindows(EventKind[CountSpec]):
     """See `Kind` for the methods."""
 
     numbers_messages: ClassVar[bool] = True
     changelog: ClassVar[Changelog] = WINDOWS
-    late_columns: ClassVar[tuple[pa.Field, ...]] = ()
-
-    def __init__(self, config: Config, spec: CountSpec) -> None:
-        self._config, self.spec = config, spec
-
-    @property
-    def inputs(self) -> Mapping[str, EventSpec]:
-        """Return the one input, of events."""
-        return {EVENTS: self.spec.events}
-
-    @property
-    def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns that aggregates read."""
-        return computed_types(self.spec.events)
-
-    @property
-    def changelogs(self) -> tuple[Changelog, ...]:
-        """Return those of the state and of the windows."""
-        return self.changelogs_in(self._config)
 
     @classmethod
     def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
@@ -98,11 +79,6 @@ class CountedWindows:
             changelog_output(WINDOWS, tables, found[WINDOWS]),
         )
 
-    @classmethod
-    def bound_settings(cls) -> dict[str, Any]:
-        """Return the version of the states' bytes."""
-        return {"state layout": STATE_LAYOUT}
-
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Return how far the pipeline is after a batch with these numbers."""
         spec, before = self.spec, Progress.of(state)
@@ -112,9 +88,7 @@ class CountedWindows:
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the slices; what of them was forgotten, a shard tells by their times."""
         del operator, state
-        last = tables.last_commit(WINDOWS.changes)
-        # Slices are committed before the windows: those of a batch that has not happened yet are not to be read.
-        until = -1 if last is None else BatchCommit.of(last).batch_id
+        until = last_batch_id(tables, WINDOWS)
         return merged_rows(tables, of=SLICES, until=until).select(
             F.col(SLICES.key).alias("key"),
             F.col(SLICES.start).alias("start"),
@@ -158,12 +132,6 @@ class CountedWindows:
             "per_partition": not self.spec.per_key,
             "whole": self.spec.per_key and isinstance(windows, Grid),
         }
-
-    @classmethod
-    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
-        """Return nothing: what was trimmed of a changelog is in its snapshot."""
-        del config, state
-        return {}
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:

@@ -11,6 +11,8 @@ from sessionlake.operators.counts.shard import CountShard
 from sessionlake.operators.counts.spec import CountSpec, window_schema
 from sessionlake.operators.windows.control import ASKED_SCHEMA, REMOVE, TOMBSTONE, removed_by, with_removed
 from sessionlake.operators.windows.emission import FOREVER, Progress
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.series import SeriesStore
 from sessionlake.stream.control import Limits, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input
@@ -38,9 +40,10 @@ class Counter:
             else:
                 yield from split_rows(self.spec, context, part)
 
-    def open_store(self, path: Path) -> SeriesStore:
-        """Open a shard's store."""
-        return SeriesStore(path, retention_us=self.spec.retention_us, bucket=self.spec.windows.bucket)
+    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SeriesStore:
+        """Open a shard's store, by default in a database of its own."""
+        spec = self.spec
+        return SeriesStore(path, retention_us=spec.retention_us, bucket=spec.windows.bucket, opened=opened)
 
     def apply(self, inputs: Inputs, store: SeriesStore, context: BatchContext) -> ShardResult:
         """Compute a shard, and delete the rows that tombstones name; of these it asks for what was sent, where that is final."""

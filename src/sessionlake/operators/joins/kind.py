@@ -13,6 +13,7 @@ from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
+from sessionlake.operators.joins.axis import block_of
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.outputs import JOIN_TIME, identified_pairs
 from sessionlake.operators.joins.restate import RESTATED_SCHEMA, restated_messages
@@ -42,7 +43,7 @@ from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import DAY_US, JOINS, Changelog
 from sessionlake.warehouse.tables import Tables
 
@@ -141,9 +142,7 @@ class Joins:
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the messages that may still be joined, of committed batches."""
         spec = cast("Joiner", operator).spec
-        last = tables.last_commit(JOINS.changes)
-        # Messages are committed before the pairs: those of a batch that has not happened yet are not to be read.
-        until = -1 if last is None else BatchCommit.of(last).batch_id
+        until = last_batch_id(tables, JOINS)
         messages = tables.read(schemas.JOIN_MESSAGES).where(F.col("batch_id") <= until)
         time_us = F.unix_micros("time")
         place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)
@@ -168,7 +167,7 @@ class Joins:
     def store_layout(self, operator: Operator[Any]) -> str:
         """Return how messages are cut into segments and blocks, and the policies, of which lists depend."""
         spec = cast("Joiner", operator).spec
-        return f"{spec.segment}/{spec.block}/{spec.emit.early}/{spec.emit.late}"
+        return f"{spec.segment}/{block_of(spec)}/{spec.emit.early}/{spec.emit.late}"
 
     def suite_values(self) -> dict[str, int | bool]:
         """Return how far apart the messages of a pair may lie in time, each way; a century where that is no fixed time."""

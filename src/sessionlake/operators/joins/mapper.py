@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.engine.operator import Aside, BatchContext, Counted, Keyed, Split
+from sessionlake.operators.joins.axis import axis_of
 from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.spec import SIDE, JoinSpec, event_types
 from sessionlake.sources.decoding.rows import Rows
@@ -32,7 +33,7 @@ def split_messages(
     time = judged.checked.time_us[judged.good]
     late = np.zeros(len(time), bool)
     if spec.by_time:
-        late = spec.axis.open_until(side, time) < at.at.close_us
+        late = axis_of(spec).open_until(side, time) < at.at.close_us
     yield from _counted(side, {"accepted": int((~late).sum()), "late": int(late.sum())})
     if not late.all():
         yield Counted({max_time_of(side): int(time[~late].max())})

@@ -7,12 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
+from sessionlake.operators.joins.axis import axis_of, block_of
 from sessionlake.operators.joins.control import kinds_of
 from sessionlake.operators.joins.mapper import split_messages
 from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.shard import JoinShard
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
+from sessionlake.store.api import OpenSegments
 from sessionlake.store.messages import MessageStore
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
 
@@ -39,9 +42,9 @@ class Joiner:
             for number, decoded in enumerate(decoder.decode_in_order(part, files, context.part)):
                 yield from naming_rows(partial(split_messages, self.spec, at, context, name, number), decoded)
 
-    def open_store(self, path: Path) -> MessageStore:
-        """Open a shard's store."""
-        return MessageStore(path, block=self.spec.block, segment=self.spec.segment)
+    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> MessageStore:
+        """Open a shard's store, by default in a database of its own."""
+        return MessageStore(path, block=block_of(self.spec), segment=self.spec.segment, opened=opened)
 
     def apply(self, inputs: Inputs, store: MessageStore, context: BatchContext) -> ShardResult:
         """Compute a shard."""
@@ -65,7 +68,7 @@ class Joiner:
             ),
             default=None,
         )
-        to_close = (self.spec.axis.width if self.spec.by_time else 0) + self.spec.grace_us
+        to_close = (axis_of(self.spec).width if self.spec.by_time else 0) + self.spec.grace_us
         latest = latest_advance_us(skew, context.clock_us, at.at.close_us, to_close)
         limits = Limits(at.at.expired_us, latest, context.clock_us)
         yield from split_corrections(kinds_of(self.spec, at), limits, table)

@@ -14,8 +14,8 @@ from sessionlake.columnar.arrays import Bools, Ints, within_group
 from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_events
 from sessionlake.errors import StoreError
-from sessionlake.operators.joins.spec import LEFT, RIGHT, Session
-from sessionlake.operators.joins.spec import Axis as Partners
+from sessionlake.operators.joins.axis import JoinAxis, Session
+from sessionlake.operators.joins.spec import LEFT, RIGHT
 
 CHUNK = 4_000_000
 """Pairs that are made at a time."""
@@ -47,7 +47,7 @@ class _Runs:
     is_left: bool
 
 
-def pairs(axis: Partners, left: Points, right: Points) -> Iterator[tuple[Ints, Ints]]:
+def pairs(axis: JoinAxis, left: Points, right: Points) -> Iterator[tuple[Ints, Ints]]:
     """Yield rows of left and of right, a pair at each place, in pieces of at most CHUNK.
 
     Raises StoreError where there are more than LIMIT, before the first.
@@ -64,7 +64,7 @@ def pairs(axis: Partners, left: Points, right: Points) -> Iterator[tuple[Ints, I
             yield (rows, partners) if run.is_left else (partners, rows)
 
 
-def _in_range(axis: Partners, left: Points, right: Points) -> Sequence[_Runs]:
+def _in_range(axis: JoinAxis, left: Points, right: Points) -> Sequence[_Runs]:
     old = np.flatnonzero(~right.new)
     return (
         _new_runs(axis, RIGHT, right, left, np.arange(len(left.x))),
@@ -72,7 +72,7 @@ def _in_range(axis: Partners, left: Points, right: Points) -> Sequence[_Runs]:
     )
 
 
-def _new_runs(axis: Partners, side: str, points: Points, others: Points, of: Ints) -> _Runs:
+def _new_runs(axis: JoinAxis, side: str, points: Points, others: Points, of: Ints) -> _Runs:
     """Return what each new point of a side is paired with; `of` are the rows of the others."""
     rows = np.flatnonzero(points.new)
     low, high = axis.partners(side, points.x[rows])

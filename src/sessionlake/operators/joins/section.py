@@ -1,6 +1,5 @@
 """The sections [join], [join.left], [join.right] and [emit] of a config."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, Literal, Self
@@ -8,38 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.durations import format_duration, parse_duration
-from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section
+from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
+from sessionlake.operators.joins.sides import UNBOUNDED, JoinSideSection, LeftSection, RightSection, check_sides
 from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS
 from sessionlake.operators.windows.emission import BATCH, END, Policies
 from sessionlake.operators.windows.policy import policy
-
-UNBOUNDED = "unbounded"
-"""The size of a side whose messages stay joinable for as long as the retention allows."""
-RESERVED = frozenset(
-    [
-        "op",
-        "join_key",
-        "join_time",
-        "join_date",
-        "join_id",
-        "left_time",
-        "left_position",
-        "right_time",
-        "right_position",
-        "revision",
-        "emitted_at",
-        "batch_id",
-        "commit_id",
-        "side",
-        "time",
-        "position",
-        "is_late",
-    ]
-)
-"""Columns of the tables, which no `<name>_<column>` may be called as; in lower case."""
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class JoinEmitSection(Section):
@@ -61,48 +35,12 @@ class JoinEmitSection(Section):
         return Policies(early, END, late, parse_duration(self.tick_offset))
 
 
-class LeftSource(SourceSection):
-    """What is read of the left side."""
-
-    AT: ClassVar[str] = "join.left.source"
-
-
-class RightSource(SourceSection):
-    """What is read of the right side."""
-
-    AT: ClassVar[str] = "join.right.source"
-
-
-class JoinSideSection(Section):
-    """One of the two streams."""
-
-    name: str
-    """What its columns are called by: `<name>_<column>`."""
-    size: str | int | None = None
-    """Of sliding joins: how long its messages stay joinable: a duration, a number of messages, or "unbounded"."""
-    columns: list[str] = Field(default=[])
-    """Its columns that pairs have, beside times and positions."""
-    source: SourceSection
-    event: EventSection
-
-
-class LeftSection(JoinSideSection):
-    """The left side."""
-
-    source: LeftSource
-
-
-class RightSection(JoinSideSection):
-    """The right side."""
-
-    source: RightSource
-
-
 class JoinSection(OperatorSection):
     """Pairs of messages of two streams."""
 
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
     KEYED: ClassVar[bool] = False
+    AGGREGATES: ClassVar[bool] = False
 
     left: LeftSection
     right: RightSection
@@ -208,38 +146,14 @@ class JoinSection(OperatorSection):
 
     def check(self) -> None:
         """Refuse keys of other kinds, names that clash, and a retention that would drop partners."""
-        self._check_names()
+        _ = self.pairs_on
+        check_sides(self.left, self.right)
         self._check_kind()
         self._check_sizes()
         self._check_retention()
         if self.emit.full is not None:
             raise ConfigError(f"emit.full: {self.emit.full!r} is for windows; pairs have no end, remove it")
         _ = self.emit.policies
-
-    def _check_names(self) -> None:
-        _ = self.pairs_on
-        if self.left.name.lower() == self.right.name.lower():
-            raise ConfigError(f"join.right.name: {self.right.name!r} is the left side's name too; write another one")
-        seen: dict[str, str] = {}
-        for at, side in self.sides.items():
-            if not _NAME.fullmatch(side.name):
-                raise ConfigError(
-                    f"join.{at}.name: {side.name!r} can't begin a column's name; write letters, digits and _, a letter first"
-                )
-            if side.event.key is not None:
-                raise ConfigError(
-                    f"join.{at}.event.key: the key of a join is its equal fields; write join.on, remove it"
-                )
-            if side.source.tombstones:
-                raise ConfigError(f"join.{at}.source.tombstones: remove sessions, and a join has none; remove it")
-            for column in side.columns:
-                name = f"{side.name}_{column}".lower()
-                if name in RESERVED or name in seen:
-                    other = "a column of every join" if name in RESERVED else f"a column of {seen[name]}"
-                    raise ConfigError(
-                        f"join.{at}.columns: {column!r} would be called as {other}, {name!r}; rename the side, or leave it out"
-                    )
-                seen[name] = side.name
 
     def _check_kind(self) -> None:
         needed = {SLIDING: (), SESSION: ("gap",), HOPPING: ("size", "advance")}.get(self.kind, ("size",))

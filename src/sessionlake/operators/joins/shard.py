@@ -9,29 +9,18 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
-from sessionlake.operators.joins.control import AGAIN, REMOVE, pack, unpack
+from sessionlake.operators.joins.axis import Session, axis_of
+from sessionlake.operators.joins.control import AGAIN, REMOVE, pack
 from sessionlake.operators.joins.pairs import Points, pairs
+from sessionlake.operators.joins.rows import deleted_rows, late_rows, message_rows, pair_rows
 from sessionlake.operators.joins.rules import NEVER, JoinProgress
-from sessionlake.operators.joins.spec import (
-    LEFT,
-    MESSAGES,
-    POSITION,
-    RIGHT,
-    SIDE,
-    SIDES,
-    JoinSpec,
-    Session,
-    join_schema,
-    message_schema,
-    other_of,
-)
+from sessionlake.operators.joins.spec import LEFT, MESSAGES, POSITION, RIGHT, SIDE, SIDES, JoinSpec, other_of
 from sessionlake.operators.windows.emission import MAX_BATCH, MAX_CLOCK, UNSENT_EARLY, UNSENT_LATE, Ticks, ticks_of
 from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, together
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.warehouse.schemas import TIME
 
 _LETTERS = {LEFT: "l", RIGHT: "r"}
 """How stores call the sides."""
@@ -67,6 +56,11 @@ class Present:
     waits: Bools
     """Which wait for a later one."""
 
+    @property
+    def brought(self) -> Messages:
+        """The messages that this batch brings."""
+        return self.messages.take(np.flatnonzero(self.new))
+
 
 @dataclass(frozen=True)
 class JoinShard:
@@ -88,12 +82,12 @@ class JoinShard:
         parts = np.split(codes, cuts)
         new = {side: self._messages(side, parts[i], arrived[side], moment) for i, side in enumerate(SIDES)}
         present = self._present(store, keys, new, list(zip(parts[2:], listed, strict=True)), moment)
-        sent = self._pairs(keys, present, moment)
-        removed = _deleted(sent.schema, inputs.get(REMOVE), moment)
+        sent = self._pairs(keys, present, context)
+        removed = deleted_rows(self.spec, inputs.get(REMOVE), context)
         writes = self._writes(store, keys, present, [name for names, _ in found.values() for name in names], moment)
         outputs = {
-            MESSAGES: pa.concat_tables([self._message_rows(side, keys, present[side]) for side in SIDES]),
-            **({LATE: self._late_rows(inputs[LATE], inputs, context)} if LATE in inputs else {}),
+            MESSAGES: pa.concat_tables([message_rows(self.spec, side, keys, present[side].brought) for side in SIDES]),
+            **({LATE: late_rows(inputs[LATE], inputs, context)} if LATE in inputs else {}),
         }
         marks = {MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id}
         stats = {"upserts": len(sent), "deletes": len(removed), **marks, **_unsent(present)}
@@ -197,9 +191,10 @@ class JoinShard:
 
     def _ask(self, asked: Mapping[str, list[tuple[Ints, Ints, Ints]]], side: str, codes: Ints, x: Ints) -> None:
         """Ask for the partners of messages; in a session for what is between them, too."""
-        low, high = self.spec.axis.partners(side, x)
+        axis = axis_of(self.spec)
+        low, high = axis.partners(side, x)
         asked[other_of(side)].append((codes, low, high))
-        if isinstance(self.spec.axis, Session):
+        if isinstance(axis, Session):
             asked[side].append((codes, low, high))
 
     @staticmethod
@@ -215,32 +210,14 @@ class JoinShard:
         due = np.where(late, moment.ticks.late, moment.ticks.early)
         return Present(messages, is_new, undone & due, undone & ~due)
 
-    def _pairs(self, keys: pa.Array, present: Mapping[str, Present], moment: Moment) -> pa.Table:
+    def _pairs(self, keys: pa.Array, present: Mapping[str, Present], context: BatchContext) -> pa.Table:
         """Return the rows of the pairs that go out."""
         taken = {side: np.flatnonzero(~present[side].waits) for side in SIDES}
         messages = {side: present[side].messages.take(rows) for side, rows in taken.items()}
         left, right = (
             Points(messages[side].codes, messages[side]["x"], present[side].fires[taken[side]]) for side in SIDES
         )
-        columns = {side: unpack(self.spec.side(side), messages[side].columns) for side in SIDES}
-        schema = join_schema(self.spec, marks=False)
-        tables = [schema.empty_table()]
-        for of_left, of_right in pairs(self.spec.axis, left, right):
-            n, rows = len(of_left), {LEFT: of_left, RIGHT: of_right}
-            found: dict[str, pa.Array] = {
-                "op": pa.repeat("upsert", n),
-                "join_key": keys.take(pa.array(left.codes[of_left])),
-                "revision": pa.repeat(moment.batch_id, n),
-                "emitted_at": pa.repeat(moment.clock_us, n).cast(TIME),
-            }
-            for side in SIDES:
-                own, at = self.spec.side(side), pa.array(rows[side])
-                found[f"{side}_time"] = pa.array(messages[side]["time"][rows[side]]).cast(TIME)
-                found[f"{side}_position"] = pa.array(messages[side]["position"][rows[side]])
-                values = zip(own.columns, columns[side], strict=True)
-                found |= {f"{own.name}_{name}": column.take(at) for name, column in values}
-            tables.append(pa.Table.from_arrays([found[name] for name in schema.names], schema=schema))
-        return pa.concat_tables(tables)
+        return pair_rows(self.spec, keys, messages, pairs(axis_of(self.spec), left, right), context)
 
     def _writes(
         self,
@@ -269,34 +246,6 @@ class JoinShard:
             tables.append(store.list_writes(_LISTS[policy], moment.batch_id, both))
         return _by_segment(tables)
 
-    def _message_rows(self, side: str, keys: pa.Array, present: Present) -> pa.Table:
-        """Return the rows of join_messages of a side's new messages."""
-        messages = present.messages.take(np.flatnonzero(present.new))
-        own, n, schema = self.spec.side(side), len(messages), message_schema(self.spec, marks=False)
-        columns = zip(own.columns, unpack(own, messages.columns), strict=True)
-        found: dict[str, pa.Array] = {
-            SIDE: pa.repeat(side, n),
-            "join_key": keys.take(pa.array(messages.codes)),
-            "time": pa.array(messages["time"]).cast(TIME),
-            POSITION: pa.array(messages["position"]),
-            **{f"{own.name}_{name}": column for name, column in columns},
-            "revision": pa.array(messages["revision"]),
-            "is_late": pa.array(messages["late"] > 0),
-        }
-        arrays = [found.get(f.name, pa.nulls(n, f.type)) for f in schema]
-        return pa.Table.from_arrays(arrays, schema=schema)
-
-    @staticmethod
-    def _late_rows(late: pa.Table, inputs: Inputs, context: BatchContext) -> pa.Table:
-        """Return the rows of the table of late events, with their positions."""
-        position = np.empty(len(late), np.int64)
-        for side in SIDES:
-            rows = pc.equal(combined(late[SIDE]), side).to_numpy(zero_copy_only=False)
-            if rows.any():
-                chunk, row = (late[name].to_numpy()[rows] for name in (CHUNK, ROW))
-                position[rows] = Numbering.of(inputs, context.state, side).positions(chunk, row)
-        return late.drop_columns([CHUNK, ROW]).append_column(POSITION, pa.array(position))
-
 
 def _waiting(side: str, keys: pa.Array, messages: Messages, rows: Ints) -> Waiting:
     named = keys.take(pa.array(messages.codes[rows]))
@@ -313,21 +262,3 @@ def _unsent(present: Mapping[str, Present]) -> dict[str, int]:
     late = [present[side].messages["late"][present[side].new & present[side].waits] for side in SIDES]
     waiting = np.concatenate(late)
     return {UNSENT_EARLY: int((waiting == 0).sum()), UNSENT_LATE: int((waiting == 1).sum())}
-
-
-def _deleted(schema: pa.Schema, removals: pa.Table | None, moment: Moment) -> pa.Table:
-    """Return the rows that delete the pairs which tombstones name, each once; for its time such a row has the pair's."""
-    if removals is None:
-        return schema.empty_table()
-    names = {"key": "join_key", "left_position": "left_position", "right_position": "right_position"}
-    grouped = removals.group_by(list(names)).aggregate([("time_us", "max")])
-    pairs_of = grouped.select(list(names)).rename_columns(list(names.values()))
-    n = len(pairs_of)
-    found = {
-        "op": pa.repeat("delete", n),
-        **{name: combined(pairs_of[name]) for name in pairs_of.column_names},
-        "left_time": combined(grouped["time_us_max"]).cast(TIME),
-        "revision": pa.repeat(moment.batch_id, n),
-        "emitted_at": pa.repeat(moment.clock_us, n).cast(TIME),
-    }
-    return pa.Table.from_arrays([found.get(f.name, pa.nulls(n, f.type)) for f in schema], schema=schema)

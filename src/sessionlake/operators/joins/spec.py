@@ -1,12 +1,11 @@
-"""A join of two streams as arithmetic on one axis, and what workers must know of a pipeline of it.
+"""What workers must know of a pipeline of a join: its sides, its lengths, and the schemas of its tables.
 
-A message has a place x on the axis: its time in microseconds, or its number in its source partition. Which messages can be
-its partners is a stretch of the axis around x, by the kind of the join; that stretch is closed, both of its ends are in it.
+A message has a place on the join's axis (`axis.py`): its time in microseconds, or its number in its source partition.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,98 +27,8 @@ MESSAGES = "messages"
 """Kind of the rows of join_messages, which shards put out beside the pairs."""
 SIDE, POSITION = "side", "position"
 """Columns that the tables of late events and of dead letters have in a join (`position`: of late events alone)."""
-_BLOCKS = 16
-"""The longest stretch of partners lies in about as many blocks at most."""
 NUMBER_BITS = 40
 """A position is a source partition's index times 2^40 plus the message's number in the partition, from 1."""
-
-
-class Axis(Protocol):
-    """How near one another messages must lie, by the kind of the join."""
-
-    @property
-    def width(self) -> int:
-        """The length of the longest stretch of partners."""
-
-    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
-        """Return the least and the greatest place of the partners, which are of the other side, of messages of a side."""
-
-    def open_until(self, side: str, x: Ints) -> Ints:
-        """Return the place up to which, inclusive, what comes may have to do with messages of a side."""
-
-
-@dataclass(frozen=True)
-class Sliding:
-    """A left message l and a right one r are partners where r - left <= l <= r + right."""
-
-    left: int
-    """How far back from a right message left ones are partners, inclusive."""
-    right: int
-
-    @property
-    def width(self) -> int:
-        """The length of the longest stretch of partners."""
-        return self.left + self.right + 1
-
-    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
-        """Return the least and the greatest place of the partners of messages of a side."""
-        back, forth = (self.right, self.left) if side == LEFT else (self.left, self.right)
-        return x - back, x + forth
-
-    def open_until(self, side: str, x: Ints) -> Ints:
-        """Return the last place of the partners of messages of a side."""
-        return self.partners(side, x)[1]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Partners lie in one window [start, start + size); windows begin every `advance`, <= size, from the origin + offset."""
-
-    size: int
-    advance: int
-    offset: int
-
-    @property
-    def width(self) -> int:
-        """The length of the longest stretch of partners."""
-        return self.size + (self.size - 1) // self.advance * self.advance
-
-    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
-        """Return the first place of the first window that has each message, and the last place of the last."""
-        del side
-        last = (x - self.offset) // self.advance * self.advance + self.offset
-        first = -((self.offset - (x - self.size + 1)) // self.advance) * self.advance + self.offset
-        return first, last + self.size - 1
-
-    def open_until(self, side: str, x: Ints) -> Ints:
-        """Return the last place of the partners of messages of a side."""
-        return self.partners(side, x)[1]
-
-
-@dataclass(frozen=True)
-class Session:
-    """Partners lie in one session: a run of messages of both sides in which neighbors are at most `gap` apart.
-
-    They are never further apart than `span`, which is what retention keeps.
-    """
-
-    gap: int
-    span: int
-
-    @property
-    def width(self) -> int:
-        """The length of the longest stretch of partners."""
-        return 2 * self.span + 1
-
-    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
-        """Return the bounds of what can be in one session with each message."""
-        del side
-        return x - self.span, x + self.span
-
-    def open_until(self, side: str, x: Ints) -> Ints:
-        """Return the end of the session of each message alone, and the gap."""
-        del side
-        return x + self.gap
 
 
 @dataclass(frozen=True)
@@ -192,48 +101,14 @@ class JoinSpec:
         return self.by == TIME_AXIS
 
     @property
-    def axis(self) -> Axis:
-        """What says who are partners."""
-        if self.kind == SLIDING:
-            # By count a window of n messages reaches n - 1 back.
-            less = 0 if self.by_time else 1
-            left, right = self.left.size, self.right.size
-            free = self.retained - self._grace
-            left = free - (0 if right is None else right) if left is None else left
-            right = free - left if right is None else right
-            return Sliding(left - less, right - less)
-        if self.kind == SESSION:
-            return Session(self.gap, self.retained - self._grace - self.gap)
-        return Grid(self.size, self.advance if self.kind == HOPPING else self.size, self.offset)
-
-    @property
     def retained(self) -> int:
         """How long a message is kept, on the axis."""
         return self.retention_us if self.by_time else self.retention_count
 
     @property
-    def _grace(self) -> int:
-        return self.grace_us if self.by_time else 0
-
-    @property
     def segment(self) -> int:
         """The length of a store's segment on the axis."""
         return segment_interval(self.retention_us) if self.by_time else max(self.retention_count // 2, 1)
-
-    @property
-    def block(self) -> int:
-        """The length of a store's block: a new message has its own written anew, and those of its partners read.
-
-        Where both sides reach equally far, partners lie in two. Where one reaches much further, its messages would be
-        written again with each that comes: then its partners lie in more blocks, and these are shorter.
-        """
-        axis = self.axis
-        near = axis.width
-        if isinstance(axis, Sliding):
-            near = 2 * min(axis.left, axis.right) + 1
-        elif isinstance(axis, Session):
-            near = axis.gap + 1
-        return min(max(near, -(-axis.width // _BLOCKS)), self.segment)
 
     def places(self, time_us: Ints, position: Ints) -> Ints:
         """Return messages' places on the axis."""

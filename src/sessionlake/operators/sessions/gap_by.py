@@ -12,18 +12,20 @@ from sessionlake.errors import ConfigError
 _SETTING = "session.gap_by"
 
 
-def parsed_gap(sql: str) -> Parsed:
-    """Parse the SQL; ConfigError in one line."""
-    return parse(_SETTING, sql)
+def parsed_gap(sql: str | None) -> Parsed | None:
+    """Parse the SQL, where there is any; ConfigError in one line."""
+    return None if sql is None else parse(_SETTING, sql)
 
 
-def source_columns(parsed: Parsed) -> tuple[str, ...]:
+def source_columns(parsed: Parsed | None) -> tuple[str, ...]:
     """Return the columns of the source that an expression over events reads."""
-    return tuple(name for name in parsed.columns if name not in (KEY, EVENT_TIME))
+    return () if parsed is None else tuple(name for name in parsed.columns if name not in (KEY, EVENT_TIME))
 
 
-def typed_gap(parsed: Parsed, types: Mapping[str, pa.DataType]) -> Expression:
+def typed_gap(parsed: Parsed | None, types: Mapping[str, pa.DataType]) -> Expression | None:
     """Return the expression over events with columns of these types; ConfigError where it is no interval, or asks for the clock."""
+    if parsed is None:
+        return None
     found = parsed.typed({**types, KEY: pa.string(), EVENT_TIME: TIME}, "interval")
     if found.uses_clock:
         raise ConfigError(

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, cast
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.records import UNTIL
 from sessionlake.config.load import Config
@@ -22,8 +20,9 @@ from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 from sessionlake.sources.base import Source
 from sessionlake.stream import watermark
+from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.events import aggregated_events, computed_types
-from sessionlake.stream.ingest import EVENTS, EventSpec
+from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
@@ -34,41 +33,18 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows, rows_meeting
 
 
-class Sessions:
+class Sessions(EventKind[SessionizerSpec]):
     """See `Kind` for the methods."""
 
-    numbers_messages: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = SESSIONS
-    changelogs: ClassVar[tuple[Changelog, ...]] = (SESSIONS,)
-    late_columns: ClassVar[tuple[pa.Field, ...]] = ()
-
-    def __init__(self, config: Config, spec: SessionizerSpec) -> None:
-        self._config, self.spec = config, spec
-
-    @classmethod
-    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
-        """Return the one."""
-        del config
-        return cls.changelogs
-
-    @property
-    def inputs(self) -> Mapping[str, EventSpec]:
-        """Return the one input, of events."""
-        return {EVENTS: self.spec.events}
-
-    @property
-    def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns that aggregates and gap_by read."""
-        return computed_types(self.spec.events)
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Sessions":
         """Make it of a config."""
         windows = SessionWindows.of(config)
-        sql = None if windows.gap_by is None else parsed_gap(windows.gap_by)
-        more = () if sql is None else source_columns(sql)
-        aggregates, events = aggregated_events(config, sources[EVENTS], pinned, more=more)
-        gap_by = None if sql is None else typed_gap(sql, computed_types(events))
+        sql = parsed_gap(windows.gap_by)
+        aggregates, events = aggregated_events(config, sources[EVENTS], pinned, more=source_columns(sql))
+        gap_by = typed_gap(sql, computed_types(events))
         quarantine = None if config.quarantine is None else config.quarantine.thresholds
         return cls(config, SessionizerSpec(windows, aggregates, events, gap_by, quarantine))
 
@@ -101,11 +77,6 @@ class Sessions:
             Output(TOMBSTONES, schemas.TOPIC_TOMBSTONES, tombstones, schemas.TOPIC_TOMBSTONES_SCHEMA, same_rows),
             changelog_output(self.changelog, tables, changes),
         )
-
-    @classmethod
-    def bound_settings(cls) -> dict[str, Any]:
-        """Return the version of the states' bytes."""
-        return {"state layout": STATE_LAYOUT}
 
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Move the watermark."""
@@ -142,12 +113,6 @@ class Sessions:
     def expired_us(cls, config: Config, state: State) -> int:
         """Return the time before which events are beyond retention."""
         return SessionWindows.of(config).bounds(watermark.watermark_of(state)).expired_us
-
-    @classmethod
-    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
-        """Return nothing: what was trimmed of a changelog is in its snapshot."""
-        del config, state
-        return {}
 
     def restated_us(self) -> Column:
         """Return the event's time."""

@@ -15,6 +15,8 @@ from sessionlake.operators.sessions.mapper import split_events
 from sessionlake.operators.sessions.shard import apply_shard
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
@@ -51,10 +53,11 @@ class Sessionizer:
     def _corrections(self, bounds: Bounds, context: BatchContext, table: pa.Table) -> Split:
         return split_corrections(kinds_of(self.spec), limits_of(self.spec, bounds, context.clock_us), table)
 
-    def open_store(self, path: Path) -> SegmentedSessionStore:
-        """Open a shard's session store."""
+    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SegmentedSessionStore:
+        """Open a shard's store, by default in a database of its own."""
         windows = self.spec.windows
-        return SegmentedSessionStore(path, segment_interval(windows.kept_us), with_until=windows.keeps_until)
+        interval_us = segment_interval(windows.kept_us)
+        return SegmentedSessionStore(path, interval_us, opened, with_until=windows.keeps_until)
 
     def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
         """Compute a shard."""

@@ -97,9 +97,9 @@ def with_removed(
 ) -> ShardResult:
     """Return a shard's result with what becomes of its tombstones; the changelog's ends are inclusive or not."""
     n, stale = removed.rows.num_rows, removed.stale
-    side = {**result.side, DEAD: _dead_letters(inputs[REMOVE], stale)}
+    side = {**result.side, DEAD: stale_letters(inputs[REMOVE], stale)}
     if OUTCOMES in inputs:
-        side[OUTCOMES] = _outcome_rows(inputs[OUTCOMES], stale)
+        side[OUTCOMES] = told_outcomes(inputs[OUTCOMES], stale)
     told = {"applied": n, "stale": len(stale), "deletes": n}
     return replace(
         result,
@@ -175,7 +175,7 @@ def _delete_rows(schema: pa.Schema, deleted: pa.Table, context: BatchContext, la
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _dead_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
+def stale_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
     """Return dead letters of stale tombstones."""
     rows = removals.filter(pc.is_in(removals["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
     n = rows.num_rows
@@ -190,7 +190,7 @@ def _dead_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
 
 
-def _outcome_rows(told: pa.Table, stale: frozenset[str]) -> pa.Table:
+def told_outcomes(told: pa.Table, stale: frozenset[str]) -> pa.Table:
     """Return what became of the tombstones of the shard."""
     is_stale = pc.is_in(told["correction_id"], value_set=pa.array(sorted(stale), pa.string()))
     columns = {

@@ -15,6 +15,7 @@ class WindowDefinition:
     windows: TimeWindows
     grace_text: str | None = None
     until_text: str | None = None
+    retention_count: int | None = None
 
     def grace(self, duration: str) -> Self:
         """Return them with a grace; as long as the retention where none is given."""
@@ -23,6 +24,12 @@ class WindowDefinition:
     def until(self, duration: str) -> Self:
         """Return them with a retention; as long as size and grace ask for where none is given."""
         return replace(self, until_text=duration)
+
+    def keep(self, retention_count: int) -> Self:
+        """Return them with the newest so many accepted events kept, none that are older; ConfigError where it is none."""
+        if retention_count < 1:
+            raise ConfigError(f"keep: {retention_count} events leave no window any; write 1 or more")
+        return replace(self, retention_count=retention_count)
 
     def offset(self, duration: str) -> Self:
         """Return them on a grid that begins at the epoch + a duration; ConfigError where they lie on none."""

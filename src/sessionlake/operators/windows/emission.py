@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from sessionlake.operators.windows.kept import Cells, Keeping
 from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK, watermark_of
 from sessionlake.warehouse.batch_commit import WATERMARK
@@ -64,12 +65,17 @@ class Progress:
     """How many slices changed since these ticks, at least one where any did."""
     emit: tuple[str | int, ...] = ()
     """The policies of the last batch."""
+    cells: Cells = ()
+    """How many accepted events lie in which stretches of time, where a retention by number is given."""
+    kept_us: int = NO_WATERMARK
+    """Where the oldest events begin that it keeps; from the next batch on what is before is beyond retention."""
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "Progress":
         """Return what a commit's state says; of none, that of before the first batch."""
         found = {name: state[name] for name in cls.__dataclass_fields__ if name in state and name != WATERMARK}
-        return cls(watermark_us=watermark_of(state), **{**found, "emit": tuple(found.get("emit", ()))})
+        cells = tuple((int(start), int(count)) for start, count in found.get("cells", ()))
+        return cls(watermark_us=watermark_of(state), **{**found, "emit": tuple(found.get("emit", ())), "cells": cells})
 
     def state(self) -> dict[str, Any]:
         """Return the JSON values for the state."""
@@ -112,7 +118,7 @@ def after_batch(
 ) -> Progress:
     """Return how far the pipeline is after a batch whose events, and those before, reach up to a frontier."""
     reached = max(before.watermark_us, frontier_us)
-    expired = max(before.expired_us, reached - retention_us)
+    expired = max(before.expired_us, before.kept_us, reached - retention_us)
     close = max(before.close_us, reached - grace_us, expired)
     full = max(before.full_us, reached if emit.full == END else close)
     clock = before.clock_us if clock_us is None else clock_us
@@ -120,12 +126,21 @@ def after_batch(
 
 
 def next_progress(
-    emit: Policies, grace_us: int, retention_us: int, before: Progress, stats: Mapping[str, int]
+    emit: Policies,
+    grace_us: int,
+    retention_us: int,
+    before: Progress,
+    stats: Mapping[str, int],
+    keeping: Keeping | None = None,
 ) -> Progress:
     """Return how far the pipeline is after a batch with these numbers, of map tasks and shards."""
     frontier = max(stats.get(MAX_TIME, NO_WATERMARK), stats.get(MAX_ADVANCE, NO_WATERMARK))
     clock = stats.get(MAX_CLOCK)
     after = after_batch(emit, grace_us, retention_us, before, frontier, clock)
+    if keeping is not None:
+        cells = keeping.cells_after(before.cells, stats, after.expired_us)
+        kept_us = max(before.kept_us, keeping.kept_from(cells, after.watermark_us))
+        after = replace(after, cells=cells, kept_us=kept_us)
     if clock is None:
         # No shard ran: what waits still does, and a change of policies is still to be acted on.
         return replace(after, unsent_early=before.unsent_early, unsent_late=before.unsent_late, emit=before.emit)

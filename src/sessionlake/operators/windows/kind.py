@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
@@ -29,43 +28,25 @@ from sessionlake.operators.windows.spec import (
     window_schema,
 )
 from sessionlake.sources.base import Source
-from sessionlake.stream.events import aggregated_events, computed_types
-from sessionlake.stream.ingest import EVENTS, EventSpec
+from sessionlake.stream.event_kind import EventKind
+from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 
 
-class Windows:
+class Windows(EventKind[WindowSpec]):
     """See `Kind` for the methods."""
 
-    numbers_messages: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = WINDOWS
     late_columns: ClassVar[tuple[pa.Field, ...]] = (
         schemas.commented(schemas.PARTLY, pa.bool_(), "Whether the event is in those of its windows that were open"),
     )
-
-    def __init__(self, config: Config, spec: WindowSpec) -> None:
-        self._config, self.spec = config, spec
-
-    @property
-    def inputs(self) -> Mapping[str, EventSpec]:
-        """Return the one input, of events."""
-        return {EVENTS: self.spec.events}
-
-    @property
-    def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns that aggregates read."""
-        return computed_types(self.spec.events)
-
-    @property
-    def changelogs(self) -> tuple[Changelog, ...]:
-        """Return those of the state and of the windows, which are one where a window is all its state."""
-        return self.changelogs_in(self._config)
 
     @classmethod
     def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
@@ -79,7 +60,13 @@ class Windows:
         section = cast("WindowSection", config.section)
         aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
         spec = WindowSpec(
-            section.windows, aggregates, events, section.emit.policies, section.grace_us, section.retention_us
+            section.windows,
+            aggregates,
+            events,
+            section.emit.policies,
+            section.grace_us,
+            section.retention_us,
+            section.retention_count,
         )
         return cls(config, spec)
 
@@ -103,24 +90,15 @@ class Windows:
         slices = (changelog_output(of, tables, schema, STATE) for of, schema in found.items())
         return (*slices, windows)
 
-    @classmethod
-    def bound_settings(cls) -> dict[str, Any]:
-        """Return the version of the states' bytes."""
-        return {"state layout": STATE_LAYOUT}
-
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Return how far the pipeline is after a batch with these numbers."""
-        spec = self.spec
-        before = Progress.of(state)
-        return emission.next_progress(spec.emit, spec.grace_us, spec.retention_us, before, stats).state()
+        return self.spec.next_progress(Progress.of(state), stats).state()
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the slices that are not below the horizon."""
         spec = cast("Windower", operator).spec
         of = self.changelogs[0]
-        last = tables.last_commit(WINDOWS.changes)
-        # Slices are committed before the windows: those of a batch that has not happened yet are not to be read.
-        until = -1 if last is None else BatchCommit.of(last).batch_id
+        until = last_batch_id(tables, WINDOWS)
         start = F.unix_micros(of.start)
         kept = merged_rows(tables, of=of, until=until).where(
             start >= Progress.of(state).horizon_us(spec.windows.span_us)
@@ -166,12 +144,6 @@ class Windows:
         """Return the time before which events are beyond retention."""
         del config
         return Progress.of(state).expired_us
-
-    @classmethod
-    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
-        """Return nothing: what was trimmed of a changelog is in its snapshot."""
-        del config, state
-        return {}
 
     def restated_us(self) -> Column:
         """Return the start of the event's slice."""

@@ -36,6 +36,8 @@ def split_events(spec: WindowSpec, at: Progress, clock_us: int, rows: Rows) -> S
     yield from _late(spec, judged, np.concatenate([late_rows, partly]), len(partly), at.close_us)
     newest = int(judged.checked.time_us[accepted].max(initial=NO_WATERMARK))
     yield Counted({"accepted": len(accepted), "late": len(late_rows), "partly_late": len(partly), MAX_TIME: newest})
+    if spec.keeping is not None:
+        yield Counted(spec.keeping.counted(judged.checked.time_us[accepted]))
     yield Keyed(PARTS, parts.keys, parts.to_table())
 
 

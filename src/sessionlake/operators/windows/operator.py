@@ -16,6 +16,8 @@ from sessionlake.operators.windows.emission import Progress
 from sessionlake.operators.windows.mapper import split_events
 from sessionlake.operators.windows.shard import WindowShard
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.slices import GRID, SLIDING, SliceStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
@@ -46,8 +48,8 @@ class Windower:
             for decoded in spec.events.decoder.decode(part):
                 yield from naming_rows(partial(split_events, spec, at, context.clock_us), decoded)
 
-    def open_store(self, path: Path) -> SliceStore:
-        """Open a shard's store."""
+    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SliceStore:
+        """Open a shard's store, by default in a database of its own."""
         windows = self.spec.windows
         return SliceStore(
             path,
@@ -55,6 +57,7 @@ class Windower:
             bucket_us=windows.span_us,
             retention_us=self.spec.retention_us,
             head=SLIDING if self.spec.is_sliding else GRID,
+            opened=opened,
         )
 
     def apply(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
@@ -69,6 +71,8 @@ class WindowSection(OperatorSection):
     """How long after its end a window takes events; as long as the retention where none is given."""
     retention_time: Duration
     """How long before the watermark events are taken in."""
+    retention_count: int | None = Field(default=None, ge=1)
+    """How many accepted events are kept at most: older ones are beyond retention as well."""
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
     emit: EmitSection = EmitSection()
 
@@ -181,5 +185,5 @@ class WindowSection(OperatorSection):
         }
 
     def live_settings(self) -> dict[str, Any]:
-        """Return the policies."""
-        return {"emit": asdict(self.emit.policies)}
+        """Return the policies, and how many events are kept."""
+        return {"emit": asdict(self.emit.policies), "retention_count": self.retention_count}

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.arrays import Ints
-from sessionlake.operators.windows.emission import Policies
+from sessionlake.operators.windows.emission import Policies, Progress, next_progress
+from sessionlake.operators.windows.kept import Keeping
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
@@ -126,6 +127,19 @@ class WindowSpec:
     emit: Policies
     grace_us: int
     retention_us: int
+    retention_count: int | None = None
+    """How many accepted events are kept at most; None: as many as the retention's time has."""
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """How events are counted for `retention_count`."""
+        if self.retention_count is None:
+            return None
+        return Keeping(self.retention_count, self.retention_us, self.windows.span_us)
+
+    def next_progress(self, before: Progress, stats: Mapping[str, int]) -> Progress:
+        """Return how far the pipeline is after a batch with these numbers, of map tasks and shards."""
+        return next_progress(self.emit, self.grace_us, self.retention_us, before, stats, self.keeping)
 
     @property
     def rows_are_state(self) -> bool:
@@ -150,6 +164,8 @@ class WindowSpec:
             emit=Policies(**live["emit"]),
             grace_us=live["grace_us"],
             retention_us=live["retention_us"],
+            # Batches of older releases don't tell: they had none.
+            retention_count=live.get("retention_count"),
         )
 
 

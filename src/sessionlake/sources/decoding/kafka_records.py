@@ -19,8 +19,11 @@ from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
 from sessionlake.warehouse import schemas
 
 KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", "_partition", "_offset"
-META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64()}
-"""What a config may name beside the columns of the value: the record's own key, time and place."""
+NO_VALUE = "_no_value"
+META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
+"""What a config may name beside the columns of the value: the record's own key, time and place, and whether it has no value.
+
+Where the last is asked for, a record without a value is a row like others; else it is refused."""
 HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction")}
 """Headers of a tombstone: session_key, session_start (microseconds since the epoch), revision, and optionally an id."""
 NULL_VALUE = "null value without the headers of a tombstone"
@@ -159,7 +162,8 @@ def _decode_some(part: pa.Table, topic: Topic, columns: EventColumns, *, has_val
     def decode(first: int, last: int) -> DecodedRecords:
         some = part.slice(first, last - first)
         if not has_value:
-            read, errors = _no_columns(some.num_rows), dict.fromkeys(range(some.num_rows), NULL_VALUE)
+            refused = () if NO_VALUE in columns.needed else range(some.num_rows)
+            read, errors = _no_columns(some.num_rows), dict.fromkeys(refused, NULL_VALUE)
         elif topic.avro:
             read, errors = _read_avro(some)
         elif len(payload):
@@ -195,7 +199,8 @@ def _with_meta(read: pa.Table, records: pa.Table, columns: EventColumns) -> pa.T
         if name in META:
             if name in read.column_names:
                 read = read.drop_columns([name])
-            read = read.append_column(name, records[names[name]])
+            found = records["value"].is_null() if name == NO_VALUE else records[names[name]]
+            read = read.append_column(name, found)
     return read
 
 

@@ -1,0 +1,132 @@
+"""A join of two streams as arithmetic on one axis.
+
+A message has a place x on the axis: its time in microseconds, or its number in its source partition. Which messages can be
+its partners is a stretch of the axis around x, by the kind of the join; that stretch is closed, both of its ends are in it.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sessionlake.columnar.arrays import Ints
+from sessionlake.operators.joins.spec import HOPPING, LEFT, SESSION, SLIDING, JoinSpec
+
+_BLOCKS = 16
+"""The longest stretch of partners lies in about as many blocks at most."""
+
+
+class JoinAxis(Protocol):
+    """How near one another messages must lie, by the kind of the join."""
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the least and the greatest place of the partners, which are of the other side, of messages of a side."""
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the place up to which, inclusive, what comes may have to do with messages of a side."""
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """A left message l and a right one r are partners where r - left <= l <= r + right."""
+
+    left: int
+    """How far back from a right message left ones are partners, inclusive."""
+    right: int
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+        return self.left + self.right + 1
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the least and the greatest place of the partners of messages of a side."""
+        back, forth = (self.right, self.left) if side == LEFT else (self.left, self.right)
+        return x - back, x + forth
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the last place of the partners of messages of a side."""
+        return self.partners(side, x)[1]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Partners lie in one window [start, start + size); windows begin every `advance`, <= size, from the origin + offset."""
+
+    size: int
+    advance: int
+    offset: int
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+        return self.size + (self.size - 1) // self.advance * self.advance
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the first place of the first window that has each message, and the last place of the last."""
+        del side
+        last = (x - self.offset) // self.advance * self.advance + self.offset
+        first = -((self.offset - (x - self.size + 1)) // self.advance) * self.advance + self.offset
+        return first, last + self.size - 1
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the last place of the partners of messages of a side."""
+        return self.partners(side, x)[1]
+
+
+@dataclass(frozen=True)
+class Session:
+    """Partners lie in one session: a run of messages of both sides in which neighbors are at most `gap` apart.
+
+    They are never further apart than `span`, which is what retention keeps.
+    """
+
+    gap: int
+    span: int
+
+    @property
+    def width(self) -> int:
+        """The length of the longest stretch of partners."""
+        return 2 * self.span + 1
+
+    def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
+        """Return the bounds of what can be in one session with each message."""
+        del side
+        return x - self.span, x + self.span
+
+    def open_until(self, side: str, x: Ints) -> Ints:
+        """Return the end of the session of each message alone, and the gap."""
+        del side
+        return x + self.gap
+
+
+def axis_of(spec: JoinSpec) -> JoinAxis:
+    """Return what says who are partners in a join."""
+    free = spec.retained - (spec.grace_us if spec.by_time else 0)
+    if spec.kind == SLIDING:
+        # By count a window of n messages reaches n - 1 back.
+        less = 0 if spec.by_time else 1
+        left, right = spec.left.size, spec.right.size
+        left = free - (0 if right is None else right) if left is None else left
+        right = free - left if right is None else right
+        return Sliding(left - less, right - less)
+    if spec.kind == SESSION:
+        return Session(spec.gap, free - spec.gap)
+    return Grid(spec.size, spec.advance if spec.kind == HOPPING else spec.size, spec.offset)
+
+
+def block_of(spec: JoinSpec) -> int:
+    """Return the length of a store's block: a new message has its own written anew, and those of its partners read.
+
+    Where both sides reach equally far, partners lie in two. Where one reaches much further, its messages would be
+    written again with each that comes: then its partners lie in more blocks, and these are shorter.
+    """
+    axis = axis_of(spec)
+    near = axis.width
+    if isinstance(axis, Sliding):
+        near = 2 * min(axis.left, axis.right) + 1
+    elif isinstance(axis, Session):
+        near = axis.gap + 1
+    return min(max(near, -(-axis.width // _BLOCKS)), spec.segment)

@@ -1,0 +1,1 @@
+"""Keyed tables: the latest row of each key."""

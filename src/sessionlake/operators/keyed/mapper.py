@@ -1,0 +1,83 @@
+"""Before the shuffle: of each key's events in a task the latest one travels; those that it outranks are counted."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.aggregates import Events
+from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text, sorted_codes
+from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
+from sessionlake.operators.keyed.order import Versions, latest, require_comparable
+from sessionlake.operators.keyed.spec import KeyedSpec, Progress
+from sessionlake.sources.decoding.kafka_records import OFFSET, PARTITION
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.stream.ingest import judge
+from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
+
+UPDATES = "updates"
+"""Kind of the rows that go to shards."""
+
+
+def update_schema(spec: KeyedSpec) -> pa.Schema:
+    """Return the schema of updates on their way to a shard: columns as column_<i>, null of deletes."""
+    return pa.schema(
+        [
+            ("key", pa.string()),
+            ("time_us", pa.int64()),
+            ("offset", pa.int64()),
+            ("partition", pa.int64()),
+            ("id", pa.string()),
+            ("deleted", pa.bool_()),
+            *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
+        ]
+    )
+
+
+def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
+    """Yield the latest update of each key, and what `Judged.asides` yields. No event is late."""
+    at = Progress.of(context.state)
+    judged = judge(spec.events, rows, context.clock_us, NO_WATERMARK if spec.by_offset else at.expired_us)
+    events = judged.events(judged.good)
+    yield from judged.asides(lambda: events)
+    keys = plain_text(events.keys)
+    deleted = spec.deleted(events)
+    codes, _ = sorted_codes(keys)
+    table = _updates(spec, events, keys, deleted)
+    if spec.by_offset:
+        require_comparable(codes, table["partition"].to_numpy())
+    winners = latest(codes, versions_of(spec, table), by_offset=spec.by_offset)
+    newest = int(events.time_us.max(initial=NO_WATERMARK))
+    yield Counted({"accepted": len(keys), "superseded": len(keys) - len(winners), MAX_TIME: newest})
+    yield Keyed(UPDATES, keys.take(pa.array(winners)), table.take(pa.array(winners)))
+
+
+def versions_of(spec: KeyedSpec, updates: pa.Table) -> Versions:
+    """Return what of updates, a table of `update_schema`, decides about their order."""
+    deleted = combined(updates["deleted"]).to_numpy(zero_copy_only=False)
+    return Versions(
+        combined(updates["time_us"]).to_numpy(),
+        combined(updates["offset"]).to_numpy(),
+        deleted,
+        lambda at: combined(updates["id"]).take(pa.array(at)),
+        lambda at: packed_of(spec, updates, at),
+    )
+
+
+def packed_of(spec: KeyedSpec, updates: pa.Table, at: Ints) -> pa.Array:
+    """Return the packed columns of some updates; empty of deletes."""
+    index = pa.array(at)
+    columns = [combined(updates[f"column_{i}"]).take(index) for i in range(len(spec.columns))]
+    return pc.if_else(combined(updates["deleted"]).take(index), b"", spec.pack(columns, len(at)))
+
+
+def _updates(spec: KeyedSpec, events: Events, keys: pa.Array, deleted: Bools) -> pa.Table:
+    n = len(keys)
+    gone = pa.array(deleted)
+    values = [combined(events.columns[name]) for name in spec.columns]
+    if deleted.any():
+        values = [pc.if_else(gone, pa.scalar(None, value.type), value) for value in values]
+    ids = pc.fill_null(events.event_id, "") if spec.has_ids and events.event_id is not None else pa.repeat("", n)
+    none = pa.array(np.zeros(n, np.int64))
+    place = [combined(events.columns[name]) if spec.has_offsets else none for name in (OFFSET, PARTITION)]
+    arrays = [keys, pa.array(events.time_us), *place, ids, gone, *values]
+    return pa.Table.from_arrays(arrays, schema=update_schema(spec))

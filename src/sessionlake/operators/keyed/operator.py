@@ -1,0 +1,55 @@
+"""Keyed tables as the engine's operator: the workers' half."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
+from sessionlake.operators.keyed.control import KINDS
+from sessionlake.operators.keyed.mapper import split_updates
+from sessionlake.operators.keyed.shard import KeyedShard
+from sessionlake.operators.keyed.spec import KeyedSpec, Progress
+from sessionlake.store.rows import RowStore
+from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
+from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+
+
+@dataclass(frozen=True)
+class TableKeeper:
+    """The latest row of each key, from events and corrections; see `engine.operator.Operator` for the methods."""
+
+    spec: KeyedSpec
+    ticks: bool = False
+
+    def split(self, rows: pa.Table, context: BatchContext) -> Split:
+        """Split source rows and corrections."""
+        for name, part in by_input(rows):
+            if name == CORRECTIONS:
+                yield from split_corrections(KINDS, self.limits(context), part)
+                continue
+            for decoded in self.spec.events.decoder.decode(part):
+                yield from naming_rows(partial(split_updates, self.spec, context), decoded)
+
+    def limits(self, context: BatchContext) -> Limits:
+        """Return the times that corrections of a batch are held against."""
+        at = Progress.of(context.state)
+        latest = latest_advance_us(self.spec.events.max_future_skew_us, context.clock_us, at.watermark_us, 1)
+        return Limits(at.expired_us, latest, context.clock_us)
+
+    def open_store(self, path: Path) -> RowStore:
+        """Open a shard's store."""
+        return RowStore(path, retention_us=self.spec.retention_us)
+
+    def apply(self, inputs: Inputs, store: RowStore, context: BatchContext) -> ShardResult:
+        """Compute a shard."""
+        return KeyedShard(self.spec).computed(inputs, store, context)
+
+    def commit(self, store: RowStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+        """Apply writes; markers that nothing can meet any more are dropped."""
+        store.apply(writes, meta, Progress.of(context.state).horizon_us)
+
+    def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
+        """Return the writes of handed-in rows and markers."""
+        return KeyedShard(self.spec).restored(inputs, store)

@@ -1,0 +1,131 @@
+"""The section [table] of a config."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.sections import Duration, OperatorSection
+from sessionlake.config.source import SourceSection
+from sessionlake.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sessionlake.columnar.spark_sql import Parsed
+
+DAY = "1 day"
+RESERVED = frozenset(
+    (
+        *("op", "table_key", "event_time", "event_partition", "event_offset", "event_id"),
+        *("revision", "cause", "deleted", "table_part"),
+        *("expires_at", "written_at", "inserted_at", "batch_id", "commit_id", "final"),
+    )
+)
+"""Columns of the tables, which none of the source's may be called as; in lower case."""
+
+
+class TableSection(OperatorSection):
+    """A keyed table: the latest row of each key."""
+
+    AGGREGATES: ClassVar[bool] = False
+    CLOSES: ClassVar[bool] = False
+
+    columns: list[str] | None = Field(default=None, min_length=1)
+    """The columns of a row; all of the source but those of [event], as of the first batch, where none are given."""
+    order: Literal["time", "offset"] = "time"
+    """What says which of two updates of a key is the later one: its time, or its offset in a topic."""
+    retention: Duration | None = None
+    """With order = "time": how late an update may be where there are deletions, and how long these are remembered; a day."""
+    beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
+    delete_when: str | None = None
+    """SQL over the event, true of those that delete their key."""
+
+    @property
+    def by_offset(self) -> bool:
+        """Whether the greatest offset holds."""
+        return self.order == "offset"
+
+    @property
+    def condition(self) -> "Parsed | None":
+        """What says which events delete their key; ConfigError for what is no such SQL."""
+        if self.delete_when is None:
+            return None
+        from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
+
+        return parse("table.delete_when", self.delete_when)
+
+    @property
+    def grace_us(self) -> int:
+        """Zero: a row never closes."""
+        return 0
+
+    @property
+    def retention_us(self) -> int:
+        """Retention."""
+        return parse_duration(self.retention or DAY)
+
+    @property
+    def skew_us(self) -> int:
+        """A minute: one event ahead of its time refuses no others."""
+        return 0
+
+    @property
+    def ends_inclusive(self) -> bool:
+        """A row has one time."""
+        return True
+
+    @property
+    def shown(self) -> Literal["all", "final", "marked"]:
+        """All: no row is ever final."""
+        return "all"
+
+    @property
+    def sums_events(self) -> bool:
+        """A row is of one event."""
+        return False
+
+    @property
+    def removes_open(self) -> bool:
+        """Any row can be removed."""
+        return True
+
+    def check(self) -> None:
+        """Refuse names of the tables' own columns, SQL that is none, and settings without a meaning."""
+        check_columns(self.columns or ())
+        if self.by_offset and self.retention is not None:
+            raise ConfigError(
+                "table.retention: goes with order = 'time', since by offset nothing comes too late; remove it"
+            )
+        if self.retention_us == 0:
+            raise ConfigError(
+                f"table.retention: {self.retention!r} must be longer than zero; write for example '1 day'"
+            )
+        _ = self.condition
+
+    def check_source(self, source: SourceSection) -> None:
+        """Refuse offsets where there are none, and a topic's tombstones of sessions."""
+        if self.by_offset and source.kind != "kafka":
+            raise ConfigError(
+                f"table.order: 'offset' goes with source.kind 'kafka', and this is {source.kind!r}; write 'time'"
+            )
+        if source.tombstones:
+            raise ConfigError(
+                "source.tombstones: are of sessions; a record without a value deletes its key all the same, remove it"
+            )
+
+    def bound_settings(self) -> dict[str, Any]:
+        """Return what decides which rows there are, and what they have."""
+        return {"table.order": self.order, "table.columns": self.columns, "table.delete_when": self.delete_when}
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Raise ConfigError for columns of the source that are called as the tables' own, or as one another but for case."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in RESERVED:
+            raise ConfigError(
+                f"table.columns: {name!r} is a column of every table; rename it in the source, or name the columns without it"
+            )
+        if name.lower() in seen:
+            raise ConfigError(f"table.columns: {name!r} is there twice, perhaps but for case; name one of them")
+        seen.add(name.lower())

@@ -1,0 +1,217 @@
+"""One shard's part of a batch of a keyed table: corrections first, then the latest update of each key against what is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
+from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
+from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
+from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
+from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
+from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
+from sessionlake.operators.windows.control import stale_letters, told_outcomes
+from sessionlake.store.rows import HEAD, RowStore, Stored, Values
+from sessionlake.stream.control import OUTCOMES
+from sessionlake.stream.ingest import DEAD
+from sessionlake.warehouse.schemas import TIME
+
+PLACES = {"time": "time_us", "offset": "offset", "partition": "partition"}
+"""Fields of heads, and the columns of updates and of restored rows that they have."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What becomes of a shard's tombstones."""
+
+    rows: Bools
+    """Per stored row: it goes."""
+    stale: frozenset[str]
+    """The ids of those that delete none."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of some keys, in columns: the rows of the changelog of one kind, and what the store is to have."""
+
+    op: str
+    cause: str
+    codes: Ints
+    head: "np.ndarray[tuple[int], np.dtype[np.void]]"
+    ids: pa.Array
+    columns: list[pa.Array] | None = None
+    """Of upserts."""
+
+
+@dataclass(frozen=True)
+class KeyedShard:
+    """Computes shards of one table; a function of its arguments."""
+
+    spec: KeyedSpec
+
+    def computed(self, inputs: Inputs, store: RowStore, context: BatchContext) -> ShardResult:
+        """Return what becomes of a shard: the rows that its corrections delete, and those that its updates change."""
+        updates = inputs.get(UPDATES, update_schema(self.spec).empty_table())
+        removals = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
+        given = pa.chunked_array([*updates["key"].chunks, *removals["key"].chunks], pa.string())
+        codes, keys = sorted_codes(given)
+        named = keys.cast(pa.binary())
+        rows = store.rows(named)
+        absent = np.delete(np.arange(len(keys)), rows.codes)
+        markers = store.markers(named, absent)
+        removed = _removed(removals, codes[len(updates) :], rows)
+
+        news = versions_of(self.spec, updates)
+        if self.spec.by_offset:
+            seen = np.concatenate([combined(updates["partition"]).to_numpy(), rows["partition"]])
+            require_comparable(np.concatenate([codes[: len(updates)], rows.codes]), seen)
+        winners = latest(codes[: len(updates)], news, by_offset=self.spec.by_offset)
+        code = codes[winners]
+        outcome = self._against_stored(code, news.take(winners), rows, markers, removed)
+        won = winners[outcome > 0]
+        upserts, deletes = (won[news.deleted[won] == which] for which in (False, True))
+        if self.spec.by_offset:
+            # Nothing that comes later is older, so that no deletion need be known: that of an absent key is none.
+            deletes = deletes[np.isin(codes[deletes], rows.codes)]
+        lone = np.flatnonzero(removed.rows & ~np.isin(rows.codes, codes[won]))
+        changes = [
+            self._updated("upsert", updates, codes, upserts, context),
+            self._updated("delete", updates, codes, deletes, context),
+            self._taken_away(rows, lone, context),
+        ]
+        counts = {
+            "changed": len(upserts) + len(deletes),
+            "unchanged": int((outcome == 0).sum()) + len(won) - len(upserts) - len(deletes),
+            "superseded": len(updates) - len(winners) + int((outcome < 0).sum()),
+            "upserts": len(upserts),
+            "deletes": len(deletes) + len(lone),
+        }
+        if not self.spec.by_offset:
+            gone = np.concatenate([news.time[deletes], rows["time"][removed.rows]])
+            counts |= {MAX_DELETED: int(gone.max())} if len(gone) else {}
+        side: dict[str, pa.Table] = {}
+        if removals.num_rows:
+            counts |= {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
+            side = {DEAD: stale_letters(removals, removed.stale)}
+            side |= {OUTCOMES: told_outcomes(inputs[OUTCOMES], removed.stale)} if OUTCOMES in inputs else {}
+        writes = self._writes(store, named, updates, upserts, changes, rows, markers)
+        table = pa.concat_tables([self._table(keys, change) for change in changes])
+        return ShardResult(table, writes if len(writes) else None, side, counts)
+
+    def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
+        """Return the writes of handed-in rows and markers, a table of `stored_schema`."""
+        table = inputs[RESTORE].combine_chunks()
+        codes, keys = sorted_codes(table["key"])
+        head = np.zeros(len(table), HEAD)
+        for field, name in {**PLACES, "revision": "revision"}.items():
+            head[field] = combined(table[name]).to_numpy()
+        ids = combined(table["id"])
+        head["id"] = pc.binary_length(ids).to_numpy()
+        deleted = combined(table["deleted"]).to_numpy(zero_copy_only=False)
+        kept, gone = np.flatnonzero(~deleted), np.flatnonzero(deleted)
+        columns = [combined(table[f"column_{i}"]).take(pa.array(kept)) for i in range(len(self.spec.columns))]
+        rows = Values(codes[kept], head[kept], ids.take(pa.array(kept)), self.spec.pack(columns, len(kept)))
+        none = np.zeros(0, np.int64)
+        return store.writes(
+            keys.cast(pa.binary()), rows, none, _markers(codes[gone], head[gone], ids.take(pa.array(gone))), _NOTHING
+        )
+
+    def _against_stored(self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: Removed) -> Ints:
+        """Return for the one update of each code 1 where it takes the place of what is there, 0 where it is that, else -1."""
+        result = np.ones(len(codes), np.int64)
+        for stored, is_row in ((rows, True), (markers, False)):
+            at = np.searchsorted(stored.codes, codes)
+            there = np.flatnonzero(at < len(stored))
+            there = there[stored.codes[at[there]] == codes[there]]
+            olds = _versions_of(stored, removed.rows if is_row else np.ones(len(stored), bool)).take(at[there])
+            result[there] = compared(news.take(there), olds, by_offset=self.spec.by_offset)
+        return result
+
+    def _updated(self, op: str, updates: pa.Table, codes: Ints, at: Ints, context: BatchContext) -> Change:
+        index = pa.array(at)
+        ids = combined(updates["id"]).take(index)
+        head = np.zeros(len(at), HEAD)
+        for field, name in PLACES.items():
+            head[field] = combined(updates[name]).to_numpy()[at]
+        head["revision"], head["id"] = context.batch_id, pc.binary_length(ids).to_numpy()
+        columns = [combined(updates[f"column_{i}"]).take(index) for i in range(len(self.spec.columns))]
+        return Change(op, UPDATE, codes[at], head, ids, columns if op == "upsert" else None)
+
+    @staticmethod
+    def _taken_away(rows: Stored, at: Ints, context: BatchContext) -> Change:
+        head = rows.head[at]
+        head["revision"] = context.batch_id
+        return Change("delete", TOMBSTONE, rows.codes[at], head, rows.ids(at))
+
+    def _writes(
+        self,
+        store: RowStore,
+        named: pa.Array,
+        updates: pa.Table,
+        upserts: Ints,
+        changes: list[Change],
+        rows: Stored,
+        markers: Stored,
+    ) -> pa.Table:
+        put, *deleted = changes
+        gone = np.concatenate([change.codes for change in deleted])
+        order = np.argsort(gone)
+        head = np.concatenate([change.head for change in deleted])[order]
+        ids = pa.concat_arrays([change.ids for change in deleted]).take(pa.array(order))
+        gone = gone[order]
+        kept = _markers(gone, head, ids) if not self.spec.by_offset else _markers(gone[:0], head[:0], ids[:0])
+        changed = np.isin(markers.codes, np.concatenate([put.codes, gone]))
+        freed = Stored(markers.codes[changed], markers.head[changed], markers.values.filter(pa.array(changed)))
+        values = Values(put.codes, put.head, put.ids, packed_of(self.spec, updates, upserts))
+        return store.writes(named, values, gone[np.isin(gone, rows.codes)], kept, freed)
+
+    def _table(self, keys: pa.Array, change: Change) -> pa.Table:
+        schema, n = changes_schema(self.spec, marks=False), len(change.codes)
+        found: Mapping[str, pa.Array] = {
+            "op": pa.repeat(change.op, n),
+            "table_key": keys.take(pa.array(change.codes)),
+            "event_time": pa.array(change.head["time"].astype(np.int64)).cast(TIME),
+            "revision": pa.array(change.head["revision"].astype(np.int64)),
+            **{f"event_{name}": pa.array(change.head[name].astype(np.int64)) for name in ("partition", "offset")},
+            "event_id": change.ids,
+            "cause": pa.repeat(change.cause, n),
+            **(dict(zip(self.spec.columns, change.columns, strict=True)) if change.columns is not None else {}),
+        }
+        arrays = [found[field.name] if field.name in found else pa.nulls(n, field.type) for field in schema]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+
+_NOTHING = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
+
+
+def _markers(codes: Ints, head: "np.ndarray[tuple[int], np.dtype[np.void]]", ids: pa.Array) -> Values:
+    return Values(codes, head, ids, pa.array([b""] * len(codes), pa.binary()))
+
+
+def _versions_of(stored: Stored, deleted: Bools) -> Versions:
+    """Return stored values as versions; of those that are deleted nothing is packed."""
+
+    def packed(at: Ints) -> pa.Array:
+        return pc.if_else(pa.array(deleted[at]), b"", stored.packed(at))
+
+    return Versions(stored["time"], stored["offset"], deleted, stored.ids, packed)
+
+
+def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
+    """Return which rows tombstones delete: those still at the revision; of two that name one, the lower correction_id has it."""
+    ids = combined(removals["correction_id"])
+    place = np.searchsorted(rows.codes, codes)
+    fits = place < len(rows)
+    fits[fits] = rows.codes[place[fits]] == codes[fits]
+    fits[fits] = rows["revision"][place[fits]] == combined(removals["revision"]).to_numpy()[fits]
+    order = pc.sort_indices(ids).to_numpy().astype(np.int64)
+    order = order[fits[order]]
+    taken, first = np.unique(place[order], return_index=True)
+    gone = np.zeros(len(rows), bool)
+    gone[taken] = True
+    left = np.ones(len(ids), bool)
+    left[order[first]] = False
+    return Removed(gone, frozenset(ids.filter(pa.array(left)).to_pylist()))

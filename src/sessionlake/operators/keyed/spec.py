@@ -1,0 +1,174 @@
+"""A keyed table: what workers must know of one, how far it has come, and the columns of its tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.aggregates import Events
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.scalars import from_state, state_type, to_state
+from sessionlake.columnar.arrays import Bools, combined
+from sessionlake.columnar.expressions import Expression
+from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET
+from sessionlake.stream import ingest
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import DELETED, TABLE
+
+KEY, EVENT_TIME = "key", "event_time"
+"""What expressions call the key, and the time."""
+HORIZON, LAST_DELETE = "horizon_us", "last_delete_us"
+MAX_DELETED = "max_deleted"
+"""The number of a batch that is the greatest time of a row or an update by which a key was deleted."""
+UPDATE, TOMBSTONE = "update", "tombstone"
+"""Causes of a change: an event, or a correction."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a table is after a batch, times in microseconds."""
+
+    watermark_us: int
+    horizon_us: int
+    """The watermark less the retention, at its greatest: deletions of before it are forgotten."""
+    last_delete_us: int
+    """The greatest time of a deletion."""
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "Progress":
+        """Return that of a state."""
+        horizon, last = (state.get(name) for name in (HORIZON, LAST_DELETE))
+        return cls(
+            watermark_of(state),
+            NO_WATERMARK if horizon is None else int(horizon),
+            NO_WATERMARK if last is None else int(last),
+        )
+
+    @property
+    def expired_us(self) -> int:
+        """The time strictly before which an update is refused: a deletion that would be newer may have been forgotten."""
+        return min(self.horizon_us, self.last_delete_us + 1)
+
+
+def next_state(retention_us: int, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state after a batch with these numbers. What is once forgotten stays so where the retention gets longer."""
+    before, after = Progress.of(state), advanced(state, stats)
+    watermark = watermark_of(after)
+    horizon = before.horizon_us if watermark == NO_WATERMARK else max(before.horizon_us, watermark - retention_us)
+    deleted = max(before.last_delete_us, stats.get(MAX_DELETED, NO_WATERMARK))
+    told = {HORIZON: horizon, LAST_DELETE: deleted}
+    return {**after, **{name: None if us == NO_WATERMARK else us for name, us in told.items()}}
+
+
+@dataclass(frozen=True)
+class KeyedSpec:
+    """A pipeline's keyed table."""
+
+    events: EventSpec
+    columns: tuple[str, ...]
+    """The columns of the source that a row has."""
+    retention_us: int
+    by_offset: bool = False
+    """Whether the greatest offset holds, and not the greatest time."""
+    delete_when: Expression | None = None
+    """True of events that delete their key. It may read KEY and EVENT_TIME where the source has no columns of these names."""
+
+    @cached_property
+    def types(self) -> dict[str, pa.DataType]:
+        """The columns with their types."""
+        return {name: self.events.decoder.columns.types[name] for name in self.columns}
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether events have offsets, by which those of equal times are told apart."""
+        return OFFSET in self.events.decoder.columns.inputs
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether events of equal times are told apart by ids."""
+        return self.events.decoder.columns.id is not None and not self.has_offsets
+
+    def deleted(self, events: Events) -> Bools:
+        """Return which events delete their key: those whose Kafka record has no value, and those of which `delete_when` is true."""
+        n = len(events.keys)
+        empty = events.columns.get(NO_VALUE)
+        gone = np.zeros(n, bool) if empty is None else _true(combined(empty))
+        if self.delete_when is not None:
+            own = {KEY: events.keys, EVENT_TIME: pa.array(events.time_us).cast(schemas.TIME)}
+            gone |= _true(self.delete_when.evaluate({**own, **events.columns}, n))
+        return gone
+
+    def pack(self, columns: list[pa.Array], rows: int) -> pa.Array:
+        """Return a row's columns as one byte string for each row."""
+        return self._codec.encode([to_state(column) for column in columns], rows)
+
+    def unpack(self, packed: pa.Array) -> list[pa.Array]:
+        """Invert `pack`."""
+        return [from_state(c, t) for c, t in zip(self._codec.decode(packed), self.types.values(), strict=True)]
+
+    @property
+    def _codec(self) -> StateCodec:
+        return StateCodec((), [state_type(type_, name) for name, type_ in self.types.items()])
+
+    def under(self, live: Mapping[str, Any]) -> "KeyedSpec":
+        """Return the spec under other settings of classification (`Config.live_settings`)."""
+        return replace(self, events=ingest.with_live_settings(self.events, live), retention_us=live["retention_us"])
+
+
+def _true(values: pa.Array) -> Bools:
+    return pc.fill_null(values, fill_value=False).to_numpy(zero_copy_only=False).copy()
+
+
+def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
+    """Return the schema of table_changelog, or without the marks of batch and attempt."""
+    return pa.schema(
+        [
+            schemas.commented("op", pa.string(), "upsert, delete"),
+            *_row(spec),
+            schemas.commented("cause", pa.string(), "update (an event) or tombstone (a correction)"),
+            *(schemas.BATCH_MARKS if marks else []),
+        ]
+    )
+
+
+def stored_schema(spec: KeyedSpec) -> pa.Schema:
+    """Return the schema of rows and markers as they are handed in: columns as column_<i>, null of markers."""
+    return pa.schema(
+        [
+            ("key", pa.string()),
+            *((name, pa.int64()) for name in ("time_us", "offset", "partition", "revision")),
+            ("id", pa.string()),
+            ("deleted", pa.bool_()),
+            *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
+        ]
+    )
+
+
+def snapshot_schema(spec: KeyedSpec) -> pa.Schema:
+    """Return the schema of table_snapshot."""
+    return pa.schema(
+        [
+            *_row(spec),
+            schemas.commented(DELETED, pa.bool_(), "Whether the key was deleted: no row, kept for the retention"),
+            schemas.commented(TABLE.date, pa.int64(), "0: all rows are one part, and files hold ranges of keys"),
+        ]
+    )
+
+
+def _row(spec: KeyedSpec) -> list[pa.Field]:
+    place = [schemas.commented(f"event_{n}", pa.int64(), f"The {n} of that event") for n in ("partition", "offset")]
+    ids = [schemas.commented("event_id", pa.string(), "The id of that event")] if spec.has_ids else []
+    return [
+        schemas.commented(TABLE.key, pa.string(), "The key"),
+        schemas.commented("event_time", schemas.TIME, "Time of the event that the row is of, or that deleted it"),
+        *(schemas.commented(name, type_, name) for name, type_ in spec.types.items()),
+        schemas.commented("revision", pa.int64(), "batch_id of the row's last change"),
+        *(place if spec.has_offsets else []),
+        *ids,
+    ]

@@ -1,0 +1,234 @@
+"""Windows and sessions of one stream, without Spark."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.config.durations import format_duration
+from sessionlake.engine.operator import Aside, Piece
+from sessionlake.errors import ConfigError, NotKeptError
+from sessionlake.operators.counts.definition import CountDefinition
+from sessionlake.operators.counts.spec import CountSpec
+from sessionlake.operators.sessions.gap_by import parsed_gap, source_columns, typed_gap
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.operators.windows.definition import WindowDefinition
+from sessionlake.operators.windows.spec import Grid, WindowSpec
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.standalone.base import Chunk, Positions, Standalone
+from sessionlake.standalone.columns import Types, aggregated
+from sessionlake.standalone.emit import Emit
+from sessionlake.standalone.kept import KeptMessages, Room
+from sessionlake.standalone.kernels import CountKernel, SessionKernel, WindowKernel
+from sessionlake.standalone.outbox import Downstream
+from sessionlake.standalone.rows import Row, plain_rows
+from sessionlake.standalone.windows import Asked, windows_in
+from sessionlake.stream.ingest import ARCHIVED, DEAD_LETTER, DROP, EVENTS, EventSpec
+from sessionlake.stream.positions import PARTITION
+
+Definition = WindowDefinition | CountDefinition | SessionWindows
+_MAX_SLICES = 4096
+"""Slices of a window, and windows of a slice, as in a config."""
+
+
+class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel]):
+    """Windows by time or count, or sessions, over messages that are added one at a time or as tables.
+
+    `aggregates` are as in the section [aggregates]: {"hottest": "max(celsius)"}. `key` names the column of the key, None for
+    one window of all messages at a time; `time` that of the event time, in microseconds or, where `schema` says "timestamp",
+    timestamps; None, by count and in `keep_messages` alone, for the clock's. `schema` = {"column": "long" | "double" |
+    "string" | "boolean" | "timestamp" | "date"}; the first message tells the types of other columns, for good.
+
+    Outputs are dicts with the columns of window_changelog, of sessions of session_changelog, times in microseconds. With
+    `keep_messages` the messages themselves are kept for `get_messages`, with the columns that aggregates read and
+    `columns`: by time True, for the retention; by count how many of the newest of each partition.
+
+    ConfigError for a definition that can't be, or that is not the directory's.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        definition: Definition,
+        aggregates: Mapping[str, str],
+        *,
+        emit: Emit | None = None,
+        key: str | None = None,
+        time: str | None = "time_us",
+        schema: Mapping[str, str] | None = None,
+        beyond_retention: str = DEAD_LETTER,
+        downstream: Downstream | None = None,
+        keep_messages: bool | int = False,
+        columns: Sequence[str] = (),
+    ) -> None:
+        if beyond_retention not in (DEAD_LETTER, DROP):
+            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
+        self._windows, self._texts, self._emit = definition, dict(aggregates), emit or Emit()
+        self._key, self._time, self._beyond = key, time, beyond_retention
+        self._room, self._columns = _room(definition, keep_messages), tuple(columns)
+        _check(definition, time)
+        asked = {
+            "layout": STATE_LAYOUT,
+            "windows": repr(definition),
+            "aggregates": self._texts,
+            "emit": asdict(self._emit),
+            "key": key,
+            "time": time,
+            "keep_messages": keep_messages,
+            "columns": list(columns),
+        }
+        super().__init__(directory, asked, schema, downstream)
+
+    def add_message(
+        self, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
+    ) -> None:
+        """Add a message. One whose position is not above the last of its partition is a replay, and changes nothing.
+
+        `clock_us` is the clock in microseconds, by default the system's; it never goes back. BackPressureError where
+        downstream took not all outputs: those of earlier calls (the message is not taken), or of this one (it is).
+        """
+        self._add_one(EVENTS, message, position, partition, clock_us)
+
+    def add_messages(
+        self,
+        table: pa.Table,
+        *,
+        positions: Positions | None = None,
+        partitions: Positions | int = 0,
+        clock_us: int | None = None,
+    ) -> None:
+        """Add the rows of a table as one batch, each with its position and its partition; else as `add_message`.
+
+        ConfigError where a column is missing or of another type: then nothing is added.
+        """
+        self._add_table(EVENTS, table, positions, partitions, clock_us)
+
+    def positions(self) -> dict[int, int]:
+        """Return by partition the last position that is flushed: after a crash, add what follows."""
+        return self._positions(EVENTS)
+
+    def get_windows(self, start: int, end: int, key: str | None = None) -> list[dict[str, Any]]:
+        """Return the windows that overlap [start, end] and are in the store, by start: of all keys (it is read whole) or of one.
+
+        Bounds are microseconds, by count numbers, as in outputs. By time these are the windows of the retention; by count
+        those that are not full. Aggregates are those of all that was added, sent or not.
+        """
+        self._require_open()
+        return plain_rows(windows_in(self._kernel, self._store, self._saved.state, Asked(start, end, key)))
+
+    def get_messages(
+        self, start: int, end: int, *, join_keys: Sequence[Any] | None = None, session_key: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the kept messages in [start, end], by place, of all keys or of `session_key`: key, time_us, position, columns.
+
+        By time the range is of times; by count of positions, partition * 2^40 + the message's number in it, from 1. Late
+        messages are among them. NotKeptError where none are kept; ConfigError for `join_keys`, which joins have.
+        """
+        self._require_open()
+        if join_keys is not None:
+            raise ConfigError(f"join_keys: {join_keys!r} are of a JoinWindow; leave them out, or give session_key")
+        if self._kept is None:
+            raise NotKeptError("get_messages: no messages are kept; open a new directory with keep_messages=True")
+        return self._kept.between(
+            start, end, session_key, self._kernel.expired_us(self._saved.state), self._kept_so_far
+        )
+
+    def _made(self, types: Mapping[str, Types]) -> WindowKernel | CountKernel | SessionKernel:
+        given = {**types.get(EVENTS, {}), **self._declared}
+        others = [name for name in given if name not in (self._key, self._time)]
+        sql = parsed_gap(self._windows.gap_by) if isinstance(self._windows, SessionWindows) else None
+        wanted = [*self._columns, *source_columns(sql)]
+        aggregates, columns = aggregated(
+            self._texts, given, key=self._key, time=self._time, columns=wanted, others=others
+        )
+        ordered = replace(columns, ordered=True)
+        events = EventSpec(TableDecoder(ordered, None), self._beyond, archive=self._room is not None)
+        self._kept = None if self._room is None else KeptMessages(self._room, events, self._segments.part(1))
+        defined = self._windows
+        if isinstance(defined, SessionWindows):
+            self._emit.of_sessions()
+            return SessionKernel(SessionizerSpec(defined, aggregates, events, typed_gap(sql, columns.types)))
+        if isinstance(defined, CountDefinition):
+            policies = self._emit.of_counts()
+            return CountKernel(
+                CountSpec(defined.windows, defined.numbered, aggregates, events, policies, defined.retention_us)
+            )
+        policies = self._emit.of_windows()
+        return WindowKernel(
+            WindowSpec(
+                defined.windows,
+                aggregates,
+                events,
+                policies,
+                defined.grace_us,
+                defined.retention_us,
+                defined.retention_count,
+            )
+        )
+
+    def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]]) -> None:
+        if self._kept is None:
+            return
+        kept, expired = self._kept_so_far, self._kernel.expired_us(self._saved.state)
+        for chunk, some in zip(chunks, pieces, strict=False):
+            for piece in some:
+                if isinstance(piece, Aside) and piece.kind == ARCHIVED and len(piece.rows):
+                    before = kept.get(chunk.partition, 0)
+                    numbers = before + 1 + np.arange(len(piece.rows))
+                    kept[chunk.partition] = before + len(piece.rows)
+                    self._kept.add(piece.rows, chunk.partition * PARTITION + numbers, expired, kept)
+        self._saved = replace(self._saved, kept={str(p): n for p, n in kept.items()})
+
+    @property
+    def _kept_so_far(self) -> dict[int, int]:
+        return {int(p): n for p, n in self._saved.kept.items()}
+
+
+def _room(definition: Definition, keep: int) -> Room | None:
+    """Return what is kept; ConfigError where by count no number says so, or by time one does."""
+    if keep is False:
+        return None
+    if isinstance(definition, CountDefinition):
+        if keep is True or keep < 1:
+            raise ConfigError(
+                f"keep_messages: {keep!r} says not how many; by count write the number of messages of each partition, as in 1000"
+            )
+        return Room(by_time=False, length=keep, near=keep)
+    if keep is not True:
+        raise ConfigError(f"keep_messages: {keep!r} is of windows by count; by time write True, for the retention")
+    if isinstance(definition, SessionWindows):
+        return Room(by_time=True, length=definition.kept_us, near=definition.widest_us)
+    return Room(by_time=True, length=definition.retention_us, near=definition.windows.span_us)
+
+
+def _check(definition: Definition, time: str | None) -> None:
+    """Refuse windows that can't be cut, and a retention shorter than they ask for."""
+    if time is None and not isinstance(definition, CountDefinition):
+        raise ConfigError("time: None goes with windows by count; write the column of the event time")
+    if not isinstance(definition, WindowDefinition):
+        return
+    windows, needed = definition.windows, max(definition.windows.size_us, definition.grace_us)
+    if windows.size_us == 0:
+        raise ConfigError("size: 0 must be longer; write for example '1 hour'")
+    if definition.retention_us < needed:
+        raise ConfigError(
+            f"until: {format_duration(definition.retention_us)!r} is shorter than size and grace ask for; "
+            f"write '{format_duration(needed)}' or longer"
+        )
+    if isinstance(windows, Grid):
+        if not 0 < windows.advance_us <= windows.size_us:
+            raise ConfigError(
+                f"advance: {format_duration(windows.advance_us)!r} must be longer than zero and at most the size, "
+                f"{format_duration(windows.size_us)!r}"
+            )
+        slices = max(windows.size_us // windows.slice_us, -(-windows.size_us // windows.advance_us))
+        if slices > _MAX_SLICES:
+            raise ConfigError(
+                f"advance: {format_duration(windows.advance_us)!r} cuts windows into {slices} slices, {_MAX_SLICES} are the most; "
+                "write one that divides the size into fewer"
+            )

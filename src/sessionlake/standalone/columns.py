@@ -1,0 +1,85 @@
+"""Which columns of messages are read, and their types: declared, or those of the first values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sessionlake.aggregates import Aggregate, AggregateSpec, build_aggregates
+from sessionlake.aggregates.custom import Custom
+from sessionlake.errors import ConfigError
+from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.standalone.rows import Row
+from sessionlake.warehouse.schemas import COLUMN_TYPES, TIME
+
+Types = Mapping[str, pa.DataType]
+
+
+def declared_types(schema: Mapping[str, str] | None) -> dict[str, pa.DataType]:
+    """Return the types that a `schema` declares; ConfigError for an unknown one."""
+    for name, type_ in (schema or {}).items():
+        if type_ not in COLUMN_TYPES:
+            raise ConfigError(f"schema: {name}: {type_!r} is unknown; write {', '.join(COLUMN_TYPES)}")
+    return {name: COLUMN_TYPES[type_] for name, type_ in (schema or {}).items()}
+
+
+def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
+    """Return the type of a column's first values; whole numbers where there are none."""
+    parts = [part for row in rows for part in (row, *row.get("put", ()))]
+    values = [part[name] for part in parts if part.get(name) is not None]
+    if values and all(type(value) in (int, float) for value in values):
+        return pa.array(values).type
+    inferred = pa.array(values[:1]).type if values else pa.int64()
+    return TIME if pa.types.is_timestamp(inferred) else inferred
+
+
+def types_in(message: Row) -> dict[str, pa.DataType]:
+    """Return the types of the values of one message that has them."""
+    return {name: type_of(name, [message]) for name, value in message.items() if value is not None}
+
+
+def types_of(table: pa.Table) -> dict[str, pa.DataType]:
+    """Return the types as which a table's columns are read."""
+    return {field.name: _plain(field.type) for field in table.schema if field.type != pa.null()}
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _plain(type_.value_type)
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    return normal_type(type_)
+
+
+def aggregated(
+    texts: Mapping[str, str],
+    types: Types,
+    *,
+    key: str | None,
+    time: str | None,
+    event_id: str | None = None,
+    columns: Sequence[str] = (),
+    others: Sequence[str] = (),
+) -> tuple[tuple[Aggregate, ...], EventColumns]:
+    """Return aggregates and the columns that are read: those of the aggregates, and `columns`.
+
+    A column without a type is taken for whole numbers. `others` is what else messages have: a user's class that names no
+    columns reads all of it.
+    """
+    specs = [AggregateSpec.parse(name, text) for name, text in texts.items()]
+    inputs = [*(column for spec in specs for column in spec.inputs), *columns]
+    known: dict[str, Any] = {name: types.get(name, pa.int64()) for name in inputs}
+    for name in (key, event_id):
+        if name is not None:
+            known.setdefault(name, types.get(name, pa.string()))
+    if time is not None:
+        known.setdefault(time, types.get(time, pa.int64()))
+    aggregates = build_aggregates(texts, known, with_id=event_id is not None)
+    # A user's class names the columns it reads only once it is loaded; one that names none reads all.
+    inputs += [column for aggregate in aggregates for column in aggregate.inputs]
+    if any(isinstance(aggregate, Custom) and not aggregate.inputs for aggregate in aggregates):
+        inputs += others
+    for name in inputs:
+        known.setdefault(name, types.get(name, pa.int64()))
+    unit = None if time is None or pa.types.is_timestamp(known[time]) else "us"
+    return aggregates, EventColumns(key, time, unit, event_id, tuple(dict.fromkeys(inputs)), known)

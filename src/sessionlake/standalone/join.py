@@ -1,0 +1,211 @@
+"""Joins of two streams, without Spark."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.errors import ConfigError
+from sessionlake.operators.joins.rules import JoinProgress
+from sessionlake.operators.joins.spec import (
+    LEFT,
+    RIGHT,
+    SESSION,
+    SIDES,
+    SLIDING,
+    TIME_AXIS,
+    JoinSpec,
+    Side,
+    other_of,
+)
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.standalone.base import Positions, Standalone
+from sessionlake.standalone.columns import Types
+from sessionlake.standalone.emit import Emit
+from sessionlake.standalone.join_settings import JoinSettings
+from sessionlake.standalone.join_windows import side_windows
+from sessionlake.standalone.kept import rows_of
+from sessionlake.standalone.kernels import JoinKernel
+from sessionlake.standalone.outbox import Downstream
+from sessionlake.standalone.rows import Row
+from sessionlake.store.messages import Messages
+from sessionlake.stream.ingest import DEAD_LETTER, DROP, EventSpec
+
+_LETTERS = {LEFT: "l", RIGHT: "r"}
+_FOREVER = 1 << 61
+
+
+class JoinWindow(Standalone[JoinKernel]):
+    """Pairs of messages of two streams, left and right, that are added one at a time or as tables.
+
+    The arguments are the keys of the section [join]. `left` and `right` have `name`, `size` (a duration, by count a number of
+    messages, None for as long as the retention allows; of sliding joins), `columns`, and `time` ("time_us" where it is not
+    given: event time in microseconds or, where `schema` says "timestamp", timestamps; by count None takes the clock's).
+    Equal fields are `on` = ["id"], or ["order_id = id"] where names differ. `schema` = {"column": "long" | "double" |
+    "string" | "boolean" | "timestamp" | "date"} is of both sides; a side's first message tells the types of other columns,
+    for good.
+
+    Outputs are dicts with the columns of join_changelog, times in microseconds; late and refused messages have their `side`.
+    ConfigError for a join that can't be, or that is not the directory's.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        left: Mapping[str, Any],
+        right: Mapping[str, Any],
+        on: Sequence[str] = (),
+        by: str = TIME_AXIS,
+        kind: str = SLIDING,
+        size: str | int | None = None,
+        advance: str | int | None = None,
+        offset: str | int | None = None,
+        gap: str | int | None = None,
+        grace: str = "0 seconds",
+        retention_time: str | None = None,
+        retention_count: int | None = None,
+        idle: str = "1 minute",
+        emit: Emit | None = None,
+        schema: Mapping[str, str] | None = None,
+        beyond_retention: str = DEAD_LETTER,
+        downstream: Downstream | None = None,
+    ) -> None:
+        if beyond_retention not in (DEAD_LETTER, DROP):
+            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
+        self._beyond = beyond_retention
+        self._join = JoinSettings.of(
+            sides={LEFT: left, RIGHT: right},
+            on=on,
+            by=by,
+            kind=kind,
+            lengths={"size": size, "advance": advance, "offset": offset, "gap": gap},
+            grace=grace,
+            retention_time=retention_time,
+            retention_count=retention_count,
+            idle=idle,
+            emit=emit or Emit(),
+        )
+        asked = {"layout": STATE_LAYOUT, **self._join.shown()}
+        super().__init__(directory, asked, schema, downstream)
+
+    def add_message(
+        self, side: str, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
+    ) -> None:
+        """Add a message to "left" or "right"; else as `WindowedAggregator.add_message`, positions being a side's own."""
+        self._add_one(_side(side), message, position, partition, clock_us)
+
+    def add_messages(
+        self,
+        side: str,
+        table: pa.Table,
+        *,
+        positions: Positions | None = None,
+        partitions: Positions | int = 0,
+        clock_us: int | None = None,
+    ) -> None:
+        """Add the rows of a table to a side as one batch; else as `WindowedAggregator.add_messages`."""
+        self._add_table(_side(side), table, positions, partitions, clock_us)
+
+    def positions(self, side: str) -> dict[int, int]:
+        """Return by partition the last position of a side that is flushed: after a crash, add what follows."""
+        return self._positions(_side(side))
+
+    def get_windows(
+        self,
+        side: str,
+        start: int,
+        end: int,
+        *,
+        join_keys: Sequence[Any] | None = None,
+        session_key: Any = None,
+    ) -> list[dict[str, Any]]:
+        """Return the windows of a side that overlap [start, end], by start, as far as its messages are kept.
+
+        A window is, of tumbling and hopping joins, one with a message of the side; of session joins a session, which messages
+        of both sides make; of sliding joins, for each message, what it and those at most the side's size before it are in.
+        Each has window_key, window_start, window_end (exclusive on a grid, else inclusive), event_count, first_position and
+        last_position of the side's messages. Bounds are microseconds, or numbers by count. Keys are as in `get_messages`.
+        """
+        self._require_open()
+        names, found = self._scanned(_side(side), -_FOREVER, _FOREVER, self._keys(side, join_keys, session_key))
+        others: tuple[list[bytes], Messages] = ([], Messages.empty())
+        if self._kernel.spec.kind == SESSION:
+            others = self._scanned(other_of(side), -_FOREVER, _FOREVER, self._keys(side, join_keys, session_key))
+        return side_windows(self._kernel.spec, side, (names, found), others, start, end)
+
+    def get_messages(
+        self,
+        side: str,
+        start: int,
+        end: int,
+        *,
+        join_keys: Sequence[Any] | None = None,
+        session_key: Any = None,
+    ) -> list[dict[str, Any]]:
+        """Return the messages of a side in [start, end] that are kept, by place: key, time_us, position, and its columns.
+
+        The range is of times in microseconds; by count of the messages' numbers in their partitions, from 1. `join_keys` are
+        values of the equal fields in the order of `on`, `session_key` that of the first of them, whose others `join_keys`
+        then are: all of them name a key, fewer are the beginning of some, which are looked for in all that is in the range.
+        """
+        self._require_open()
+        names, found = self._scanned(_side(side), start, end, self._keys(side, join_keys, session_key))
+        return rows_of(self._kernel.spec.side(side), names, found)
+
+    def _scanned(self, side: str, low: int, high: int, key: tuple[str, bool] | None) -> tuple[list[bytes], Messages]:
+        """Return the messages of a side that are kept, and their keys: of all, of one key, or of those that begin with a text."""
+        least = JoinProgress.of(self._saved.state).horizon(side)
+        whole = key is not None and key[1]
+        name = key[0].encode() if key is not None else None
+        names, found = self._store.scan(_LETTERS[side], max(low, least), high, name if whole else None)
+        if name is not None and not whole:
+            begins = np.array([text.startswith(name) for text in names], bool)
+            found = found.take(np.flatnonzero(begins[found.codes]))
+        return names, found
+
+    def _keys(self, side: str, join_keys: Sequence[Any] | None, session_key: Any) -> tuple[str, bool] | None:
+        """Return the text of a key, and whether it is all of it; None where nothing is given."""
+        if join_keys is None and session_key is None:
+            return None
+        given = [*([] if session_key is None else [session_key]), *(join_keys or ())]
+        fields = [pair[SIDES.index(side)] for pair in self._join.on]
+        if not 0 < len(given) <= len(fields):
+            raise ConfigError(
+                f"join_keys: {given!r} are {len(given)} values, and `on` has {len(fields)} fields; give them in its order"
+            )
+        columns = self._kernel.columns(side)
+        texts = [
+            pa.scalar(value, columns.types[name]).cast(pa.string()).as_py()
+            for name, value in zip(fields, given, strict=False)
+        ]
+        if len(fields) == 1:
+            return texts[0], True
+        quoted = "[" + ",".join(json.dumps(text, ensure_ascii=False) for text in texts)
+        return (f"{quoted}]", True) if len(texts) == len(fields) else (f"{quoted},", False)
+
+    def _made(self, types: Mapping[str, Types]) -> JoinKernel:
+        left, right = (self._made_side(side, {**types.get(side, {}), **self._declared}) for side in SIDES)
+        return JoinKernel(JoinSpec(self._join.on, left, right, **self._join.settings))
+
+    def _made_side(self, side: str, types: Types) -> Side:
+        given = self._join.sides[side]
+        keys = [pair[SIDES.index(side)] for pair in self._join.on]
+        names, time = tuple(given.get("columns", ())), given.get("time", "time_us")
+        known = {name: types.get(name, pa.int64()) for name in (*keys, *names, *([] if time is None else [time]))}
+        unit = None if time is None or pa.types.is_timestamp(known[time]) else "us"
+        columns = EventColumns(
+            keys[0] if keys else None, time, unit, None, names, known, ordered=True, further_keys=tuple(keys[1:])
+        )
+        return Side(given["name"], self._join.sizes[side], names, EventSpec(TableDecoder(columns, None), self._beyond))
+
+
+def _side(side: str) -> str:
+    if side not in SIDES:
+        raise ConfigError(f"side: {side!r} is unknown; write {LEFT} or {RIGHT}")
+    return side

@@ -1,0 +1,74 @@
+"""Plain messages, dicts or a table, as the rows that a source gives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints
+from sessionlake.errors import ConfigError
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Origin, Rows, no_text
+
+Row = Mapping[str, Any]
+
+
+def event_rows(wanted: EventColumns, events: Sequence[tuple[int, Row]], origin: Origin | None = None) -> Rows:
+    """Return messages, each with its place among those given, as a source would; the place is what tells of it."""
+    errors: list[str | None] = [None] * len(events)
+    columns = {}
+    for name in wanted.needed:
+        type_, values = wanted.types[name], []
+        for at, (_, row) in enumerate(events):
+            value, error = _cast(name, row.get(name), type_)
+            values.append(value)
+            errors[at] = errors[at] or error
+        columns[name] = pa.array(values, type_)
+    error = pa.array(errors, pa.string())
+    places = np.array([place for place, _ in events], np.int64)
+    return Rows(
+        pa.table(columns),
+        None if error.null_count == len(errors) else error,
+        raw=no_text,
+        source=_told(places),
+        origin=origin,
+    )
+
+
+def table_rows(wanted: EventColumns, table: pa.Table, places: Ints, origin: Origin | None = None) -> Rows:
+    """Return the rows of a table at some places as a source would; ConfigError for a column that is missing or of another type."""
+    columns = {}
+    for name in wanted.needed:
+        if name not in table.column_names:
+            raise ConfigError(f"add_messages: column {name!r} is missing; add it to the table")
+        column, type_ = table[name].take(pa.array(places)), wanted.types[name]
+        try:
+            columns[name] = column.cast(type_)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ConfigError(
+                f"add_messages: column {name!r} is {column.type}, which is no {type_}; cast it, or open another directory "
+                "with another schema"
+            ) from error
+    return Rows(pa.table(columns), None, raw=no_text, source=_told(places), origin=origin)
+
+
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows of a changelog without states, with times in microseconds, since Python can't hold all of them."""
+    table = table.select([name for name in table.column_names if name != "state"])
+    fields = [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in table.schema]
+    rows: list[dict[str, Any]] = table.cast(pa.schema(fields)).to_pylist()
+    return rows
+
+
+def _told(places: Ints) -> Callable[[Ints], pa.Array]:
+    return lambda at: pa.array(places[at]).cast(pa.string())
+
+
+def _cast(name: str, value: Any, type_: pa.DataType) -> tuple[Any, str | None]:
+    try:
+        if isinstance(value, str) != pa.types.is_string(type_) and value is not None:
+            raise TypeError
+        return pa.scalar(value, type_).as_py(), None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+        return None, f"wrong type: {name} = {value!r} is not {type_}"

@@ -1,0 +1,192 @@
+"""Writes that wait in memory for a flush: an overlay over a database of segments, through which all reads go.
+
+What is written is seen by every read at once, and is on disk only after `flush`, which writes all of it and the metadata in one
+batch: after a crash the database is as the last flush left it. Several stores can lie in one such database, each in a part of
+its own, so that one flush takes what all of them have written.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from sessionlake.store.api import Segments, SegmentWrites
+from sessionlake.store.rocks import RocksSegments
+
+PARTS = 2
+"""Stores that a database has room for: segments are numbered in turns."""
+_INSERTED = 16
+"""So few new keys are put in their places one by one; more are sorted with the others."""
+
+
+class _Pending:
+    """What waits for one segment: values by key, None for those that are deleted."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes | None] = {}
+        self._ordered: list[bytes] = []
+        self._added: list[bytes] = []
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        if key not in self.values:
+            self._added.append(key)
+        self.values[key] = value
+
+    def between(self, low: bytes | None, high: bytes | None) -> list[bytes]:
+        """Return the keys from low to high, both inclusive, ascending."""
+        if len(self._added) > _INSERTED:
+            self._ordered = sorted(self._ordered + self._added)
+        else:
+            for key in self._added:
+                insort(self._ordered, key)
+        self._added = []
+        first = 0 if low is None else bisect_left(self._ordered, low)
+        return self._ordered[first : None if high is None else bisect_right(self._ordered, high)]
+
+
+class BufferedSegments:
+    """A `RocksSegments` whose writes and drops wait for `flush`; the errors are its."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = RocksSegments(path)
+        self._pending: dict[int, _Pending] = {}
+        self._dropped: set[int] = set()
+        """Live segments of the database that go with the flush."""
+
+    @property
+    def segments(self) -> list[int]:
+        """Numbers of the live segments, ascending."""
+        return sorted((set(self._db.segments) - self._dropped) | self._pending.keys())
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry, as of the last flush."""
+        return self._db.meta(name)
+
+    def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of distinct keys in a live segment."""
+        pending = self._pending.get(segment)
+        if pending is None:
+            return self._db.get(segment, keys)
+        rest = [key for key in keys if key not in pending.values] if self._is_stored(segment) else []
+        found = dict(zip(rest, self._db.get(segment, rest), strict=True)) if rest else {}
+        return [pending.values[key] if key in pending.values else found.get(key) for key in keys]
+
+    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
+        stored = self._db.items(segment, low, high) if self._is_stored(segment) else []
+        pending = self._pending.get(segment)
+        if pending is None:
+            return stored
+        changed = pending.between(low, high)
+        if not changed:
+            return stored
+        found = dict(stored)
+        for key in changed:
+            value = pending.values[key]
+            if value is None:
+                found.pop(key, None)
+            else:
+                found[key] = value
+        return sorted(found.items())
+
+    def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
+        """Take writes; metadata is the flush's, so that none may be given."""
+        if meta:
+            raise ValueError(f"metadata {', '.join(meta)} is written by flush alone")
+        for segment, (keys, values) in writes.items():
+            pending = self._pending.setdefault(segment, _Pending())
+            if segment in self._dropped:
+                # It is live again, and empty: what the database has goes key by key.
+                self._dropped.remove(segment)
+                for key, _ in self._db.items(segment):
+                    pending.put(key, None)
+            for key, value in zip(keys, values, strict=True):
+                pending.put(key, value)
+
+    def drop_before(self, segment: int) -> None:
+        """Drop all segments numbered below `segment`, whatever they hold."""
+        self.drop([number for number in self.segments if number < segment])
+
+    def drop(self, segments: Iterable[int]) -> None:
+        """Drop live segments, whatever they hold."""
+        stored = set(self._db.segments)
+        for number in segments:
+            self._pending.pop(number, None)
+            if number in stored:
+                self._dropped.add(number)
+
+    def flush(self, meta: Mapping[str, bytes]) -> None:
+        """Write all that waits, and metadata, in one batch; then drop what is to be dropped.
+
+        The order matters: until the batch is there, a dropped segment belongs to the state that a crash goes back to.
+        """
+        writes = {
+            number: (list(pending.values), list(pending.values.values())) for number, pending in self._pending.items()
+        }
+        self._db.write(writes, meta)
+        self._pending.clear()
+        self._db.drop(sorted(self._dropped))
+        self._dropped.clear()
+
+    def clear(self) -> None:
+        """Remove everything, what waits too, and start empty."""
+        self._pending.clear()
+        self._dropped.clear()
+        self._db.clear()
+
+    def close(self) -> None:
+        """Release the database; what waits is lost."""
+        self._pending.clear()
+        self._db.close()
+
+    def part(self, number: int) -> "Part":
+        """Return the part of one of several stores, 0 <= number < PARTS."""
+        return Part(self, number)
+
+    def _is_stored(self, segment: int) -> bool:
+        return segment in self._db.segments and segment not in self._dropped
+
+
+class Part(Segments):
+    """A store's own segments in a database that it shares; it is cleared, flushed and closed with the whole."""
+
+    def __init__(self, db: BufferedSegments, number: int) -> None:
+        self._db, self._number = db, number
+
+    @property
+    def segments(self) -> list[int]:
+        """Numbers of the live segments, ascending."""
+        return [number // PARTS for number in self._db.segments if number % PARTS == self._number]
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry, as of the last flush."""
+        return self._db.meta(name)
+
+    def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of distinct keys in a live segment."""
+        return self._db.get(self._whole(segment), keys)
+
+    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
+        return self._db.items(self._whole(segment), low, high)
+
+    def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
+        """Take writes."""
+        self._db.write({self._whole(number): values for number, values in writes.items()}, meta)
+
+    def drop_before(self, segment: int) -> None:
+        """Drop all segments numbered below `segment`."""
+        self.drop([number for number in self.segments if number < segment])
+
+    def drop(self, segments: Iterable[int]) -> None:
+        """Drop live segments."""
+        self._db.drop([self._whole(number) for number in segments])
+
+    def clear(self) -> None:
+        """Drop all segments."""
+        self._db.drop([self._whole(number) for number in self.segments])
+
+    def close(self) -> None:
+        """Do nothing: the database is closed by who has opened it."""
+
+    def _whole(self, segment: int) -> int:
+        return segment * PARTS + self._number

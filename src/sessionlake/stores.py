@@ -1,0 +1,207 @@
+"""Key-value, window and session stores in Python, on disk or in memory, without Spark: those of Kafka Streams.
+
+Made by `Stores`, with serdes of `Serdes`; which to choose, and examples that are run, are in docs/stores.md.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+from sessionlake.store.standalone.base import K, StoreOfRows, V
+from sessionlake.store.standalone.interface import (
+    KeyValueStore,
+    ReadOnlyKeyValueStore,
+    ReadOnlySessionStore,
+    ReadOnlyWindowStore,
+    SessionStore,
+    StateStore,
+    Windowed,
+    WindowStore,
+)
+from sessionlake.store.standalone.iterators import OpenIterators, StoreIterator
+from sessionlake.store.standalone.key_value import KeyValueStoreOfRows, RocksRows
+from sessionlake.store.standalone.keys import SESSION_KEYS, WINDOW_KEYS
+from sessionlake.store.standalone.logged import Sink, logged
+from sessionlake.store.standalone.lru import LruRows
+from sessionlake.store.standalone.memory import MemoryRows, MemoryTimedRows
+from sessionlake.store.standalone.segmented import SegmentedRows
+from sessionlake.store.standalone.serdes import Lazy, Serde, Serdes
+from sessionlake.store.standalone.sessions import SessionStoreOfRows
+from sessionlake.store.standalone.times import Duration, Time, Unit, units
+from sessionlake.store.standalone.windows import WindowSettings, WindowStoreOfRows
+
+__all__ = [
+    "Duration",
+    "KeyValueStore",
+    "Lazy",
+    "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyWindowStore",
+    "Serde",
+    "Serdes",
+    "SessionStore",
+    "Sink",
+    "StateStore",
+    "StoreIterator",
+    "Stores",
+    "Time",
+    "Unit",
+    "WindowStore",
+    "Windowed",
+    "change_logged",
+]
+
+S = TypeVar("S", bound=StateStore)
+
+
+class Stores:
+    """Makes and opens stores.
+
+    A persistent store lies in `directory/name`, which is made where it is missing, and is open once at a time. Entries are kept as
+    bytes in all of them. `retention`, `window_size` and `segment_interval` are texts ("7 days") or whole numbers of `unit`, which all
+    times of the store are in. ValueError for arguments that make no store; StoreError for a directory that holds anything else, or a
+    store that was made with other arguments; StoreHeldError for one that is open.
+    """
+
+    @staticmethod
+    def persistent_key_value_store(
+        name: str, directory: str | Path, key_serde: Serde[K], value_serde: Serde[V]
+    ) -> KeyValueStore[K, V]:
+        """Open a key-value store on disk."""
+        return KeyValueStoreOfRows(name, RocksRows(_path(name, directory)), key_serde, value_serde)
+
+    @staticmethod
+    def in_memory_key_value_store(name: str, key_serde: Serde[K], value_serde: Serde[V]) -> KeyValueStore[K, V]:
+        """Make a key-value store in memory."""
+        return KeyValueStoreOfRows(name, MemoryRows(), key_serde, value_serde)
+
+    @staticmethod
+    def lru_map(
+        name: str,
+        max_cache_size: int,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        on_evicted: Callable[[K, V], None] | None = None,
+    ) -> KeyValueStore[K, V]:
+        """Make a key-value store in memory that keeps the `max_cache_size` keys used last; `on_evicted` gets each other."""
+        if max_cache_size < 1:
+            raise ValueError(f"max_cache_size: {max_cache_size} keeps no key; give 1 or more")
+        rows = LruRows(max_cache_size)
+        if on_evicted is not None:
+            rows.evicted = lambda key, data: on_evicted(key_serde.deserialize(key), value_serde.deserialize(data))
+        return KeyValueStoreOfRows(name, rows, key_serde, value_serde)
+
+    @staticmethod
+    def persistent_window_store(
+        name: str,
+        directory: str | Path,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+        segment_interval: Duration | None = None,
+        unit: Unit = "us",
+    ) -> WindowStore[K, V]:
+        """Open a window store on disk.
+
+        `segment_interval` is half the retention, a minute at least, where it is not given when the store is made; later it stays.
+        """
+        kept, settings = _window_settings(retention, window_size, unit, retain_duplicates=retain_duplicates)
+        rows = SegmentedRows(
+            _path(name, directory),
+            WINDOW_KEYS,
+            kind="window",
+            retention=kept,
+            interval=None
+            if segment_interval is None
+            else settings.units.duration(segment_interval, "segment_interval"),
+            default_interval=max(kept // 2, settings.units.minute),
+            settings={"unit": unit, "retain_duplicates": retain_duplicates},
+        )
+        return WindowStoreOfRows(name, rows, key_serde, value_serde, settings)
+
+    @staticmethod
+    def in_memory_window_store(
+        name: str,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+        unit: Unit = "us",
+    ) -> WindowStore[K, V]:
+        """Make a window store in memory."""
+        kept, settings = _window_settings(retention, window_size, unit, retain_duplicates=retain_duplicates)
+        iterators = OpenIterators()
+        rows = MemoryTimedRows(WINDOW_KEYS, kept, iterators.pinned)
+        return WindowStoreOfRows(name, rows, key_serde, value_serde, settings, iterators)
+
+    @staticmethod
+    def persistent_session_store(
+        name: str,
+        directory: str | Path,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        retention: Duration,
+        segment_interval: Duration | None = None,
+        unit: Unit = "us",
+    ) -> SessionStore[K, V]:
+        """Open a session store on disk; `segment_interval` as in `persistent_window_store`."""
+        settings = units(unit)
+        kept = settings.duration(retention, "retention")
+        rows = SegmentedRows(
+            _path(name, directory),
+            SESSION_KEYS,
+            kind="session",
+            retention=kept,
+            interval=None if segment_interval is None else settings.duration(segment_interval, "segment_interval"),
+            default_interval=max(kept // 2, settings.minute),
+            settings={"unit": unit},
+        )
+        return SessionStoreOfRows(name, rows, key_serde, value_serde, settings)
+
+    @staticmethod
+    def in_memory_session_store(
+        name: str, key_serde: Serde[K], value_serde: Serde[V], *, retention: Duration, unit: Unit = "us"
+    ) -> SessionStore[K, V]:
+        """Make a session store in memory."""
+        settings = units(unit)
+        iterators = OpenIterators()
+        rows = MemoryTimedRows(
+            SESSION_KEYS, settings.duration(retention, "retention"), iterators.pinned, ranks_descend=True
+        )
+        return SessionStoreOfRows(name, rows, key_serde, value_serde, settings, iterators)
+
+
+def change_logged(store: S, sink: Sink) -> S:
+    """Log a store's changes from here on: `sink(key, value)` gets the bytes of each row that was put, None for one removed.
+
+    It is called after the change, once for each; what is refused as expired is not logged, what an LRU map evicts is, as removed.
+    `store.restore(records)` takes the same pairs, also into another variant of the same kind of store: their bytes are equal.
+    """
+    if not isinstance(store, StoreOfRows):
+        raise ValueError(f"change_logged: {type(store).__name__} is none of `Stores`; log its changes yourself")  # noqa: TRY004
+    store.rows = logged(store.rows, sink)
+    return cast(S, store)
+
+
+def _path(name: str, directory: str | Path) -> Path:
+    if not name or name in {".", ".."} or "/" in name or "\0" in name:
+        raise ValueError(f"name: {name!r} is no name of a directory; choose one without slashes")
+    return Path(directory) / name
+
+
+def _window_settings(
+    retention: Duration, window_size: Duration, unit: Unit, *, retain_duplicates: bool
+) -> tuple[int, WindowSettings]:
+    """Return the retention and the rest, in the store's unit."""
+    of_unit = units(unit)
+    kept, size = of_unit.duration(retention, "retention"), of_unit.duration(window_size, "window_size")
+    if kept < size:
+        raise ValueError(f"retention: {retention!r} is shorter than window_size {window_size!r}; give at least that")
+    return kept, WindowSettings(of_unit, size, retain_duplicates)

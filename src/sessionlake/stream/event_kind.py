@@ -1,0 +1,67 @@
+"""What is the same in every kind that aggregates the events of one input."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.config.load import Config
+from sessionlake.stream.events import computed_types
+from sessionlake.stream.ingest import EVENTS, EventSpec
+from sessionlake.stream.kind import State
+from sessionlake.warehouse.changelog import Changelog
+
+
+class OfEvents(Protocol):
+    """What workers must know of a pipeline with one input of events."""
+
+    @property
+    def events(self) -> EventSpec:
+        """The input."""
+
+
+Spec = TypeVar("Spec", bound=OfEvents)
+
+
+class EventKind(Generic[Spec]):
+    """The part of a `Kind`, see there for the methods, that aggregates events of one input and keeps them as packed states."""
+
+    numbers_messages: ClassVar[bool] = False
+    late_columns: ClassVar[tuple[pa.Field, ...]] = ()
+    changelog: ClassVar[Changelog]
+
+    def __init__(self, config: Config, spec: Spec) -> None:
+        self._config, self.spec = config, spec
+
+    @property
+    def inputs(self) -> Mapping[str, EventSpec]:
+        """Return the one input, of events."""
+        return {EVENTS: self.spec.events}
+
+    @property
+    def event_types(self) -> Mapping[str, pa.DataType]:
+        """Return the columns that aggregates read."""
+        return computed_types(self.spec.events)
+
+    @property
+    def changelogs(self) -> tuple[Changelog, ...]:
+        """Return those of the pipeline's config."""
+        return self.changelogs_in(self._config)
+
+    @classmethod
+    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
+        """Return the one."""
+        del config
+        return (cls.changelog,)
+
+    @classmethod
+    def bound_settings(cls) -> dict[str, Any]:
+        """Return the version of the states' bytes."""
+        return {"state layout": STATE_LAYOUT}
+
+    @classmethod
+    def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
+        """Return nothing: what was trimmed of a changelog is in its snapshot."""
+        del config, state
+        return {}

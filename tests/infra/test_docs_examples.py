@@ -1,0 +1,44 @@
+"""The pages' examples do what the pages say: configs can be loaded, and what needs no Spark runs."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionlake.config.load import parse_config
+from tests.infra.infra_files import ROOT
+from tests.infra.test_docs import PAGES
+
+OPERATORS = {"session", "window", "join"}
+REST: dict[str, Any] = {
+    "pipeline": {"name": "example", "warehouse": "warehouse"},
+    "source": {"kind": "files", "path": "events", "format": "json"},
+    "event": {"key": "user_id", "time": "happened_at"},
+}
+"""What a page's config leaves to others; a join has its own."""
+
+
+def examples(language: str) -> Iterator[Any]:
+    """Yield the fenced texts of a language, of all pages, by page and line."""
+    for page in PAGES:
+        text = page.read_text()
+        for found in re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            line = text.count("\n", 0, found.start()) + 1
+            yield pytest.param(found[1], id=f"{page.relative_to(ROOT)}:{line}")
+
+
+@pytest.mark.parametrize("text", [e for e in examples("toml") if OPERATORS & tomllib.loads(e.values[0]).keys()])
+def test_a_config_can_be_loaded(text: str, tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    raw = tomllib.loads(text)
+    operator = (OPERATORS & raw.keys()).pop()
+    assert parse_config(raw if operator == "join" else {**REST, **raw}, tmp_path).operator == operator
+
+
+@pytest.mark.parametrize("text", [e for e in examples("python") if "Harness(" in e.values[0]])
+def test_a_harness_does_what_the_page_says(text: str) -> None:
+    assert "assert" in text
+    exec(text, {})  # noqa: S102 (our own pages)
