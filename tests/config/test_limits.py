@@ -69,7 +69,7 @@ def test_limits_are_rebuild_settings_and_thresholds_are_live(tmp_path: Path) -> 
     assert changed == {"session.max_length", "session.max_length_offset"}
     assert limited.live_settings()["quarantine"] == {
         "max_events": 5,
-        "max_rate": (10, 1_000_000),
+        "max_rate": [10, 1_000_000],
         "max_length_us": None,
     }
     assert "quarantine" not in plain.live_settings()

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -200,7 +199,7 @@ class Config(Section):
             "beyond_retention": self.beyond_retention,
             "archive": self.pipeline.archive,
             **self.section.live_settings(),
-            **({} if self.quarantine is None else {"quarantine": asdict(self.quarantine.thresholds)}),
+            **({} if self.quarantine is None else {"quarantine": self.quarantine.settings()}),
         }
         each = {
             name: {"max_future_skew_us": side.max_future_skew_us, "max_key_bytes": side.event.max_key_bytes}

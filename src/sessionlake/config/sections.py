@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -363,6 +364,11 @@ class QuarantineSection(Section):
             None if self.max_rate is None else parse_rate(self.max_rate),
             None if self.max_length is None else parse_duration(self.max_length),
         )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the thresholds as JSON values."""
+        found = self.thresholds
+        return {**asdict(found), "max_rate": found.max_rate and list(found.max_rate)}
 
     def check(self, session: SessionSection) -> None:
         """Refuse a section without a threshold, and one that no session can be above."""

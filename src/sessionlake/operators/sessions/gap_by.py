@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from sessionlake.columnar.expressions import TIME, Expression
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME, Expression
 from sessionlake.columnar.spark_sql import Parsed, parse
-from sessionlake.columnar.spark_sql.names import EVENT_TIME, KEY
 from sessionlake.errors import ConfigError
 
 _SETTING = "session.gap_by"

@@ -8,8 +8,7 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates import Events
 from sessionlake.columnar.arrays import Bools, Ints
-from sessionlake.columnar.expressions import TIME, Expression
-from sessionlake.columnar.spark_sql.names import EVENT_TIME, KEY
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME, Expression
 from sessionlake.operators.sessions.spec import SessionizerSpec
 
 OUT_OF_RANGE = "gap out of range"
