@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,6 +70,12 @@ retention = "{retention}"
 total = "sum(v)"
 last = "last(tag)"
 """
+
+
+def config_of(section: str) -> str:
+    """Return the config with another operator's sections in the place of [session]."""
+    before, after = (CONFIG.index(name) for name in ("[session]", "[aggregates]"))
+    return CONFIG[:before] + section + CONFIG[after:]
 
 
 class CrashError(Exception):
@@ -176,6 +182,9 @@ class Lake:
         return {"counts": counts, **{name: self.rows(name) for name in self.tables}}
 
 
+AnyLake = TypeVar("AnyLake", bound=Lake)
+
+
 def events(number: int) -> list[str]:
     """Return a file's lines: half an hour of events, some late, some dead, some malformed; the last one has all keys."""
     rng = random.Random(number)
@@ -234,6 +243,14 @@ def _key(row: Row) -> Row:
 
 def run_once(spark: SparkSession, lake: Lake, on_commit: Callable[[Row], None] | None = None) -> None:
     run(spark, lake.config, once=True, on_commit=on_commit)
+
+
+def undisturbed(spark: SparkSession, kind: type[AnyLake], root: Path) -> AnyLake:
+    """Return a pipeline that ran all of its input, a file a batch, without corrections."""
+    lake = kind(root / "lake", root / "events")
+    lake.write_files(range(FIRST[0], SECOND[-1] + 1))
+    run_once(spark, lake)
+    return lake
 
 
 def half_done(spark: SparkSession, root: Path) -> Lake:
@@ -312,3 +329,36 @@ def assert_same(lake: Lake, expected: Lake) -> None:
     got, wanted = lake.content(), expected.content()
     for name, rows in wanted.items():
         assert got[name] == rows, name
+
+
+def assert_stands_crashes(
+    spark: SparkSession, lake: Lake, expected: Lake, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """Check a pipeline that dies before, between and after its commits, in batch after batch, loses its stores and gets fewer shards.
+
+    `state` is the kind of the rows of the table that the state is restored from.
+    """
+    crashes(spark, lake, monkeypatch, f"before_{state}", nth=2)
+    crashes(spark, lake, monkeypatch, f"after_{state}")
+    shutil.rmtree(lake.stores)
+    crashes(spark, lake, monkeypatch, "before_changelog", nth=2)
+    lake.configure(shards=2)
+    crashes(spark, lake, monkeypatch, "after_changelog")
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def assert_stands_sigkill(spark: SparkSession, lake: Lake, expected: Lake, point: str) -> None:
+    """Check a pipeline whose driver is killed at a point."""
+    assert_killed(killed_run(lake, point))
+    run_once(spark, lake)
+    assert_same(lake, expected)
+
+
+def assert_stands_sigkill_of_a_worker(lake: Lake, expected: Lake, point: str) -> None:
+    """Check a pipeline one of whose workers is killed at a point: the run goes on."""
+    once = lake.root / "once"
+    done = killed_run(lake, point, once)
+    assert done.returncode == 0, done.stderr
+    assert not once.exists(), "no worker was killed"
+    assert_same(lake, expected)

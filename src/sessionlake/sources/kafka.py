@@ -20,18 +20,10 @@ from sessionlake.config.source import SourceSection, option_texts
 from sessionlake.errors import JobError, SourceError, first_line
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
-from sessionlake.sources.decoding.kafka_records import (
-    DECODED,
-    EVENT,
-    HEADERS,
-    KEY,
-    META,
-    TOMBSTONE,
-    RecordDecoder,
-    Topic,
-)
+from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
 from sessionlake.sources.infer import declared_and_found, infer_values
 from sessionlake.sources.kafka_cluster import Cluster
+from sessionlake.sources.record_columns import KEY, META
 from sessionlake.warehouse.tables import Tables
 
 SAMPLED = 1000

@@ -14,8 +14,8 @@ from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, stored_schema
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET, PARTITION
 from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
 from sessionlake.standalone.shards import KEY, TIME_US
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import split_corrections

@@ -20,8 +20,10 @@ def check_history(log: DeltaLog, changelogs: Sequence[Changelog]) -> None:
     `changelogs` are all that a pipeline has (`Kind.changelogs_in`).
     """
     # Made before the changelog; nothing can be gone on without them.
+    states = (name for of in changelogs for name in (of.changes, *of.state) if name != log.changelog.changes)
     needed = {
         **{of.snapshot: "what was trimmed from the changelog is there alone" for of in changelogs},
+        **dict.fromkeys(states, "the state is restored from it"),
         schemas.CORRECTIONS: "how far it was read is a position in that very table",
     }
     needed = needed if log.exists(log.changelog.changes) else {}
@@ -38,7 +40,7 @@ def check_history(log: DeltaLog, changelogs: Sequence[Changelog]) -> None:
 
 def foreign_change(log: DeltaLog, changelogs: Sequence[Changelog]) -> ForeignChange | None:
     """Return a change by others of the tables of changelogs, since we last wrote them."""
-    for name in (table for of in changelogs for table in (of.changes, of.snapshot)):
+    for name in (table for of in changelogs for table in of.guarded):
         if log.exists(name) and (found := log.foreign_change(name)) is not None:
             return found
     return None

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sessionlake.warehouse import schemas
+
 if TYPE_CHECKING:
     from sessionlake.config.load import Config
 
@@ -39,6 +41,8 @@ class Changelog:
     """What its batches count beside what every pipeline's do (`schemas.COUNTS`): accepted events are in one of these each."""
     keyed: bool = False
     """Whether the key alone names a row, whose time changes. The snapshot then keeps deletions, too, as rows that are DELETED."""
+    state: tuple[str, ...] = ()
+    """Further tables that the state is restored from; their rows are never changed."""
 
     @property
     def changes(self) -> str:
@@ -54,6 +58,11 @@ class Changelog:
     def tables(self) -> tuple[str, str]:
         """The two tables, in an order in which they may be pinned: what is trimmed from the first is in the second."""
         return self.changes, self.snapshot
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """The tables whose rows nobody but sessionlake may change: what is computed next is computed from them."""
+        return self.changes, self.snapshot, *self.state
 
     @property
     def live(self) -> str:
@@ -131,7 +140,7 @@ def quarantined_keys_sql(engine: str) -> str:
 
 SLICE = "slice"
 """What a row of a changelog of the state is, where the rows that are sent are not the state."""
-JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"))
+JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"), state=(schemas.JOIN_MESSAGES,))
 """A pair has the later of its messages' times."""
 TABLE = Changelog("table", time="event_time", keyed=True, counts=("changed", "superseded", "unchanged"))
 DELETED = "deleted"

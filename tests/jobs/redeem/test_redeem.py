@@ -22,9 +22,9 @@ from sessionlake.operators.run import run
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.kafka_records import KEY
 from sessionlake.sources.decoding.raw import MAX_RAW_BYTES, raw_text
 from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.sources.record_columns import KEY
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables

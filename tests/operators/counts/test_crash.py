@@ -1,6 +1,5 @@
 """A pipeline of windows by count that dies at any point numbers no message twice, loses none, and sends nothing twice."""
 
-import shutil
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,15 +9,12 @@ from pyspark.sql import SparkSession
 from sessionlake.operators.counts.shard import STATE
 from sessionlake.warehouse import schemas
 from tests.engine.crash_support import (
-    CONFIG,
-    FIRST,
-    SECOND,
     Lake,
-    assert_killed,
-    assert_same,
-    crashes,
-    killed_run,
-    run_once,
+    assert_stands_crashes,
+    assert_stands_sigkill,
+    assert_stands_sigkill_of_a_worker,
+    config_of,
+    undisturbed,
 )
 
 WINDOW = """\
@@ -34,14 +30,12 @@ retention_count = 90
 [emit]
 early = "off"
 """
-BATCHES = range(FIRST[0], SECOND[-1] + 1)
 
 
 class CountLake(Lake):
     """Hopping windows over the messages of the files: those of a key get full by messages of others."""
 
-    start, end = CONFIG.index("[session]"), CONFIG.index("[aggregates]")
-    template: ClassVar[str] = CONFIG[:start] + WINDOW + CONFIG[end:]
+    template: ClassVar[str] = config_of(WINDOW)
     changelog: ClassVar[str] = "window_changelog"
     tables: ClassVar[tuple[str, ...]] = (
         "window_changelog",
@@ -53,10 +47,7 @@ class CountLake(Lake):
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CountLake:
-    root = tmp_path_factory.mktemp("counts")
-    lake = CountLake(root / "lake", root / "events")
-    lake.write_files(BATCHES)
-    run_once(spark, lake)
+    lake = undisturbed(spark, CountLake, tmp_path_factory.mktemp("counts"))
     rows = lake.rows("window_changelog")
     assert {row["trigger"] for row in rows} == {"full"}
     assert len({row["batch_id"] for row in rows}) > 2
@@ -70,30 +61,18 @@ def test_crashes_in_every_batch_with_stores_lost_and_shards_cut_anew(
     spark: SparkSession, expected: CountLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = CountLake(tmp_path / "lake", expected.events)
-    crashes(spark, lake, monkeypatch, f"before_{STATE}", nth=2)
-    crashes(spark, lake, monkeypatch, f"after_{STATE}")
-    shutil.rmtree(lake.stores)
-    crashes(spark, lake, monkeypatch, "before_changelog", nth=2)
-    lake.configure(shards=2)
-    crashes(spark, lake, monkeypatch, "after_changelog")
-    run_once(spark, lake)
-    assert_same(lake, expected)
+    assert_stands_crashes(spark, lake, expected, monkeypatch, STATE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [f"after_{STATE}", "before_changelog", "after_changelog:3"])
 def test_sigkill_of_the_driver(spark: SparkSession, expected: CountLake, tmp_path: Path, point: str) -> None:
     lake = CountLake(tmp_path / "lake", expected.events)
-    assert_killed(killed_run(lake, point))
-    run_once(spark, lake)
-    assert_same(lake, expected)
+    assert_stands_sigkill(spark, lake, expected, point)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["worker_computed:2", "worker_applied"])
 def test_sigkill_of_a_worker(expected: CountLake, tmp_path: Path, point: str) -> None:
     lake = CountLake(tmp_path / "lake", expected.events)
-    done = killed_run(lake, point, tmp_path / "once")
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "once").exists(), "no worker was killed"
-    assert_same(lake, expected)
+    assert_stands_sigkill_of_a_worker(lake, expected, point)

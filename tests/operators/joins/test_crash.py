@@ -1,6 +1,5 @@
 """A join that dies at any point loses nothing and sends nothing twice, though messages wait for the end of a period."""
 
-import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,14 +10,11 @@ from sessionlake.operators.joins.spec import MESSAGES
 from sessionlake.warehouse import schemas
 from tests.engine.crash_support import (
     CONFIG,
-    FIRST,
-    SECOND,
     Lake,
-    assert_killed,
-    assert_same,
-    crashes,
-    killed_run,
-    run_once,
+    assert_stands_crashes,
+    assert_stands_sigkill,
+    assert_stands_sigkill_of_a_worker,
+    undisturbed,
 )
 
 JOIN = """\
@@ -46,7 +42,6 @@ event = {{ time = "time", time_unit = "s" }}
 early = "1000 days"
 late = "batch"
 """
-BATCHES = range(FIRST[0], SECOND[-1] + 1)
 
 
 class JoinLake(Lake):
@@ -71,10 +66,7 @@ class JoinLake(Lake):
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JoinLake:
-    root = tmp_path_factory.mktemp("joins")
-    lake = JoinLake(root / "lake", root / "events")
-    lake.write_files(BATCHES)
-    run_once(spark, lake)
+    lake = undisturbed(spark, JoinLake, tmp_path_factory.mktemp("joins"))
     sent = [commit["counts"]["upserts"] for commit in lake.commits()]
     assert any(sent[:-1]), "nothing was sent before the end of the run: no message was older than the watermark"
     assert sent[-1] > max(sent[:-1]), "little waited for the end of the run"
@@ -87,14 +79,7 @@ def test_crashes_in_every_batch_with_stores_lost_and_shards_cut_anew(
     spark: SparkSession, expected: JoinLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = JoinLake(tmp_path / "lake", expected.events)
-    crashes(spark, lake, monkeypatch, f"before_{MESSAGES}", nth=2)
-    crashes(spark, lake, monkeypatch, f"after_{MESSAGES}")
-    shutil.rmtree(lake.stores)
-    crashes(spark, lake, monkeypatch, "before_changelog", nth=2)
-    lake.configure(shards=2)
-    crashes(spark, lake, monkeypatch, "after_changelog")
-    run_once(spark, lake)
-    assert_same(lake, expected)
+    assert_stands_crashes(spark, lake, expected, monkeypatch, MESSAGES)
 
 
 @pytest.mark.slow
@@ -112,16 +97,11 @@ def test_crashes_in_every_batch_with_stores_lost_and_shards_cut_anew(
 )
 def test_sigkill_of_the_driver(spark: SparkSession, expected: JoinLake, tmp_path: Path, point: str) -> None:
     lake = JoinLake(tmp_path / "lake", expected.events)
-    assert_killed(killed_run(lake, point))
-    run_once(spark, lake)
-    assert_same(lake, expected)
+    assert_stands_sigkill(spark, lake, expected, point)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["worker_computed:2", "worker_applied"])
 def test_sigkill_of_a_worker(expected: JoinLake, tmp_path: Path, point: str) -> None:
     lake = JoinLake(tmp_path / "lake", expected.events)
-    done = killed_run(lake, point, tmp_path / "once")
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "once").exists(), "no worker was killed"
-    assert_same(lake, expected)
+    assert_stands_sigkill_of_a_worker(lake, expected, point)

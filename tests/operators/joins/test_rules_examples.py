@@ -71,6 +71,20 @@ def test_beyond_retention_is_dropped_where_the_config_says_so() -> None:
         assert (output.dead, output.late, output.counts["dropped:left"]) == ([], [], 1)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_messages_are_partners_from_the_horizon_on(*, lost: bool) -> None:
+    """Retention is as short as sizes and grace allow: the horizon is 12:22."""
+    with join(retention_time="8 minutes") as run:
+        run.process([], [message("12:22-"), message("12:22")])
+        run.process([message("12:30")], [message("12:30")])
+        if lost:
+            run.lose_stores()
+        (pair,) = run.process([message("12:23")], []).pairs
+        assert pair["right_position"] == 2
+        late = run.process([message("12:22")], []).late
+        assert [pair["right_position"] for pair in run.again(late).pairs] == [2]
+
+
 def test_a_pair_waits_for_the_minute() -> None:
     with join(early="1 minute", late="1 minute") as run:
         assert run.process([message("12:00")], [], at("9:00:00")).pairs == []

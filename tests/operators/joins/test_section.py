@@ -12,6 +12,7 @@ from tests.operators.joins.join_support import join_config, join_raw
 TOPIC = {"kind": "kafka", "topic": "t", "bootstrap_servers": "${env:SERVERS}", "format": "json"}
 COUNT = {"by": "count", "retention_time": None, "grace": None, "retention_count": 20}
 SIZES = {"left": {"size": 3}, "right": {"size": "unbounded"}}
+NO_SIZES = {"left": {"size": None}, "right": {"size": None}}
 
 
 def parse(**changes: Any) -> Config:
@@ -58,6 +59,11 @@ def test_tables_are_bound_to_what_pairs_are_of_and_not_to_what_may_change() -> N
         {"kind": "tumbling", "size": "10 us", "offset": "3 us", "left": {"size": None}, "right": {"size": None}},
         {"kind": "session", "gap": "10 us", "left": {"size": None}, "right": {"size": None}},
         {**COUNT, **SIZES},
+        {**COUNT, **SIZES, "retention_count": 3},
+        {"retention_time": "25 us"},
+        {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "20 us"},
+        {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention_time": "15 us"},
+        {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_time": "25 us"},
         {"on": []},
         {"on": ["order = id", "day"], "emit": {"early": "1 minute", "late": "10 seconds", "tick_offset": "1 s"}},
     ],
@@ -128,6 +134,18 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
         ),
         ({"retention_time": None}, "join.retention_time: is missing; joins by time need one"),
         ({"retention_count": 5}, "join.retention_count: does not go with by = 'time'; remove it"),
+        (
+            {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "19 us"},
+            "join.retention_time: '19 us' is shorter than sizes and grace ask for; write '20us' or more",
+        ),
+        (
+            {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention_time": "14 us"},
+            "join.retention_time: '14 us' is shorter than sizes and grace ask for; write '15us' or more",
+        ),
+        (
+            {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_time": "24 us"},
+            "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25us' or more",
+        ),
         (
             {**COUNT, **SIZES, "retention_count": 2},
             "join.retention_count: 2 is shorter than sizes and grace ask for; write 3",

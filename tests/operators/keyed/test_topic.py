@@ -12,7 +12,8 @@ from sessionlake.engine.operator import Aside, BatchContext
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import KeyedSpec, next_state
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
-from sessionlake.sources.decoding.kafka_records import META, RecordDecoder, Topic
+from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
+from sessionlake.sources.record_columns import META
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.testing.local import LocalShards

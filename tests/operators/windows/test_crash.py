@@ -1,6 +1,5 @@
 """A pipeline of windows that dies at any point loses nothing and sends nothing twice, though changes wait to be sent."""
 
-import shutil
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,15 +9,12 @@ from pyspark.sql import SparkSession
 from sessionlake.operators.windows.shard import STATE
 from sessionlake.warehouse import schemas
 from tests.engine.crash_support import (
-    CONFIG,
-    FIRST,
-    SECOND,
     Lake,
-    assert_killed,
-    assert_same,
-    crashes,
-    killed_run,
-    run_once,
+    assert_stands_crashes,
+    assert_stands_sigkill,
+    assert_stands_sigkill_of_a_worker,
+    config_of,
+    undisturbed,
 )
 
 WINDOW = """\
@@ -33,14 +29,12 @@ retention_time = "40 minutes"
 early = "off"
 late = "close"
 """
-BATCHES = range(FIRST[0], SECOND[-1] + 1)
 
 
 class WindowLake(Lake):
     """Hopping windows: what is not full waits, and so does what changes later, until it closes."""
 
-    start, end = CONFIG.index("[session]"), CONFIG.index("[aggregates]")
-    template: ClassVar[str] = CONFIG[:start] + WINDOW + CONFIG[end:]
+    template: ClassVar[str] = config_of(WINDOW)
     changelog: ClassVar[str] = "window_changelog"
     tables: ClassVar[tuple[str, ...]] = (
         "window_changelog",
@@ -53,10 +47,7 @@ class WindowLake(Lake):
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> WindowLake:
-    root = tmp_path_factory.mktemp("windows")
-    lake = WindowLake(root / "lake", root / "events")
-    lake.write_files(BATCHES)
-    run_once(spark, lake)
+    lake = undisturbed(spark, WindowLake, tmp_path_factory.mktemp("windows"))
     triggers = {row["trigger"] for row in lake.rows("window_changelog")}
     assert triggers == {"full", "late"}
     totals = [
@@ -70,14 +61,7 @@ def test_crashes_in_every_batch_with_stores_lost_and_shards_cut_anew(
     spark: SparkSession, expected: WindowLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = WindowLake(tmp_path / "lake", expected.events)
-    crashes(spark, lake, monkeypatch, f"before_{STATE}", nth=2)
-    crashes(spark, lake, monkeypatch, f"after_{STATE}")
-    shutil.rmtree(lake.stores)
-    crashes(spark, lake, monkeypatch, "before_changelog", nth=2)
-    lake.configure(shards=2)
-    crashes(spark, lake, monkeypatch, "after_changelog")
-    run_once(spark, lake)
-    assert_same(lake, expected)
+    assert_stands_crashes(spark, lake, expected, monkeypatch, STATE)
 
 
 @pytest.mark.slow
@@ -95,16 +79,11 @@ def test_crashes_in_every_batch_with_stores_lost_and_shards_cut_anew(
 )
 def test_sigkill_of_the_driver(spark: SparkSession, expected: WindowLake, tmp_path: Path, point: str) -> None:
     lake = WindowLake(tmp_path / "lake", expected.events)
-    assert_killed(killed_run(lake, point))
-    run_once(spark, lake)
-    assert_same(lake, expected)
+    assert_stands_sigkill(spark, lake, expected, point)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["worker_computed:2", "worker_applied"])
 def test_sigkill_of_a_worker(expected: WindowLake, tmp_path: Path, point: str) -> None:
     lake = WindowLake(tmp_path / "lake", expected.events)
-    done = killed_run(lake, point, tmp_path / "once")
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "once").exists(), "no worker was killed"
-    assert_same(lake, expected)
+    assert_stands_sigkill_of_a_worker(lake, expected, point)

@@ -10,15 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.kafka_records import (
-    HEADERS,
-    META,
-    NULL_VALUE,
-    Topic,
-    decode_records,
-    split_tombstones,
-)
+from sessionlake.sources.decoding.kafka_records import HEADERS, NULL_VALUE, Topic, decode_records, split_tombstones
 from sessionlake.sources.decoding.lines import index_values
+from sessionlake.sources.record_columns import META
 
 TOPIC = Topic("clicks", avro=False)
 COLUMNS = EventColumns("k", "t", None, None, ("n",), {"k": pa.string(), "t": pa.string(), "n": pa.int64()})

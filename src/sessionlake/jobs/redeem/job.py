@@ -27,7 +27,7 @@ from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start
 from sessionlake.operators.sessions.kind import Sessions
 from sessionlake.operators.sessions.setup import build_spec, check_settings
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.sources.decoding.kafka_records import META
+from sessionlake.sources.record_columns import META
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables, spark_schema

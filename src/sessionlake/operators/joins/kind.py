@@ -124,10 +124,10 @@ class Joins:
     def outputs(self, tables: Tables) -> tuple[Output, ...]:
         """Return the messages, and the changelog."""
         name = schemas.JOIN_MESSAGES
-        schema = join_schema(self.spec, marks=True).append(JOIN_TIME)
+        stored, pairs = message_schema(self.spec, marks=True), join_schema(self.spec, marks=True).append(JOIN_TIME)
         return (
-            Output(MESSAGES, name, tables.path(name), message_schema(self.spec, marks=True), same_rows, key=JOINS.key),
-            changelog_output(JOINS, tables, schema, rows=identified_pairs),
+            Output(MESSAGES, name, tables.path(name), stored, same_rows, key=JOINS.key, guarded=True),
+            changelog_output(JOINS, tables, pairs, rows=identified_pairs),
         )
 
     @classmethod

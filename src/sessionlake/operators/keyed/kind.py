@@ -28,7 +28,7 @@ from sessionlake.operators.keyed.spec import (
     stored_schema,
 )
 from sessionlake.sources.base import Source
-from sessionlake.sources.decoding.kafka_records import META, NO_VALUE, OFFSET, PARTITION
+from sessionlake.sources.record_columns import META, NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.events import computed_types, event_spec
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table

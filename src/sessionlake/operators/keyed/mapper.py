@@ -9,8 +9,8 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text, sorte
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.keyed.order import Versions, latest, require_comparable
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress
-from sessionlake.sources.decoding.kafka_records import OFFSET, PARTITION
 from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.stream.ingest import judge
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 

@@ -14,7 +14,7 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.columnar.expressions import Expression
-from sessionlake.sources.decoding.kafka_records import NO_VALUE, OFFSET
+from sessionlake.sources.record_columns import NO_VALUE, OFFSET
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of

@@ -16,14 +16,9 @@ from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
+from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
 from sessionlake.warehouse import schemas
 
-KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", "_partition", "_offset"
-NO_VALUE = "_no_value"
-META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
-"""What a config may name beside the columns of the value: the record's own key, time and place, and whether it has no value.
-
-Where the last is asked for, a record without a value is a row like others; else it is refused."""
 HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction")}
 """Headers of a tombstone: session_key, session_start (microseconds since the epoch), revision, and optionally an id."""
 NULL_VALUE = "null value without the headers of a tombstone"

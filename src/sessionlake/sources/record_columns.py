@@ -1,0 +1,11 @@
+"""What a config may name of a topic's record beside the columns of its value: its own key, time and place, and whether it has a value."""
+
+import pyarrow as pa
+
+from sessionlake.sources.columns import TIMESTAMP
+
+KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", "_partition", "_offset"
+NO_VALUE = "_no_value"
+"""Where it is asked for, a record without a value is a row like others; else it is refused."""
+META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
+"""All of them, with their types."""

@@ -1,0 +1,78 @@
+"""The messages that a join's state is restored from are guarded as its changelog is: what others do to them is noticed."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
+from sessionlake.jobs.compact.job import compact
+from sessionlake.jobs.forget.job import forget
+from sessionlake.observe.status import read_status
+from sessionlake.operators.run import run
+from sessionlake.warehouse.changelog import JOINS
+from sessionlake.warehouse.schemas import JOIN_MESSAGES
+from sessionlake.warehouse.tables import Tables
+from tests.operators.joins.join_support import join_config, read, write
+
+DAY_US = 86_400_000_000
+
+
+def committed(spark: SparkSession, root: Path, **changes: object) -> Config:
+    """Return a join's config after a batch of a file on each side, and with a left file more."""
+    config = join_config(root, **changes)
+    write(root, "left", 0, [{"id": "a", "time_us": 203, "v": 1}, {"id": "b", "time_us": 204, "v": 1}])
+    write(root, "right", 0, [{"id": "a", "time_us": 205, "w": 1}])
+    run(spark, config, once=True)
+    write(root, "left", 1, [{"id": "a", "time_us": 206, "v": 2}])
+    return config
+
+
+def deleting(spark: SparkSession, config: Config) -> Callable[[], None]:
+    name = Tables.of(spark, config).sql_name(JOIN_MESSAGES)
+    return lambda: spark.sql(f"delete from {name} where side = 'right'").collect() and None
+
+
+def test_messages_that_others_delete_stop_the_stream(spark: SparkSession, tmp_path: Path) -> None:
+    config = committed(spark, tmp_path)
+    assert read_status(config).reconciles
+    deleting(spark, config)()
+    with pytest.raises(PipelineStateError, match=r"table 'join_messages': version \d+ is a DELETE"):
+        run(spark, config, once=True)
+    assert not read_status(config).reconciles
+
+
+def test_a_running_stream_notices_before_its_next_commit(spark: SparkSession, tmp_path: Path) -> None:
+    config = committed(spark, tmp_path)
+    delete = deleting(spark, config)
+    with pytest.raises(PipelineStateError, match="table 'join_messages'"):
+        run(spark, config, once=True, gate=lambda _: delete())
+    assert {row["revision"] for row in read(config, "join_changelog").to_pylist()} == {0}
+
+
+def test_a_warehouse_without_the_messages_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    config = committed(spark, tmp_path)
+    shutil.rmtree(Tables.of(spark, config).path(JOIN_MESSAGES))
+    with pytest.raises(PipelineStateError, match="table 'join_messages': is missing"):
+        run(spark, config, once=True)
+
+
+@pytest.mark.slow
+def test_our_own_jobs_may_delete_messages(spark: SparkSession, tmp_path: Path) -> None:
+    config = committed(spark, tmp_path)
+    later = [{"id": "c", "time_us": 3 * DAY_US, "v": 1}]
+    write(tmp_path, "left", 2, later)
+    write(tmp_path, "right", 2, [{"id": "c", "time_us": 3 * DAY_US, "w": 1}])
+    run(spark, config, once=True)
+    assert compact(spark, config).counts["messages_trimmed"] == 4
+    forget(spark, config, ["c"])
+    tables = Tables.of(spark, config)
+    operations = {(tables.commit_info(JOIN_MESSAGES, v) or {})["operation"] for v in tables.versions(JOIN_MESSAGES)}
+    assert {"DELETE", "MERGE"} <= operations
+    for name in JOINS.guarded:
+        assert tables.foreign_change(name, after=-1) is None
+    write(tmp_path, "left", 3, later)
+    assert run(spark, config, once=True).counts["accepted"] == 1
