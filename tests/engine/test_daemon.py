@@ -16,4 +16,4 @@ def test_workers_are_warm_and_lean() -> None:
     done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stdout))
     assert {f"sessionlake.operators.{name}.operator" for name in ("sessions", "windows", "joins", "keyed")} <= loaded
-    assert not loaded & {"delta", "deltalake", "duckdb", "pydantic", "click"}
+    assert not loaded & {"delta", "deltalake", "duckdb", "sqlglot", "pydantic", "click"}

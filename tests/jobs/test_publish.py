@@ -192,7 +192,10 @@ def test_a_final_session_that_opens_again_leaves_the_topic_when_it_is_deleted(
         steps.append(Reached(last.batch_id, closed_us(config, last), last.version))
         times = [(F.unix_micros(f"session_{edge}") / US).cast("int") for edge in ("start", "end")]
         return sorted(
-            tuple(row) for row in finals(tables, *steps[-2:]).select("session_key", times[0], "op", times[1]).collect()
+            tuple(row)
+            for row in finals(tables, config.section, *steps[-2:])
+            .select("session_key", times[0], "op", times[1])
+            .collect()
         )
 
     def events(name: str, *rows: tuple[str, int]) -> None:

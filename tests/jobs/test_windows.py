@@ -181,7 +181,7 @@ def test_a_window_is_published_as_final_once_when_it_closes_and_again_where_it_c
         run_files(spark, tmp_path, config, range(number, number + 1))
         last = last_batch(tables_of(spark, config))
         now = Reached(last.batch_id, closed_us(config, last), last.version)
-        rows = finals(tables_of(spark, config), reached, now).where("op = 'upsert'")
+        rows = finals(tables_of(spark, config), config.section, reached, now).where("op = 'upsert'")
         found = rows_of(rows)
         topic |= {row[:2]: row for row in found}
         reached, sent = now, sent + len(found)

@@ -1,4 +1,4 @@
-"""A per-event reference model of docs/rules.md, rules 1 to 8, slow and plain on purpose.
+"""A per-event reference model of docs/rules.md, rules 1 to 8, 160 and 161, slow and plain on purpose.
 
 It keeps every session of all time in one dict, and every session keeps the atoms (events, restated and put partials)
 it is made of, so aggregates are recomputed from the atoms each time. It shares no code with sessionlake.
@@ -15,7 +15,19 @@ from typing import Any
 
 Row = dict[str, Any]
 Name = tuple[str, int]
-COUNTS = ("input", "accepted", "late", "dead", "dropped", "emitted", "corrections", "applied", "stale", "expired")
+COUNTS = (
+    "input",
+    "accepted",
+    "late",
+    "dead",
+    "dropped",
+    "emitted",
+    "corrections",
+    "applied",
+    "stale",
+    "expired",
+    "malformed",
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class Atom:
     event_count: int
     columns: tuple[tuple[str, Any], ...]
     event_id: str | None = None
+    until: int = 0
 
     def column(self, name: str) -> Any:
         return dict(self.columns).get(name)
@@ -40,6 +53,11 @@ class Session:
     end: int
     revision: int
     atoms: tuple[Atom, ...]
+
+    @property
+    def until(self) -> int:
+        """The last time at which an event still joins: of all that it is made of the latest."""
+        return max(atom.until for atom in self.atoms)
 
     @property
     def name(self) -> Name:
@@ -59,10 +77,10 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
 
-def atom_of(row: Row, start: int, end: int, event_id: str | None = None) -> Atom:
+def atom_of(row: Row, start: int, end: int, event_id: str | None = None, until: int = 0) -> Atom:
     reserved = {"key", "time_us", "kind", "start_us", "end_us", "event_count", "remove", "put", "revision"}
     columns = tuple(sorted((name, value) for name, value in row.items() if name not in reserved))
-    return Atom(row["key"], start, end, row.get("event_count", 1), columns, event_id)
+    return Atom(row["key"], start, end, row.get("event_count", 1), columns, event_id, until)
 
 
 def state_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
@@ -109,6 +127,11 @@ def interpolated(ordered: list[float], fraction: float) -> float:
     return low + (rank - math.floor(rank)) * (high - low)
 
 
+def meet(one: Atom | Session, other: Atom | Session) -> bool:
+    """Say whether one begins while the other is open, whichever comes first."""
+    return one.start <= other.until and other.start <= one.until
+
+
 def distance(one: Atom | Session, other: Atom | Session) -> int:
     """Return how far two closed intervals lie apart; 0 when they touch or overlap."""
     return max(one.start - other.end, other.start - one.end, 0)
@@ -116,9 +139,14 @@ def distance(one: Atom | Session, other: Atom | Session) -> int:
 
 def components(members: list[Any], gap: int) -> list[list[Any]]:
     """Return the groups of one key's intervals that belong together transitively, distance <= gap inclusive."""
+    return chained(members, lambda one, other: distance(one, other) <= gap)
+
+
+def chained(members: list[Any], meets: Callable[[Any, Any], bool]) -> list[list[Any]]:
+    """Return the groups of what meets, transitively."""
     groups: list[list[Any]] = []
     for member in members:
-        touching = [group for group in groups if any(distance(member, other) <= gap for other in group)]
+        touching = [group for group in groups if any(meets(member, other) for other in group)]
         groups = [group for group in groups if not any(group is other for other in touching)]
         groups.append([member, *(other for group in touching for other in group)])
     return groups
@@ -137,8 +165,13 @@ class ReferenceModel:
         max_future_skew: int | None = None,
         clock: Callable[[], int] | None = None,
         event_id: str | None = None,
+        max_gap: int | None = None,
+        gap_column: str | None = None,
+        max_length: int | None = None,
+        offset: int = 0,
     ) -> None:
         self.gap, self.grace, self.retention = gap, grace, retention
+        self.max_gap, self.gap_column, self.max_length, self.offset = max_gap, gap_column, max_length, offset
         self.aggregates = aggregates
         self.beyond_retention = beyond_retention
         self.max_future_skew, self.clock = max_future_skew, clock
@@ -149,11 +182,33 @@ class ReferenceModel:
 
     @property
     def close(self) -> float:
+        """What is open until a time strictly before it + gap is late."""
         return -math.inf if self.watermark is None else self.watermark - self.grace - self.gap
 
     @property
     def horizon(self) -> float:
+        """What is open until a time strictly before it + gap is cold."""
         return -math.inf if self.watermark is None else self.watermark - self.retention - self.gap
+
+    def is_warm(self, session: Session) -> bool:
+        return session.until - self.gap >= self.horizon
+
+    def until(self, end: int, row: Row) -> int:
+        """Return until when a partial that ends there is open: a gap on, but not beyond its cell (rules 160 and 161)."""
+        until = end + self.gap_of(row)
+        if self.max_length is None:
+            return until
+        return min(until, self.cell(end) * self.max_length + self.max_length + self.offset - 1)
+
+    def gap_of(self, row: Row) -> int:
+        own = None if self.gap_column is None or "kind" in row else row.get(self.gap_column)
+        return self.gap if own is None else own
+
+    def cell(self, time: int) -> int:
+        return (time - self.offset) // self.max_length
+
+    def crosses(self, partial: Row) -> bool:
+        return self.max_length is not None and self.cell(partial["start_us"]) != self.cell(partial["end_us"])
 
     @property
     def oldest(self) -> float:
@@ -166,13 +221,14 @@ class ReferenceModel:
         out.counts["input"], out.counts["corrections"] = len(events), len(corrections)
 
         events = self._within_contract(events, out)
-        events = self._within_retention(events, out)
+        events = self._within_gaps(self._within_retention(events, out), out)
+        corrections = self._fitting(corrections, out)
         restated = self._restated([row for row in corrections if row["kind"] == "restate"], out)
         removed, put = self._replaced([row for row in corrections if row["kind"] != "restate"], out)
 
         survivors = {name: session for name, session in self.table.items() if name not in removed}
         visible = [session for session in survivors.values() if self.is_visible(session, put)]
-        new_events = [(atom_of(row, row["time_us"], row["time_us"], row.get(self.event_id)), row) for row in events]
+        new_events = [(self._event_atom(row), row) for row in events]
         accepted = self._merge(survivors, visible, new_events, restated + put, out)
         added = {id(atom) for atom in [*(atom for atom, _ in new_events), *restated]}
         formed = {name for name, session in survivors.items() if any(id(atom) in added for atom in session.atoms)}
@@ -191,10 +247,10 @@ class ReferenceModel:
         A cold session does when its key has an applied put. That the whole key is handed in and not only "around it"
         makes no difference, see search.py.
         """
-        return session.end >= self.horizon or any(atom.key == session.key for atom in put)
+        return self.is_warm(session) or any(atom.key == session.key for atom in put)
 
     def sessions(self) -> list[Row]:
-        warm = [session for session in self.table.values() if session.end >= self.horizon]
+        warm = [session for session in self.table.values() if self.is_warm(session)]
         return [self.row(session) for session in sorted(warm, key=lambda session: session.name)]
 
     def all_sessions(self) -> list[Row]:
@@ -207,6 +263,7 @@ class ReferenceModel:
             "end_us": session.end,
             "event_count": session.event_count,
             "revision": session.revision,
+            "open_until_us": session.until,
             **{name: value_of(aggregate, session.atoms) for name, aggregate in self.aggregates.items()},
         }
 
@@ -246,6 +303,31 @@ class ReferenceModel:
                 out.counts["emitted"] += 1
         return good
 
+    def _event_atom(self, row: Row) -> Atom:
+        time = row["time_us"]
+        return atom_of(row, time, time, row.get(self.event_id), self.until(time, row))
+
+    def _within_gaps(self, events: list[Row], out: Outcome) -> list[Row]:
+        most = self.gap if self.max_gap is None else self.max_gap
+        good = [row for row in events if 1 <= self.gap_of(row) <= most]
+        bad = [row for row in events if not 1 <= self.gap_of(row) <= most]
+        out.dead += [{**row, "reason": "gap"} for row in bad]
+        out.counts["dead"] += len(bad)
+        return good
+
+    def _fitting(self, corrections: list[Row], out: Outcome) -> list[Row]:
+        """Refuse what crosses a cut, unless it is expired, which is said first."""
+        good = []
+        for row in corrections:
+            expired = row["kind"] == "restate" and row["start_us"] < self.oldest
+            partials = {"restate": [row]}.get(row["kind"], row.get("put", []))
+            if not expired and any(self.crosses(partial) for partial in partials):
+                out.dead.append({**row, "reason": "crosses"})
+                out.counts["malformed"] += 1
+            else:
+                good.append(row)
+        return good
+
     def _restated(self, rows: list[Row], out: Outcome) -> list[Atom]:
         good = []
         for row in rows:
@@ -253,7 +335,7 @@ class ReferenceModel:
                 out.dead.append({**row, "reason": "expired"})
                 out.counts["expired"] += 1
             else:
-                good.append(atom_of(row, row["start_us"], row["end_us"]))
+                good.append(atom_of(row, row["start_us"], row["end_us"], None, self.until(row["end_us"], row)))
                 out.counts["applied"] += 1
         return good
 
@@ -265,7 +347,13 @@ class ReferenceModel:
             if all(self._is_live(row["key"], start, revision, removed) for start, revision in named):
                 removed |= {(row["key"], start) for start, _ in named}
                 put += [
-                    atom_of({**partial, "key": row["key"]}, partial["start_us"], partial["end_us"])
+                    atom_of(
+                        {**partial, "key": row["key"]},
+                        partial["start_us"],
+                        partial["end_us"],
+                        None,
+                        self.until(partial["end_us"], row),
+                    )
                     for partial in row.get("put", [])
                 ]
                 out.counts["applied"] += 1
@@ -293,14 +381,14 @@ class ReferenceModel:
         new = [atom for atom, _ in events] + others
         for key in sorted({atom.key for atom in new}):
             members = [item for item in [*visible, *new] if item.key == key]
-            for group in components(members, self.gap):
+            for group in chained(members, meet):
                 stored = [item for item in group if isinstance(item, Session)]
                 atoms = [item for item in group if isinstance(item, Atom)]
                 event_rows = [row_of[id(atom)] for atom in atoms if id(atom) in row_of]
                 end = max(item.end for item in group)
                 if not atoms:
                     continue
-                if len(event_rows) == len(atoms) and end < self.close:
+                if len(event_rows) == len(atoms) and max(item.until for item in group) - self.gap < self.close:
                     out.late += event_rows
                     out.counts["late"] += len(event_rows)
                     continue
@@ -333,4 +421,4 @@ class ReferenceModel:
 
     def _content(self, session: Session) -> tuple[Any, ...]:
         states = tuple(state_of(aggregate, session.atoms) for aggregate in self.aggregates.values())
-        return session.end, session.event_count, states
+        return session.end, session.until, session.event_count, states

@@ -123,7 +123,7 @@ class RestateByEnd(ReferenceModel):
                 out.dead.append(row)
             else:
                 out.counts["applied"] += 1
-                good.append(atom_of(row, row["start_us"], row["end_us"]))
+                good.append(atom_of(row, row["start_us"], row["end_us"], None, row["end_us"] + self.gap))
         return good
 
 

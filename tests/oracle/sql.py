@@ -18,6 +18,7 @@ PARTIALS = pa.schema(
         ("event_count", pa.int64()),
         ("v", pa.float64()),
         ("batch_id", pa.int64()),
+        ("own_gap", pa.int64()),
     ]
 )
 REMOVED = pa.schema([("key", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64()), ("batch_id", pa.int64())])
@@ -88,6 +89,47 @@ GROUP BY key, session_no
 ORDER BY key, start_us
 """
 
+# With limits a partial is open until its end + gap, or until the last microsecond of its cell. A session is the union of such
+# stretches that meet: it begins with a partial that no earlier one reaches, and grows as long as one begins within it.
+LIMITED_SQL = """
+WITH RECURSIVE live AS (
+    SELECT *, row_number() OVER () AS n FROM partials AS p
+    WHERE NOT EXISTS (
+        SELECT 1 FROM removed AS r
+        WHERE r.key = p.key AND p.batch_id < r.batch_id AND p.start_us BETWEEN r.start_us AND r.end_us
+    )
+),
+opened AS (
+    SELECT *,
+           least(end_us + coalesce(own_gap, $gap),
+                 CASE WHEN $length IS NULL THEN 1::BIGINT << 61
+                      ELSE (floor((end_us - $offset) / $length)::BIGINT + 1) * $length + $offset - 1 END) AS until_us
+    FROM live
+),
+grown AS (
+    SELECT key, start_us, max(until_us) AS until_us FROM opened AS p
+    WHERE NOT EXISTS (
+        SELECT 1 FROM opened AS q WHERE q.key = p.key AND q.start_us < p.start_us AND q.until_us >= p.start_us
+    )
+    GROUP BY key, start_us
+    UNION
+    SELECT g.key, g.start_us, max(p.until_us)
+    FROM grown AS g JOIN opened AS p ON p.key = g.key AND p.start_us BETWEEN g.start_us AND g.until_us
+    GROUP BY g.key, g.start_us
+),
+sessions AS (SELECT key, start_us, max(until_us) AS until_us FROM grown GROUP BY key, start_us)
+SELECT s.key,
+       s.start_us,
+       MAX(p.end_us) AS end_us,
+       SUM(event_count)::BIGINT AS event_count,
+       SUM(v) AS total,
+       MIN(v) AS least,
+       MAX(v) AS most
+FROM sessions AS s JOIN opened AS p ON p.key = s.key AND p.start_us BETWEEN s.start_us AND s.until_us
+GROUP BY s.key, s.start_us
+ORDER BY s.key, s.start_us
+"""
+
 
 class SqlOracle:
     """One DuckDB connection, reused because opening one costs more than a query."""
@@ -106,5 +148,13 @@ class SqlOracle:
         self._connection.register("removed", pa.Table.from_pylist(removed, schema=REMOVED))
         return self._rows(PARTIALS_SQL, gap_us)
 
-    def _rows(self, query: str, gap_us: int) -> list[Row]:
-        return self._connection.sql(query, params={"gap": gap_us}).to_arrow_table().to_pylist()
+    def sessionize_limited(
+        self, partials: list[Row], removed: list[Row], gap_us: int, length_us: int | None, offset_us: int
+    ) -> list[Row]:
+        """Return what `sessionize_partials` does, of partials that may have gaps of their own and are cut at cells' ends."""
+        self._connection.register("partials", pa.Table.from_pylist(partials, schema=PARTIALS))
+        self._connection.register("removed", pa.Table.from_pylist(removed, schema=REMOVED))
+        return self._rows(LIMITED_SQL, gap_us, length=length_us, offset=offset_us)
+
+    def _rows(self, query: str, gap_us: int, **more: int | None) -> list[Row]:
+        return self._connection.sql(query, params={"gap": gap_us, **more}).to_arrow_table().to_pylist()

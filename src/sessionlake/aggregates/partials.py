@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.columnar.arrays import Groups, Ints, concatenated, plain_text
+from sessionlake.columnar.records import UNTIL, together
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Partials:
     count: Ints
     revision: Ints
     states: States
+    until: Ints | None = None
+    """`open_until` of each, where it does not follow from the end (`operators/sessions/windows.py`)."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -37,17 +40,24 @@ class Partials:
         index = pa.array(rows)
         columns = [column.take(index) for column in self.states]
         return Partials(
-            self.keys.take(index), self.start[rows], self.end[rows], self.count[rows], self.revision[rows], columns
+            self.keys.take(index),
+            self.start[rows],
+            self.end[rows],
+            self.count[rows],
+            self.revision[rows],
+            columns,
+            None if self.until is None else self.until[rows],
         )
 
     def to_table(self) -> pa.Table:
-        """Return the columns key, start_us, end_us, event_count, revision, s0, s1, ... ."""
+        """Return the columns key, start_us, end_us, event_count, revision, until_us where that is known, s0, s1, ... ."""
         columns = {
             "key": plain_text(self.keys),
             "start_us": self.start,
             "end_us": self.end,
             "event_count": self.count,
             "revision": self.revision,
+            **({} if self.until is None else {UNTIL: self.until}),
         }
         return pa.table({**columns, **{f"s{i}": column for i, column in enumerate(self.states)}})
 
@@ -57,6 +67,8 @@ class Partials:
         table = table.combine_chunks()
         columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in table.columns]
         start, end, count, revision = (column.to_numpy() for column in columns[1:5])
+        if UNTIL in table.column_names:
+            return cls(columns[0], start, end, count, revision, columns[6:], columns[5].to_numpy())
         return cls(columns[0], start, end, count, revision, columns[5:])
 
     @classmethod
@@ -84,14 +96,15 @@ def concat(parts: Sequence[Partials]) -> Partials:
         count=np.concatenate([p.count for p in parts]),
         revision=np.concatenate([p.revision for p in parts]),
         states=[concatenated(columns) for columns in zip(*(p.states for p in parts), strict=True)],
+        until=together([(len(p), p.until) for p in parts]),
     )
 
 
-def lift(aggregates: Sequence[Aggregate], events: Events) -> Partials:
-    """Return each event as a partial."""
+def lift(aggregates: Sequence[Aggregate], events: Events, until: Ints | None = None) -> Partials:
+    """Return each event as a partial; `until` is each one's `open_until`, where it does not follow from its time."""
     ones = np.ones(len(events.time_us), np.int64)
     states = [column for aggregate in aggregates for column in aggregate.lift(events)]
-    return Partials(plain_text(events.keys), events.time_us, events.time_us, ones, ones * 0, states)
+    return Partials(plain_text(events.keys), events.time_us, events.time_us, ones, ones * 0, states, until)
 
 
 def merge_states(aggregates: Sequence[Aggregate], states: States, groups: Groups) -> States:

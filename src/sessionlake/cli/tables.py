@@ -54,13 +54,17 @@ def print_rows(columns: list[str], rows: list[Any], limit: int) -> None:
 
 def register_tables(spark: "SparkSession", config: Config) -> None:
     """Register the pipeline's tables and the view of its latest rows as temporary views."""
-    from sessionlake.operators.views import read_live
+    from sessionlake.operators.views import read_live, read_quarantined
     from sessionlake.warehouse import schemas
+    from sessionlake.warehouse.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
     from sessionlake.warehouse.tables import Tables
     from sessionlake.warehouse.views import read_batches
 
     tables = Tables.of(spark, config)
     read_live(spark, config).createOrReplaceTempView(tables.changelog.live)
+    if config.quarantine is not None:
+        read_quarantined(spark, config).createOrReplaceTempView(QUARANTINED)
+        spark.sql(quarantined_keys_sql("spark")).createOrReplaceTempView(QUARANTINED_KEYS)
     for name in (*tables.changelog.tables, *schemas.SHARED):
         if tables.exists(name):
             tables.read(name).createOrReplaceTempView(name)

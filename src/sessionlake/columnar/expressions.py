@@ -29,6 +29,9 @@ _ARROW: Mapping[Result, pa.DataType] = {
     "string": pa.string(),
     "date": pa.date32(),
 }
+KEY, EVENT_TIME = "key", "event_time"
+"""What expressions over an event see beside the source's columns: the key as text, and the time in UTC. A column of the source
+that is called so is hidden by them."""
 CLOCK = "clock_us"
 """The parameter that stands for now()."""
 _LOCK = Lock()

@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
 
+UNTIL = "until_us"
+"""The column of `Records.until`."""
+
 
 @dataclass(frozen=True)
 class Records:
@@ -27,6 +30,8 @@ class Records:
     count: Ints
     revision: Ints
     state: pa.Array
+    until: Ints | None = None
+    """The last time at which an event still joins the record, where that does not follow from its end."""
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -39,10 +44,11 @@ class Records:
 
     @classmethod
     def from_table(cls, codes: Ints, table: pa.Table) -> "Records":
-        """Return the records of a table's columns start_us, end_us, event_count, revision and state."""
+        """Return the records of a table's columns start_us, end_us, event_count, revision, state, and until_us where it has that."""
         names = ("start_us", "end_us", "event_count", "revision")
         start, end, count, revision = (table[name].to_numpy() for name in names)
-        return cls(codes, start, end, count, revision, combined(table["state"]))
+        until = table[UNTIL].to_numpy() if UNTIL in table.column_names else None
+        return cls(codes, start, end, count, revision, combined(table["state"]), until)
 
     def take(self, rows: Ints) -> "Records":
         """Return the given rows, in that order."""
@@ -53,6 +59,7 @@ class Records:
             self.count[rows],
             self.revision[rows],
             self.state.take(pa.array(rows)),
+            None if self.until is None else self.until[rows],
         )
 
 
@@ -64,4 +71,11 @@ def concat(parts: Sequence[Records]) -> Records:
         return Records.empty()
     names = ("codes", "start", "end", "count", "revision")
     codes, start, end, count, revision = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return Records(codes, start, end, count, revision, pa.concat_arrays([part.state for part in parts]))
+    state = pa.concat_arrays([part.state for part in parts])
+    return Records(codes, start, end, count, revision, state, together([(len(part), part.until) for part in parts]))
+
+
+def together(parts: Sequence[tuple[int, Ints | None]]) -> Ints | None:
+    """Return a column of parts (rows, column) as one, of which either all that have rows know it or none does."""
+    known = [column for rows, column in parts if rows and column is not None]
+    return np.concatenate(known) if known else None

@@ -13,6 +13,7 @@ from sessionlake.config.explain import explain_invalid
 from sessionlake.config.names import EVENT_INPUT, EVENTS, RESERVED
 from sessionlake.config.operators import OPERATORS, section_class
 from sessionlake.config.paths import check_store_path, expanded, unset_variables
+from sessionlake.config.quarantine import RATE, RULE
 from sessionlake.config.sections import (
     CompactSection,
     EventSection,
@@ -22,6 +23,7 @@ from sessionlake.config.sections import (
     OperatorSection,
     PipelineSection,
     QualitySection,
+    QuarantineSection,
     Section,
     SessionSection,
     check_observed,
@@ -53,6 +55,8 @@ class Config(Section):
     other: dict[str, SerializeAsAny[OperatorSection]] = Field(default={})
     """The section of another operator than sessions, by its name; where it stands, `session` does not."""
     aggregates: dict[str, str] = Field(default={})
+    quarantine: QuarantineSection | None = None
+    """Which sessions are kept apart from what is shown; none where it is left out."""
     compact: CompactSection = CompactSection()
     quality: QualitySection = QualitySection()
     expire: ExpireSection = ExpireSection()
@@ -172,6 +176,13 @@ class Config(Section):
             return self.driver_store_dir
         return f"{self.directory}/store/{re.sub('[${}]', '', store)}/{self.pipeline.name}"
 
+    def quarantined_sql(self, micros: str) -> str | None:
+        """Return SQL of the threshold that a session's row is above, null for none; None where there is no quarantine.
+
+        `micros` makes whole microseconds of a time, as `unix_micros({})`.
+        """
+        return None if self.quarantine is None else self.quarantine.thresholds.rule_sql(micros)
+
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
         events: dict[str, Any] = {}
@@ -188,6 +199,7 @@ class Config(Section):
             "beyond_retention": self.beyond_retention,
             "archive": self.pipeline.archive,
             **self.section.live_settings(),
+            **({} if self.quarantine is None else {"quarantine": self.quarantine.settings()}),
         }
         each = {
             name: {"max_future_skew_us": side.max_future_skew_us, "max_key_bytes": side.event.max_key_bytes}
@@ -339,6 +351,18 @@ def _check_inputs(config: Config) -> None:
         raise ConfigError(f"aggregates: stands beside [{config.operator}], which computes none; remove it")
 
 
+def _beside(config: Config) -> set[str]:
+    """Return the columns that rows have by these settings alone."""
+    return {*(["open_until"] if config.section.keeps_until else []), *([RULE, RATE] if config.quarantine else [])}
+
+
+def _check_quarantine(config: Config) -> None:
+    if config.quarantine is not None:
+        if config.session is None:
+            raise ConfigError(f"quarantine: is for sessions, and this pipeline computes {config.operator}s; remove it")
+        config.quarantine.check(config.session)
+
+
 def _check_sink(config: Config) -> None:
     sink = config.sink.kafka
     if sink is not None:
@@ -361,13 +385,14 @@ def _check(config: Config) -> None:
     _check_sink(config)
     check_store_path(config.pipeline.store)
     config.section.check()
+    _check_quarantine(config)
     for side in config.inputs.values():
         config.section.check_source(side.source)
         if side.event.time is None and not config.section.by_count:
             raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
     if config.section.KEYED and config.event.key is None:
         raise ConfigError("event.key: is missing; add it to the config")
-    reserved, lower = RESERVED | config.section.RESERVED, dict[str, str]()
+    reserved, lower = RESERVED | config.section.RESERVED | _beside(config), dict[str, str]()
     for name in config.aggregates:
         if not _COLUMN.fullmatch(name) or name.lower() in reserved:
             raise ConfigError(

@@ -99,7 +99,8 @@ class JobRun:
             "run_id": F.lit(self.run_id),
             "created_at": F.timestamp_micros(F.lit(self.started_us)),
         }
-        return shaped(rows, schemas.CORRECTIONS_SCHEMA, **ours, **fields)
+        until = schemas.OPEN_UNTIL in self.tables.read(schemas.CORRECTIONS).columns
+        return shaped(rows, schemas.corrections(until=until), **ours, **fields)
 
     def steps_done(self, table: str) -> int:
         """Return how many steps of this run a table has; none where another run has kept it from appending."""

@@ -50,6 +50,12 @@ CHANGES = Metric(
     _labels("op"),
     ("stream", "tables"),
 )
+QUARANTINED = Metric(
+    "sessionlake_quarantined_sessions_total",
+    "counter",
+    "Sessions that batches moved above a threshold of [quarantine], since the stream started",
+    sources=("stream",),
+)
 WATERMARK = Metric(
     "sessionlake_watermark_timestamp_seconds",
     "gauge",

@@ -22,6 +22,7 @@ from sessionlake.observe.counts import count_values
 from sessionlake.observe.disks import set_disks, store_bytes
 from sessionlake.observe.readings import Readings
 from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.schemas import QUARANTINED
 
 _WHOLE_TRIGGER = "triggerExecution"
 _BEHIND = "maxOffsetsBehindLatest"
@@ -37,6 +38,8 @@ class StreamReadings(Readings):
         self.add(metrics.BATCHES, 0)
         for metric, _, labels in count_values({}):
             self.add(metric, 0, *labels)
+        if config.quarantine is not None:
+            self.add(metrics.QUARANTINED, 0)
         for cause in CAUSES:
             self.add(metrics.STORES_RESTORED, 0, cause)
 
@@ -52,6 +55,8 @@ class StreamReadings(Readings):
             self.add(metrics.BATCHES, 1)
             for metric, value, labels in count_values(batch.counts):
                 self.add(metric, value, *labels)
+            if self._config.quarantine is not None:
+                self.add(metrics.QUARANTINED, batch.counts.get(QUARANTINED, 0))
             for cause, shards in batch.places.causes.items():
                 self.add(metrics.STORES_RESTORED, shards, cause)
             self.observe(metrics.BATCH_SECONDS, (batch.committed_us - batch.started_us) / 1e6)

@@ -130,7 +130,7 @@ def late_share(batches: Sequence[Batch], gap: str, grace: str, retention: str) -
         sessions, late = _merge((codes_, times_, times_), taken, windows.gap_us, bounds.close_us)
         refused += len(times) - len(times_) + late
         newest = max(newest, int(times_.max(initial=NO_WATERMARK)))
-        horizon = windows.bounds(newest).horizon_us
+        horizon = windows.bounds(newest).oldest_end_us
         joined = [np.concatenate([old[~near], new]) for old, new in zip(stored, sessions, strict=True)]
         warm = joined[2] >= horizon
         stored = (

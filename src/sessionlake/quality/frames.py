@@ -179,7 +179,9 @@ def latest(inputs: Inputs) -> Checked:
     """
     of, pinned = inputs.of, inputs.pinned["versions"]
     pins = {"snapshot_version": pinned[of.snapshot], "changelog_version": pinned[of.changes]}
+    # Of what `closing_sql` gives a row is open for a gap more.
     gap_us = inputs.kind.suite_values().get("gap_us")
+    closing = F.expr(inputs.config.section.closing_sql("unix_micros({})", of.end))
     columns = inputs.types_of(of.snapshot)
     near = {} if gap_us is None else {"too_near": "bigint"}
     added = {"has_state": "boolean", **near, "doubled": "bigint"}
@@ -191,7 +193,7 @@ def latest(inputs: Inputs) -> Checked:
         # Columns that differ can't be merged; the check of the schema says which.
         return Checked(inputs.table(of.snapshot), columns | added, version)
     rows = inputs.tables.rows(of.snapshot) + inputs.changelog_rows
-    crowding, doubled = crowded(inputs.tables, everything, rows, gap_us)
+    crowding, doubled = crowded(inputs.tables, everything, rows, None if gap_us is None else closing + gap_us)
     counts = {**({} if gap_us is None else {"too_near": crowding}), "doubled": doubled}
     frame = live.withColumn("has_state", _has_state(live))
     return Checked(

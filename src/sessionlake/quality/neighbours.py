@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.columnar.arrays import Bools, Ints
@@ -21,21 +21,21 @@ Columns = dict[str, Ints]
 Count = Callable[[Columns], tuple[int, int]]
 
 
-def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int | None) -> tuple[int, int]:
-    """Count rows that begin within the gap, where there is one, after the key's row before, and rows of which the snapshot has two.
+def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None) -> tuple[int, int]:
+    """Count rows that begin while the key's row before is open, where rows are, and rows of which the snapshot has two.
 
-    `versions` are the rows of `views.row_versions`: of each row the newest counts.
+    `until` says until when a row is open, microseconds; null is never near. `versions` are the rows of `views.row_versions`: of each row the newest counts.
     """
 
     def count(columns: Columns) -> tuple[int, int]:
         places = [columns[name] for name in reversed(identity)]
         order = np.lexsort((-columns["batch"], *places))
-        key, start, end, kind = (columns[name][order] for name in ("key", "start", "end", "kind"))
+        key, start, open_until, kind = (columns[name][order] for name in ("key", "start", "until", "kind"))
         newest = np.append(True, ~_same([columns[name][order] for name in identity]))
         in_snapshot = np.add.reduceat(kind == _SNAPSHOT, np.flatnonzero(newest), dtype=np.int64)
         current = newest & (kind != _DELETE)
-        key, start, end = key[current], start[current], end[current]
-        near = 0 if gap_us is None else ((key[1:] == key[:-1]) & (start[1:] - end[:-1] <= gap_us)).sum()
+        key, start, open_until = key[current], start[current], open_until[current]
+        near = 0 if until is None else ((key[1:] == key[:-1]) & (start[1:] <= open_until[:-1])).sum()
         return int(near), int((in_snapshot > 1).sum())
 
     kind = F.when(F.col("op") == "snapshot", _SNAPSHOT).when(F.col("op") == "delete", _DELETE).otherwise(_UPSERT)
@@ -44,7 +44,7 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, gap_us: int | None) 
     numbers = {
         **places,
         "start": whole(tables.changelog, tables.changelog.start),
-        "end": whole(tables.changelog, tables.changelog.end),
+        "until": F.lit(0) if until is None else until,
         "batch": F.col("batch_id"),
         "kind": kind,
     }

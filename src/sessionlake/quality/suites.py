@@ -13,7 +13,7 @@ from great_expectations.expectations.expectation_configuration import Expectatio
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import changelog_of
+from sessionlake.warehouse.changelog import SPARK, changelog_of
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _SHIPPED = "expectations"
@@ -48,7 +48,7 @@ def load_suite(config: Config, table: str, values: dict[str, Any]) -> Expectatio
             f'quality.expectations: {str(file)!r} is no suite ({error}); write {{"expectations": [...]}} as JSON'
         ) from error
     if table == changelog_of(config).snapshot:
-        expectations = [*expectations, *_bounds(config)]
+        expectations = [*expectations, *_bounds(config), *_quarantine(config)]
     return ExpectationSuite(
         name=table,
         expectations=[_expectation(str(file), n, raw, values) for n, raw in enumerate(expectations, 1)],
@@ -86,6 +86,23 @@ def _value(name: str, values: dict[str, Any]) -> Any:
     if name not in values:
         raise ConfigError(f"no parameter is named {name!r}; write one of {', '.join(sorted(values))}")
     return values[name]
+
+
+def _quarantine(config: Config) -> Iterator[dict[str, Any]]:
+    """Yield what the config expects of the share of sessions that are in quarantine."""
+    rule = config.quarantined_sql(SPARK.micros)
+    if rule is not None:
+        yield {
+            "type": "expect_aggregate_to_be_between",
+            "severity": "warning",
+            "description": "quarantined_share: few sessions are in quarantine",
+            "kwargs": {
+                "name": "quarantined_share",
+                "sql": f"coalesce(avg(case when {rule} is null then 0 else 1 end), 0)",
+                "min_value": 0,
+                "max_value": config.quality.max_quarantine_rate,
+            },
+        }
 
 
 def _bounds(config: Config) -> Iterator[dict[str, Any]]:

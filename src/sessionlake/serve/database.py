@@ -4,10 +4,11 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
+from sessionlake.config.quarantine import RATE, RULE, rate_sql
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import DUCKDB, FOLD, live_sql
+from sessionlake.warehouse.changelog import DUCKDB, FOLD, QUARANTINED, QUARANTINED_KEYS, live_sql, quarantined_keys_sql
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
@@ -46,13 +47,21 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> No
     fold = lake.app_version(of.snapshot, FOLD)
     live = live_sql(DUCKDB, columns, of=of, after=-1 if fold is None else fold)
     database.execute(f"create temp view {of.every} as {live}")
-    shown, final = "*", "true"
+    shown, final, kept = "*", "true", ""
+    rule = config.quarantined_sql(DUCKDB.micros)
+    if rule is not None:
+        kept = f" and {rule} is null"
+        database.execute(
+            f"create temp view {QUARANTINED} as select *, {rule} as {RULE}, {rate_sql(DUCKDB.micros)} as {RATE} "
+            f"from {of.every} where {rule} is not null"
+        )
+        database.execute(f"create temp view {QUARANTINED_KEYS} as {quarantined_keys_sql('duckdb')}")
     if config.section.shown != "all":
         last = find_last_batch(lake)
         final = config.section.final_sql(of.end, {} if last is None else last.state)
     if config.section.shown == "marked":
         shown, final = f"*, {final} as final", "true"
-    database.execute(f"create temp view {of.live} as select {shown} from {of.every} where {final}")
+    database.execute(f"create temp view {of.live} as select {shown} from {of.every} where ({final}){kept}")
 
 
 def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:

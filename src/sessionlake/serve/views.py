@@ -41,17 +41,19 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
 
     columns = lake.table(of.snapshot).schema().to_arrow().names
     lag_us = section.to_close_us + dialect.rounding_us
-    end, watermark = (dialect.micros.format(time) for time in (of.end, "max(watermark)"))
-    final = f"{end} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
+    closing, watermark = section.closing_sql(dialect.micros, of.end), dialect.micros.format("max(watermark)")
+    final = f"{closing} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
     if section.by_count:
         final = section.final_sql(of.end, {})
+    rule = config.quarantined_sql(dialect.micros)
+    conditions = [*([final] if section.shown == "final" else []), *([f"{rule} is null"] if rule else [])]
     live = live_sql(
         dialect,
         columns,
         of=of,
         snapshot=table(of.snapshot),
         changelog=table(of.changes),
-        where=final if section.shown == "final" else None,
+        where=" and ".join(conditions) or None,
         final=final if section.shown == "marked" else None,
     )
     return f"create or replace view {prefix}{of.live} as\n{live};"

@@ -14,6 +14,7 @@ from sessionlake.engine.operator import Aside, Piece
 from sessionlake.errors import ConfigError, NotKeptError
 from sessionlake.operators.counts.definition import CountDefinition
 from sessionlake.operators.counts.spec import CountSpec
+from sessionlake.operators.sessions.gap_by import parsed_gap, source_columns, typed_gap
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.operators.windows.definition import WindowDefinition
@@ -140,8 +141,10 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
     def _made(self, types: Mapping[str, Types]) -> WindowKernel | CountKernel | SessionKernel:
         given = {**types.get(EVENTS, {}), **self._declared}
         others = [name for name in given if name not in (self._key, self._time)]
+        sql = parsed_gap(self._windows.gap_by) if isinstance(self._windows, SessionWindows) else None
+        wanted = [*self._columns, *source_columns(sql)]
         aggregates, columns = aggregated(
-            self._texts, given, key=self._key, time=self._time, columns=self._columns, others=others
+            self._texts, given, key=self._key, time=self._time, columns=wanted, others=others
         )
         ordered = replace(columns, ordered=True)
         events = EventSpec(TableDecoder(ordered, None), self._beyond, archive=self._room is not None)
@@ -149,7 +152,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         defined = self._windows
         if isinstance(defined, SessionWindows):
             self._emit.of_sessions()
-            return SessionKernel(SessionizerSpec(defined, aggregates, events))
+            return SessionKernel(SessionizerSpec(defined, aggregates, events, typed_gap(sql, columns.types)))
         if isinstance(defined, CountDefinition):
             policies = self._emit.of_counts()
             return CountKernel(
@@ -199,7 +202,7 @@ def _room(definition: Definition, keep: int) -> Room | None:
     if keep is not True:
         raise ConfigError(f"keep_messages: {keep!r} is of windows by count; by time write True, for the retention")
     if isinstance(definition, SessionWindows):
-        return Room(by_time=True, length=definition.kept_us, near=definition.gap_us)
+        return Room(by_time=True, length=definition.kept_us, near=definition.widest_us)
     return Room(by_time=True, length=definition.retention_us, near=definition.windows.span_us)
 
 

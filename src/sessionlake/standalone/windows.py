@@ -16,6 +16,7 @@ from sessionlake.operators.counts.series import keys_of, partitions_of
 from sessionlake.operators.counts.spec import Grid as CountGrid
 from sessionlake.operators.counts.spec import Sessions as CountSessions
 from sessionlake.operators.counts.spec import Sliding as SlidingCounts
+from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.windows.emission import EARLY, Firing, Progress
 from sessionlake.operators.windows.rules import Pairs, SliceAxis, Windows, grid_windows, sent_windows, states_of
 from sessionlake.operators.windows.spec import Grid
@@ -95,8 +96,10 @@ def _by_count(kernel: CountKernel, store: SeriesStore, state: State, asked: Aske
 
 def _sessions(kernel: SessionKernel, store: SegmentedSessionStore, state: State, asked: Asked) -> pa.Table:
     spec = kernel.spec
-    names, found = store.scan(spec.windows.bounds(watermark_of(state)).horizon_us)
-    rows = (found.end >= asked.low) & (found.start <= asked.high)
+    bounds = spec.windows.bounds(watermark_of(state))
+    names, found = store.scan(bounds.oldest_end_us)
+    warm = until_of(spec.windows, found) >= bounds.expired_us
+    rows = warm & (found.end >= asked.low) & (found.start <= asked.high)
     if asked.key_bytes is not None:
         rows &= np.array([name == asked.key_bytes for name in names], bool)[found.codes]
     found = found.take(np.flatnonzero(rows))

@@ -1,7 +1,8 @@
 """Byte layout of a store's values: the sessions of one key that end in one segment, ordered by (end, start).
 
 A value is the number of its sessions (u32), for each session start, end, event count and revision (i64) and the length
-of its state (u32), and then the states. Little endian. `pack` and `unpack` work on many values at once; `pack_heads` and
+of its state (u32), and then the states. Little endian. Of pipelines whose sessions' `open_until` does not follow from the end
+it stands, as another i64, before the length: a store has one of the two layouts for all its life. `pack` and `unpack` work on many values at once; `pack_heads` and
 `unpack_heads` do so for records with other fields.
 """
 
@@ -23,6 +24,7 @@ FORMAT = 1
 
 # All heads stand before all states, so that numpy reads them as one structured array.
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
+_HEAD_UNTIL = np.dtype([*_HEAD.descr[:-1], ("until", "<i8"), _HEAD.descr[-1]])
 _COUNT = np.dtype("<u4")
 _ONE_HEAD, _ONE_COUNT = Struct("<qqqqI"), Struct("<I")
 Heads = npt.NDArray[Any]
@@ -31,17 +33,18 @@ Heads = npt.NDArray[Any]
 
 def pack(sessions: Records, sizes: Ints) -> pa.Array:
     """Return one value for each run of sessions; run i has sizes[i] >= 1 sessions, which come in (end, start) order."""
-    head = np.empty(len(sessions.start), _HEAD)
-    for name in ("start", "end", "count", "revision"):
+    head = np.empty(len(sessions.start), _HEAD if sessions.until is None else _HEAD_UNTIL)
+    for name in ("start", "end", "count", "revision", *(() if sessions.until is None else ("until",))):
         head[name] = getattr(sessions, name)
     return pack_heads(head, sessions.state, sizes)
 
 
-def unpack(values: pa.Array) -> Records:
-    """Return the sessions of all values, in order; null stands for no sessions."""
-    owner, head, state = unpack_heads(values, _HEAD)
+def unpack(values: pa.Array, *, with_until: bool = False) -> Records:
+    """Return the sessions of all values, in order; null stands for no sessions. `with_until` says which layout they have."""
+    owner, head, state = unpack_heads(values, _HEAD_UNTIL if with_until else _HEAD)
     start, end, count, revision = (head[name].astype(np.int64) for name in ("start", "end", "count", "revision"))
-    return Records(owner, start, end, count, revision, state)
+    until = head["until"].astype(np.int64) if with_until else None
+    return Records(owner, start, end, count, revision, state, until)
 
 
 def each(value: bytes, *, backward: bool) -> Iterator[tuple[int, int, bytes]]:

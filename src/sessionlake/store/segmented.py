@@ -5,7 +5,7 @@ segments below it, and is dropped without being looked for. Of one key a segment
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +61,11 @@ class SegmentedSessionStore(SessionStore):
     A batch calls `find_many` and `writes`, which change nothing, and `apply` once the batch is committed.
     """
 
-    def __init__(self, path: Path, interval_us: int, opened: OpenSegments = RocksSegments) -> None:
+    def __init__(
+        self, path: Path, interval_us: int, opened: OpenSegments = RocksSegments, *, with_until: bool = False
+    ) -> None:
+        """`with_until` says that each record has its `until` (`store/layout.py`)."""
+        self._with_until = with_until
         self._db = opened(path)
         self._written: dict[int, pa.Table] = {}
         """What `apply` wrote last, by segment: a key that is there need not be read."""
@@ -79,12 +83,13 @@ class SegmentedSessionStore(SessionStore):
             wanted = np.flatnonzero(first <= segment)
             if len(wanted):
                 every = len(wanted) == len(keys)
-                found = unpack(self._values(segment, keys if every else keys.take(pa.array(wanted))))
+                found = self._unpack(self._values(segment, keys if every else keys.take(pa.array(wanted))))
                 owner = found.codes if every else wanted[found.codes]
-                parts.append(
-                    (Records(owner, found.start, found.end, found.count, found.revision, found.state), segment)
-                )
+                parts.append((replace(found, codes=owner), segment))
         return _concatenated(parts)
+
+    def _unpack(self, values: pa.Array) -> Records:
+        return unpack(values, with_until=self._with_until)
 
     def _values(self, segment: int, keys: pa.Array) -> pa.Array:
         """Return the keys' values in a segment, null where there is none."""
@@ -110,6 +115,8 @@ class SegmentedSessionStore(SessionStore):
 
         Each session's own (owner, segment) must be among the touched ones; a touched pair without sessions is deleted.
         """
+        if self._with_until and len(sessions) and sessions.until is None:
+            raise ValueError("a record lacks its until, which this store's layout has")
         # One number for (segment, owner), so that values come out ordered as the database wants its writes.
         rows = np.arange(len(sessions.codes)) if rows is None else rows
         owner, start, end = (column[rows] for column in (sessions.codes, sessions.start, sessions.end))
@@ -177,7 +184,7 @@ class SegmentedSessionStore(SessionStore):
     def scan(self, oldest_end_us: int) -> tuple[list[bytes], Records]:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
         items = [item for segment in self._db.segments for item in self._db.items(segment)]
-        found = unpack(_binary([value for _, value in items]))
+        found = self._unpack(_binary([value for _, value in items]))
         return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
 
     def clear(self) -> None:
@@ -255,7 +262,7 @@ class SegmentedSessionStore(SessionStore):
         first = earliest_end_us // self.interval_us
         items = [i for segment in self._db.segments if segment >= first for i in self._db.items(segment, low, high)]
         keys = [key.decode() for key, _ in items]
-        found = _records(keys, unpack(_binary([value for _, value in items])), earliest_end_us, latest_start_us)
+        found = _records(keys, self._unpack(_binary([value for _, value in items])), earliest_end_us, latest_start_us)
         return sorted(found, key=lambda s: (s.window.key, s.window.end_us, s.window.start_us))
 
     def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:

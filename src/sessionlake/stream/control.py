@@ -3,7 +3,7 @@
 An operator says which kinds of corrections it knows; `advance`, `tick` and `flush` are every pipeline's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,9 @@ class CorrectionKind:
     """Whether one that starts beyond retention is refused."""
     at_once: bool = False
     """Whether it takes effect whatever is stored; else its shard says what became of it."""
+    unfit: Callable[[pa.Table], Bools] | None = None
+    """Which rows, well-formed as they are, the operator can't take; asked of rows of any kind."""
+    unfit_reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,9 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
         ahead = of_kind[ADVANCE] & (start > limits.latest_advance_us)
     ahead &= ~malformed
     expired &= ~malformed
-    refused = ((malformed, MALFORMED, "malformed correction"), (ahead, MALFORMED, FUTURE), (expired, EXPIRED, EXPIRED))
+    refused = [(malformed, MALFORMED, "malformed correction"), (ahead, MALFORMED, FUTURE), (expired, EXPIRED, EXPIRED)]
+    refused += _unfit(kinds, of_kind, ~malformed & ~expired, table)
+    unfit = np.logical_or.reduce([np.zeros(table.num_rows, bool), *(mask for mask, _, _ in refused[3:])])
     at_once = (
         of_kind[ADVANCE]
         | of_kind[TICK]
@@ -102,12 +107,16 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
     for mask, _, reason in refused:
         if mask.any():
             yield Aside(DEAD, _dead(table.filter(pa.array(mask)), reason))
-    good = ~malformed & ~ahead & ~expired
+    good = ~malformed & ~ahead & ~expired & ~unfit
     for name, known in kinds.items():
         rows = table.filter(pa.array(good & of_kind[name]))
         if rows.num_rows:
             yield from known.split(rows)
-    counts = {"corrections": table.num_rows, "malformed": int((malformed | ahead).sum()), "expired": int(expired.sum())}
+    counts = {
+        "corrections": table.num_rows,
+        "malformed": int((malformed | ahead | unfit).sum()),
+        "expired": int(expired.sum()),
+    }
     advances = good & of_kind[ADVANCE]
     counts["applied"] = int((good & (of_kind[ADVANCE] | of_kind[TICK] | of_kind[FLUSH])).sum())
     if advances.any():
@@ -115,6 +124,17 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
     if (good & of_kind[FLUSH]).any():
         counts |= {MAX_FLUSH: 1}
     yield Counted(counts)
+
+
+def _unfit(
+    kinds: Mapping[str, CorrectionKind], of_kind: Mapping[str, Bools], among: Bools, table: pa.Table
+) -> list[tuple[Bools, str, str]]:
+    """Return the masks of what the operator can't take, with its reasons."""
+    return [
+        (among & of_kind[name] & known.unfit(table), MALFORMED, known.unfit_reason)
+        for name, known in kinds.items()
+        if known.unfit is not None
+    ]
 
 
 def _outcomes(table: pa.Table, refused: Sequence[tuple[Bools, str, str]], at_once: Bools, clock_us: int) -> Split:
@@ -150,11 +170,11 @@ def no_time(times: pa.ChunkedArray | pa.Array) -> Bools:
     return parse_times(times, None)[1]
 
 
-def is_incomplete(lists: pa.Array) -> Bools:
-    """Say which lists have an item that lacks something, or that is out of all times."""
+def is_incomplete(lists: pa.Array, optional: Collection[str] = ()) -> Bools:
+    """Say which lists have an item that lacks something that is not optional, or that is out of all times."""
     items = pc.list_flatten(lists)
     out = np.zeros(len(lists), bool)
-    for field in items.type:
+    for field in (field for field in items.type if field.name not in optional):
         values = pc.struct_field(items, field.name)
         lacking = no_time(values) if pa.types.is_timestamp(field.type) else nulls_of(values)
         out[pc.list_parent_indices(lists).to_numpy()[lacking]] = True

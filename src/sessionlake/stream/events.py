@@ -15,18 +15,23 @@ from sessionlake.warehouse import schemas
 
 
 def aggregated_events(
-    config: Config, source: Source, pinned: Mapping[str, str] | None, *, ordered: bool = False
+    config: Config,
+    source: Source,
+    pinned: Mapping[str, str] | None,
+    *,
+    ordered: bool = False,
+    more: Sequence[str] = (),
 ) -> tuple[tuple[Aggregate, ...], EventSpec]:
     """Return the config's aggregates and the event input with the columns they read; a user's class that names none reads all.
 
-    `ordered` is `event_spec`'s.
+    `ordered` is `event_spec`'s; `more` columns are read beside those.
     """
     specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
     classes = [build_custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
     if any(not c.inputs for c in classes):
         names += [name for name in source.columns() if name not in names]
-    events = event_spec(config, source, names, pinned, ordered=ordered)
+    events = event_spec(config, source, [*names, *more], pinned, ordered=ordered)
     types = dict(events.decoder.columns.types)
     with_id = config.event.id is not None
     return build_aggregates(config.aggregates, types, with_id=with_id, directory=config.pipeline.code), events

@@ -32,11 +32,14 @@ def read_inputs(
         rows = sources[name].stream(spec.decoder.columns, everything_at_once=everything_at_once)
         rows = rows.toDF(*(column_of(name, column) for column in rows.columns))
         events.append(rows.withColumn(INPUT, F.lit(name)))
+    # One of its columns some pipelines have alone.
+    own = set(tables.read(schemas.CORRECTIONS).columns)
+    columns = [name for name in schemas.corrections(until=True).names if name in own]
     corrections = (
         tables.spark.readStream.format("delta")
         .option("skipChangeCommits", "true")
         .load(tables.path(schemas.CORRECTIONS))
-        .select(F.struct(*schemas.CORRECTIONS_SCHEMA.names).alias(CORRECTION), F.lit(CORRECTIONS).alias(INPUT))
+        .select(F.struct(*columns).alias(CORRECTION), F.lit(CORRECTIONS).alias(INPUT))
     )
     return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [*events, corrections])
 

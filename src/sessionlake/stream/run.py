@@ -241,7 +241,9 @@ class _Run:
         return next((source.AT for source in sources if source.kind == "kafka"), sources[0].AT)
 
     def _ask(self, **correction: Any) -> None:
-        table = pa.Table.from_pylist([{**correction, "created_at": 0}], schema=schemas.CORRECTIONS_SCHEMA)
+        table = pa.Table.from_pylist(
+            [{**correction, "created_at": 0}], schema=schemas.corrections(until=self.config.section.keeps_until)
+        )
         self.tables.append_rows(schemas.CORRECTIONS, table)
 
     def summary(self) -> RunSummary:

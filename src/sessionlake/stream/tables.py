@@ -83,7 +83,11 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
     inputs = kind.event_types
     refused = "Rows refused: malformed, beyond retention, too far in the future"
     return (
-        TableSpec(schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "Control input: restate, replace, tombstone"),
+        TableSpec(
+            schemas.CORRECTIONS,
+            schemas.corrections(until=config.section.keeps_until),
+            "Control input: restate, replace, tombstone",
+        ),
         TableSpec(
             schemas.LATE_EVENTS, schemas.late_events(inputs, kind.late_columns), "Events past grace, within retention"
         ),

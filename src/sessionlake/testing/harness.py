@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.quarantine import Quarantine
 from sessionlake.engine.operator import Aside, BatchContext, Piece, ShardResult
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.control import kinds_of, limits_of
+from sessionlake.operators.sessions.gap_by import parsed_gap, source_columns, typed_gap
+from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import split_events
 from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.operators.sessions.shard import COLD_SCHEMA
@@ -29,7 +33,9 @@ from sessionlake.stream.watermark import advanced
 from sessionlake.testing.local import Harness, aggregated_columns, declared_types
 from sessionlake.testing.rows import Row, correction_table, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
-from sessionlake.warehouse.schemas import COUNTS, STALE, TIME
+from sessionlake.warehouse.schemas import COUNTS, OPEN_UNTIL, QUARANTINED, STALE, TIME
+
+OPEN_UNTIL_US = "open_until_us"
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,8 @@ class Output:
     """What one micro-batch gave."""
 
     changes: list[dict[str, Any]]
-    """op (upsert, delete, emit), key, start_us, end_us, event_count, revision and each aggregate by name."""
+    """op (upsert, delete, emit), key, start_us, end_us, event_count, revision, each aggregate by name, and open_until_us where
+    events have gaps of their own."""
     late: list[dict[str, Any]]
     """The input rows that were late."""
     dead: list[dict[str, Any]]
@@ -68,12 +75,13 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         clock: Callable[[], int] | None = None,
         event_id: str | None = None,
         schema: Mapping[str, str] | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         if beyond_retention not in (DEAD_LETTER, DROP, EMIT):
             raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write dead_letter, drop or emit")
         if (max_future_skew is None) != (clock is None):
             raise ConfigError("max_future_skew: needs a clock, and a clock needs it; give both or neither")
-        self.windows, self._specs = windows, dict(aggregates)
+        self.windows, self._specs, self._quarantine = windows, dict(aggregates), quarantine
         self._policy, self._clock, self._event_id = beyond_retention, clock, event_id
         self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
         self._declared = declared_types(schema)
@@ -105,15 +113,16 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
             table = correction_table(operator.spec, corrections)
             split += split_corrections(kinds_of(operator.spec), limits, table)
         results, told = self._shards.run(operator, split, context, partial(self._cold, operator, context))
-        stats = {**dict.fromkeys(COUNTS, 0), **told}
+        stats = {**dict.fromkeys((*COUNTS, QUARANTINED), 0), **told}
         self._state = advanced(self._state, stats)
         self._batch_id += 1
+        quarantined = [] if self._quarantine is None else [QUARANTINED]
         changes = [change for result in results for change in self._change_rows(result.changes)]
         asides = [aside.rows for aside in split if isinstance(aside, Aside) and aside.kind == DEAD]
         late, refused = self._side(results, LATE, rows), self._side(results, DEAD, rows, asides)
         dead = [row for row in refused if row["reason"] != STALE]
         stale = [{k: v for k, v in row.items() if k != "reason"} for row in refused if row["reason"] == STALE]
-        return Output(changes, late, dead, stale, {name: stats[name] for name in COUNTS})
+        return Output(changes, late, dead, stale, {name: stats[name] for name in (*COUNTS, *quarantined)})
 
     def sessions(self) -> list[dict[str, Any]]:
         """Return the live store's warm sessions, ordered by key and start."""
@@ -122,7 +131,8 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         bounds = self._operator.bounds(BatchContext(0, "", self._state))
         rows = []
         for shard in range(self._shards.shards):
-            keys, found = self._shards.store(self._operator, shard).scan(bounds.horizon_us)
+            keys, found = self._shards.store(self._operator, shard).scan(bounds.oldest_end_us)
+            found = found.take(np.flatnonzero(until_of(self.windows, found) >= bounds.expired_us))
             states = StateCodec(self._operator.spec.aggregates).decode(found.state)
             columns = {
                 "key": [keys[i].decode() for i in found.codes.tolist()],
@@ -130,6 +140,7 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
                 "end_us": found.end.tolist(),
                 "event_count": found.count.tolist(),
                 "revision": found.revision.tolist(),
+                **({OPEN_UNTIL_US: found.until.tolist()} if found.until is not None else {}),
             }
             for aggregate in self._operator.spec.aggregates:
                 columns[aggregate.name] = aggregate.value(states[: len(aggregate.state)]).to_pylist()
@@ -138,27 +149,32 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         return sorted(rows, key=lambda row: (row["key"], row["start_us"]))
 
     def _make_operator(self, rows: Sequence[Row]) -> Sessionizer:
-        aggregates, columns = aggregated_columns(self._specs, self._declared, rows, event_id=self._event_id)
-        self._operator = Sessionizer(
-            SessionizerSpec(self.windows, aggregates, EventSpec(TableDecoder(columns, None), self._policy, self._skew))
+        sql = parsed_gap(self.windows.gap_by)
+        aggregates, columns = aggregated_columns(
+            self._specs, self._declared, rows, event_id=self._event_id, more=source_columns(sql)
         )
+        events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
+        gap_by = typed_gap(sql, columns.types)
+        self._operator = Sessionizer(SessionizerSpec(self.windows, aggregates, events, gap_by, self._quarantine))
         return self._operator
 
     def _cold(self, operator: Sessionizer, context: BatchContext, needs: pa.Table) -> pa.Table:
         """Look up cold sessions among all that were ever forwarded, as the driver does in sessions_live."""
-        horizon = operator.bounds(context).horizon_us
+        bounds, windows = operator.bounds(context), operator.spec.windows
         wanted = needs.select(COLD_SCHEMA.names).to_pylist()
         rows = [
             row
             for row in self._live.values()
-            if row["end_us"] < horizon
+            if row.get(OPEN_UNTIL_US, int(windows.open_until(np.array([row["end_us"]]))[0])) < bounds.expired_us
             and any(
                 n["key"] == row["key"] and row["end_us"] >= n["from_us"] and row["start_us"] <= n["to_us"]
                 for n in wanted
             )
         ]
         types = {"key": pa.string(), "state": pa.binary()}
-        names = ("key", "start_us", "end_us", "event_count", "revision", "state")
+        until = ("until_us",) if windows.keeps_until else ()
+        names = ("key", "start_us", "end_us", "event_count", "revision", "state", *until)
+        rows = [{**row, "until_us": row.get(OPEN_UNTIL_US)} for row in rows]
         return pa.Table.from_pylist(rows, schema=pa.schema([(name, types.get(name, pa.int64())) for name in names]))
 
     def _change_rows(self, table: pa.Table) -> list[dict[str, Any]]:
@@ -166,6 +182,8 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         for row in table.to_pylist():
             change = {"op": row["op"], "key": row["session_key"]}
             change |= {f"{edge}_us": _micros(row[f"session_{edge}"]) for edge in ("start", "end")}
+            if OPEN_UNTIL in row and row[OPEN_UNTIL] is not None:
+                change[OPEN_UNTIL_US] = _micros(row[OPEN_UNTIL])
             change |= {name: row[name] for name in ("event_count", "revision", *self._specs)}
             identity = (change["key"], change["start_us"])
             if row["op"] == "upsert":

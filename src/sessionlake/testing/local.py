@@ -47,8 +47,10 @@ def aggregated_columns(
     *,
     keyed: bool = True,
     event_id: str | None = None,
+    more: Sequence[str] = (),
 ) -> tuple[tuple[Aggregate, ...], EventColumns]:
-    """Return aggregates and the columns of events that they read, typed as declared, or as the rows' first values are."""
+    """Return aggregates and the columns of events that they read, and `more`, typed as declared, or as the rows' first values are."""
     named = {name for row in rows for name in row} - {KEY, TIME_US, "kind", event_id}
     types = {name: type_of(name, rows) for name in named} | dict(declared) | {KEY: pa.string(), TIME_US: pa.int64()}
-    return aggregated(texts, types, key=KEY if keyed else None, time=TIME_US, event_id=event_id, others=sorted(named))
+    key = KEY if keyed else None
+    return aggregated(texts, types, key=key, time=TIME_US, event_id=event_id, columns=more, others=sorted(named))

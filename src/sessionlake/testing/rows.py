@@ -10,7 +10,8 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.standalone.columns import type_of
 from sessionlake.standalone.rows import Row, event_rows
-from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA
+from sessionlake.warehouse.schemas import OPEN_UNTIL
+from sessionlake.warehouse.schemas import corrections as corrections_schema
 
 __all__ = ["Row", "correction_table", "event_rows", "type_of"]
 
@@ -28,6 +29,7 @@ def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) 
             "revision": row.get("revision"),
             "event_count": row.get("event_count", 1),
             "state": _packed(spec, row) if row["kind"] == "restate" else None,
+            OPEN_UNTIL: row.get("open_until_us"),
         }
         if row["kind"] == "replace":
             one["remove"] = [
@@ -39,11 +41,12 @@ def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) 
                     "session_end": p["end_us"],
                     "event_count": p.get("event_count", 1),
                     "state": _packed(spec, {**p, "key": row.get("key")}),
+                    OPEN_UNTIL: p.get("open_until_us"),
                 }
                 for p in row.get("put", ())
             ]
         rows.append(one)
-    return pa.Table.from_pylist(rows, schema=CORRECTIONS_SCHEMA)
+    return pa.Table.from_pylist(rows, schema=corrections_schema(until=spec.windows.keeps_until))
 
 
 def _packed(spec: SessionizerSpec, row: Row) -> bytes:

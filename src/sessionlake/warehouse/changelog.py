@@ -121,6 +121,23 @@ class Changelog:
 
 
 SESSIONS = Changelog("session")
+QUARANTINED, QUARANTINED_KEYS = "sessions_quarantined", "quarantined_keys"
+"""The views of what [quarantine] keeps apart: the sessions, and how many there are of each key."""
+_RULES = {
+    "spark": "array_join(array_sort(collect_set(rule)), ', ')",
+    "duckdb": "string_agg(distinct rule, ', ' order by rule)",
+}
+
+
+def quarantined_keys_sql(engine: str) -> str:
+    """Return the query of the keys that have sessions in quarantine, over the view of these; `engine` is spark or duckdb."""
+    return (
+        "select session_key, count(*) as sessions, cast(sum(event_count) as bigint) as events, "
+        f"min(session_start) as first_start, max(session_end) as last_end, {_RULES[engine]} as rules "
+        f"from {QUARANTINED} group by session_key"
+    )
+
+
 SLICE = "slice"
 """What a row of a changelog of the state is, where the rows that are sent are not the state."""
 JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"), state=(schemas.JOIN_MESSAGES,))

@@ -74,6 +74,8 @@ COUNTS = (
     "deletes",
 )
 """What a batch counts: events in, and what became of them; corrections in, and what became of them; changes out."""
+QUARANTINED = "quarantined"
+"""What commits count beside those: sessions that a batch moved above a threshold of [quarantine]."""
 
 
 def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:
@@ -94,6 +96,9 @@ _COUNT_REVISION = (
     commented("revision", pa.int64(), "batch_id of the session's last change"),
 )
 _STATE = commented("state", pa.binary(), "Packed aggregate states; what a restore and a merge need beyond the values")
+OPEN_UNTIL = "open_until"
+"""The column that tells until when a session takes events, where that does not follow from its end."""
+_OPEN_UNTIL = commented(OPEN_UNTIL, TIME, "Last time at which an event still joins the session, inclusive")
 BATCH_MARKS = (
     commented("batch_id", pa.int64(), "Micro-batch that wrote the row"),
     commented("commit_id", pa.string(), "Attempt of the micro-batch that wrote the row"),
@@ -104,23 +109,25 @@ def _values(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> 
     return (commented(name, type_, specs.get(name, name)) for name, type_ in aggregates.items())
 
 
-def changes(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> pa.Schema:
-    """Return the schema of what a shard forwards; the table adds session_id, batch_id and commit_id."""
+def changes(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str], *, until: bool = False) -> pa.Schema:
+    """Return the schema of what a shard forwards; the table adds session_id, batch_id and commit_id. `until`: with open_until."""
     op = commented(
         "op", pa.string(), "upsert, delete, or emit (an event beyond retention, aggregated alone, not stored)"
     )
-    return pa.schema([op, *_SESSION, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
+    more = [_OPEN_UNTIL] if until else []
+    return pa.schema([op, *_SESSION, *more, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
 
 
-def changelog(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> pa.Schema:
+def changelog(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str], *, until: bool = False) -> pa.Schema:
     """Return the schema of session_changelog, the truth."""
-    return pa.schema([*changes(aggregates, specs), _SESSION_ID, *BATCH_MARKS])
+    return pa.schema([*changes(aggregates, specs, until=until), _SESSION_ID, *BATCH_MARKS])
 
 
-def sessions(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> pa.Schema:
+def sessions(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str], *, until: bool = False) -> pa.Schema:
     """Return the schema of the snapshot and of sessions_live."""
+    more = [_OPEN_UNTIL] if until else []
     date = commented(SESSION_DATE, pa.date32(), SESSION_DATE_COMMENT)
-    return pa.schema([*_SESSION, _SESSION_ID, date, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
+    return pa.schema([*_SESSION, *more, _SESSION_ID, date, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
 
 
 def _event(inputs: Mapping[str, pa.DataType]) -> Iterable[pa.Field]:
@@ -174,7 +181,7 @@ DEAD_LETTERS_SCHEMA = pa.schema(
 )
 
 SIDE_FIELD = commented(SIDE, pa.string(), "Of two inputs the one: left, right; null of corrections")
-_PUT = pa.struct([("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", pa.binary())])
+_PUT = [("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", pa.binary())]
 CORRECTIONS_SCHEMA = pa.schema(
     [
         commented(
@@ -202,12 +209,21 @@ CORRECTIONS_SCHEMA = pa.schema(
             pa.list_(pa.struct([("session_start", TIME), ("revision", pa.int64())])),
             "replace: sessions that go",
         ),
-        commented("put", pa.list_(_PUT), "replace: partials that come"),
+        commented("put", pa.list_(pa.struct(_PUT)), "replace: partials that come"),
         commented("job", pa.string(), "The job that wrote the correction"),
         commented("run_id", pa.string(), "The run of that job"),
         commented("created_at", TIME, "When it was written"),
     ]
 )
+
+
+def corrections(*, until: bool = False) -> pa.Schema:
+    """Return the schema of corrections; `until`: with open_until of restates and of what is put, null where it follows from the end."""
+    if not until:
+        return CORRECTIONS_SCHEMA
+    put = CORRECTIONS_SCHEMA.field("put").with_type(pa.list_(pa.struct([*_PUT, (OPEN_UNTIL, TIME)])))
+    return CORRECTIONS_SCHEMA.set(CORRECTIONS_SCHEMA.get_field_index("put"), put).append(_OPEN_UNTIL)
+
 
 APPLIED, STALE, EXPIRED, MALFORMED = "applied", "stale", "expired", "malformed"
 """What becomes of a correction; each is also one of COUNTS."""

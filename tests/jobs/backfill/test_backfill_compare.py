@@ -127,7 +127,7 @@ def _stored(rows: Any) -> pa.Table:
 
 
 def _scope(bounds: tuple[int, int], window: Window = EVERYTHING) -> Scope:
-    return Scope(GAP, *bounds, window)
+    return Scope(WINDOWS, *bounds, window)
 
 
 def _applied(stored: pa.Table, corrections: pa.Table) -> list[Row]:
@@ -279,5 +279,5 @@ def test_an_erased_key_stays_out_up_to_the_batch_that_erased_it() -> None:
         pa.array([r["key"] == "b" or r["start_us"] == 80 for r in inputs[STORED].to_pylist()])
     )
     hashed = hashlib.sha256(b"a").hexdigest()
-    assert compare(AGGREGATES, Scope(GAP, 0, 100, EVERYTHING, {hashed: 1}), inputs).corrections.num_rows == 0
+    assert compare(AGGREGATES, Scope(WINDOWS, 0, 100, EVERYTHING, {hashed: 1}), inputs).corrections.num_rows == 0
     assert compare(AGGREGATES, _scope((0, 100)), inputs).corrections.num_rows == 2

@@ -30,6 +30,8 @@ SLOW_FACTOR = 10
 """Examples of a slow property test to one of the same test in the default run. Each run draws new ones, so that runs add up;
 by this factor all of them together take about six minutes of one core."""
 SEGMENT_US = 60_000_000
+LIMITS = ("constant", "gap_by", "max_length", "both")
+"""The four configurations in which each machine runs (docs/rules.md, rules 160 and 161)."""
 BASIC = {"total": "sum(v)", "least": "min(v)", "most": "max(v)"}
 ALL = {
     **BASIC,
@@ -71,9 +73,21 @@ class Config:
     aggregates: dict[str, str] = field(default_factory=lambda: dict(BASIC))
     unit: int = 1
     base: int = 0
+    max_gap: int | None = None
+    max_length: int | None = None
+    offset: int = 0
+
+    @property
+    def widest(self) -> int:
+        return self.gap if self.max_gap is None else self.max_gap
+
+    def limits(self) -> dict[str, Any]:
+        gaps = {} if self.max_gap is None else {"max_gap": self.max_gap, "gap_column": "g"}
+        return gaps | ({} if self.max_length is None else {"max_length": self.max_length, "offset": self.offset})
 
     def model(self, model_class: type[ReferenceModel] = ReferenceModel, **kwargs: Any) -> ReferenceModel:
-        return model_class(self.gap, self.grace, self.retention, self.aggregates, self.policy, event_id="id", **kwargs)
+        settings_ = self.aggregates, self.policy
+        return model_class(self.gap, self.grace, self.retention, *settings_, event_id="id", **kwargs, **self.limits())
 
 
 def microseconds(amount: int) -> str:
@@ -125,15 +139,28 @@ def subject(
         .grace(microseconds(config.grace))
         .until(microseconds(config.retention))
     )
+    if config.max_length is not None:
+        windows = windows.max_length(microseconds(config.max_length), microseconds(config.offset))
+    if config.max_gap is not None:
+        windows = windows.by("g * interval 1 microsecond", microseconds(config.max_gap))
     return SessionizerHarness(
         windows,
         dict(config.aggregates),
         shards=config.shards,
         beyond_retention=config.policy,
         event_id="id",
-        schema={"v": value_type, "id": "string"},
+        schema={"v": value_type, "id": "string", "g": "long"},
         **kwargs,
     )
+
+
+def in_each(examples: int, check: Callable[..., None], strategies: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Return property tests of the configurations with limits: of each one of the default run, and a slow one."""
+    tests = {}
+    for limits in LIMITS[1:]:
+        tests[limits] = ci(examples, **strategies(limits))(check)
+        tests[f"{limits}_slow"] = slow(examples, **strategies(limits))(check)
+    return tests
 
 
 @contextmanager
@@ -146,15 +173,22 @@ def opened(config: Config, **kwargs: Any) -> Iterator[Any]:
 
 
 @st.composite
-def configs(draw: st.DrawFn, aggregates: dict[str, str] | None = None, shards: tuple[int, ...] = (1, 1, 2)) -> Config:
-    """Draw gap, grace and retention of a few units; retention is often gap + grace exactly.
+def configs(
+    draw: st.DrawFn,
+    aggregates: dict[str, str] | None = None,
+    shards: tuple[int, ...] = (1, 1, 2),
+    limits: str = "constant",
+) -> Config:
+    """Draw gap, grace and retention of a few units; retention is often gap (max_gap) + grace exactly.
 
     With a unit of one segment the sessions of a stream spread over many segments of the store, with 1 us over one.
     """
     unit = draw(st.sampled_from([1, SEGMENT_US]))
     gap = draw(st.integers(1, 4))
     grace = draw(st.integers(0, 4))
-    retention = gap + grace + draw(st.sampled_from([0, 0, 1, 5]))
+    widest = gap + draw(st.integers(0, 4)) if limits in ("gap_by", "both") else gap
+    retention = widest + grace + draw(st.sampled_from([0, 0, 1, 5]))
+    cell = widest + draw(st.integers(0, 6)) if limits in ("max_length", "both") else None
     return Config(
         gap=gap * unit,
         grace=grace * unit,
@@ -164,6 +198,9 @@ def configs(draw: st.DrawFn, aggregates: dict[str, str] | None = None, shards: t
         aggregates=aggregates or BASIC,
         unit=unit,
         base=draw(st.sampled_from([0, 10**15])),
+        max_gap=None if widest == gap and limits not in ("gap_by", "both") else widest * unit,
+        max_length=None if cell is None else cell * unit,
+        offset=0 if cell is None else draw(st.integers(0, cell - 1)) * unit,
     )
 
 
@@ -190,12 +227,20 @@ class Moment:
             "retention": watermark - config.retention,
             "horizon": watermark - config.retention - config.gap,
             "behind": watermark - self.number * config.unit,
-            "before": edge.start - config.gap,
+            "before": edge.start - (config.gap if self.number % 2 else config.widest),
             "start": edge.start,
             "end": edge.end,
-            "after": edge.end + config.gap,
+            "after": edge.end + config.gap if session is None else session.until,
+            "cut": _cut(config, watermark - self.number * config.unit),
         }[self.anchor]
         return at + self.nudge
+
+
+def _cut(config: Config, time: int) -> int:
+    """Return the first cut after a time; the time where there are no cuts."""
+    if config.max_length is None:
+        return time
+    return ((time - config.offset) // config.max_length + 1) * config.max_length + config.offset
 
 
 @dataclass(frozen=True)
@@ -209,6 +254,8 @@ class Event:
     key: str
     moment: Moment
     value: float | None
+    share: int | None = None
+    """The event's own gap by what it is of the widest, in quarters; null for the config's gap, where it has one at all."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +290,20 @@ Draft = Event | Restate | Replace | Tombstone
 MOMENTS = st.builds(
     Moment,
     anchor=st.sampled_from(
-        ["anywhere", "ahead", "ahead", "close", "retention", "horizon", "behind", "before", "start", "end", "after"]
+        [
+            "anywhere",
+            "ahead",
+            "ahead",
+            "close",
+            "retention",
+            "horizon",
+            "behind",
+            "before",
+            "start",
+            "end",
+            "after",
+            "cut",
+        ]
     ),
     number=st.integers(0, 14),
     nudge=st.sampled_from([0, 0, 0, -1, 1]),
@@ -257,7 +317,8 @@ PICKS = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, 0, 0, 0, -1, 1]))
 
 
 def events(keys: str = "ab", values: st.SearchStrategy[float | None] = VALUES) -> st.SearchStrategy[Event]:
-    return st.builds(Event, key=st.sampled_from(keys), moment=MOMENTS, value=values)
+    shares = st.sampled_from([None, 0, 1, 2, 4, 4, 5])
+    return st.builds(Event, key=st.sampled_from(keys), moment=MOMENTS, value=values, share=shares)
 
 
 def corrections(keys: str = "ab") -> st.SearchStrategy[Draft]:
@@ -298,7 +359,9 @@ class Resolver:
             self.next_id += 1
             time = draft.moment.resolve(self.config, model)
             # The ids do not ascend with arrival, so that ties are not broken by arrival by accident.
-            return {"key": draft.key, "time_us": time, "v": draft.value, "id": f"e{self.next_id * 37 % 101:03}"}
+            row = {"key": draft.key, "time_us": time, "v": draft.value, "id": f"e{self.next_id * 37 % 101:03}"}
+            own = None if draft.share is None else draft.share * self.config.widest // 4
+            return row if self.config.max_gap is None else {**row, "g": own}
         if isinstance(draft, Restate):
             return {"kind": "restate", "key": draft.key, **self._partial(draft.partial, model)}
         if isinstance(draft, Tombstone):
@@ -403,8 +466,17 @@ def fold(table: dict[tuple[str, int], Row], changes: list[Row]) -> None:
             del table[name]
 
 
-def live(table: dict[tuple[str, int], Row], horizon: float) -> list[Row]:
-    return [table[name] for name in sorted(table) if table[name]["end_us"] >= horizon]
+def live(table: dict[tuple[str, int], Row], horizon: float, config: Config | None = None) -> list[Row]:
+    """Return the rows that end at or after the horizon: less the gap, that are open so long where sessions are limited."""
+    return [table[name] for name in sorted(table) if _open_less_gap(table[name], config) >= horizon]
+
+
+def _open_less_gap(row: Row, config: Config | None) -> int:
+    if config is None or (config.max_gap is None and config.max_length is None):
+        return row["end_us"]
+    if "open_until_us" in row:
+        return row["open_until_us"] - config.gap
+    return min(row["end_us"], _cut(config, row["end_us"]) - 1 - config.gap)
 
 
 class Pair:
@@ -430,6 +502,10 @@ class Pair:
         aggregates = self.config.aggregates
         actual = [canonical_session(row, aggregates) for row in self.harness.sessions()]
         assert actual == [canonical_session(row, aggregates) for row in self.model.sessions()]
+        if self.config.max_gap is not None:
+            sides = self.harness.sessions(), self.model.sessions()
+            ours, theirs = ([row["open_until_us"] for row in side] for side in sides)
+            assert ours == theirs
 
     def close(self) -> None:
         self.harness.close()

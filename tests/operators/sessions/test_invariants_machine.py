@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.operators.sessions.strategies import (
+    LIMITS,
     SLOW_FACTOR,
     Config,
     Draft,
@@ -73,6 +74,22 @@ class SlowSessionizerMachine(SessionizerMachine):
     pass
 
 
+class LimitedMachine(SessionizerMachine):
+    """The same with gaps of events' own, cells, or both."""
+
+    @initialize(config=st.sampled_from(LIMITS[1:]).flatmap(lambda limits: configs(shards=(1, 3), limits=limits)))
+    def open(self, config: Config) -> None:
+        self.pair = Pair(config)
+
+
+class SlowLimitedMachine(LimitedMachine):
+    pass
+
+
+LimitedMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=12)
+SlowLimitedMachine.TestCase.settings = settings(max_examples=EXAMPLES * SLOW_FACTOR, stateful_step_count=30)
+TestLimitedMachine = LimitedMachine.TestCase
+TestSlowLimitedMachine = pytest.mark.slow(SlowLimitedMachine.TestCase)
 SessionizerMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=12)
 SlowSessionizerMachine.TestCase.settings = settings(max_examples=EXAMPLES * SLOW_FACTOR, stateful_step_count=30)
 TestSessionizerMachine = SessionizerMachine.TestCase

@@ -16,6 +16,7 @@ from tests.operators.sessions.strategies import (
     ci,
     configs,
     events,
+    in_each,
     names_of,
     resolved_stream,
     rows,
@@ -41,6 +42,9 @@ def check_shards(config: Config, drafted: list[list[Draft]]) -> None:
 
 def check_origin_of_time(config: Config, drafted: list[list[Draft]], shift: int) -> None:
     """Times before 1970 and segment boundaries are like any others."""
+    if config.max_length is not None:
+        # Cells lie where they lie.
+        shift -= shift % config.max_length
     stream = resolved_stream(config, drafted)
     outcomes, final = run(config, stream)
     moved_outcomes, moved_final = run(config, [[moved(row, shift) for row in batch] for batch in stream])
@@ -57,10 +61,10 @@ def moved(row: Row, shift: int) -> Row:
 
 
 @st.composite
-def covered_streams(draw: st.DrawFn) -> tuple[Config, list[Row]]:
-    """Draw events in arrival order, none further behind the largest time before it than grace + gap."""
-    config = draw(configs(aggregates=ALL))
-    allowed = config.grace + config.gap
+def covered_streams(draw: st.DrawFn, limits: str = "constant") -> tuple[Config, list[Row]]:
+    """Draw events in arrival order, none further behind the largest time before it than grace + gap; than grace, with limits."""
+    config = draw(configs(aggregates=ALL, limits=limits))
+    allowed = config.grace + (config.gap if limits == "constant" else 0)
     newest = config.base
     stream: list[Row] = []
     for number in range(draw(st.integers(1, 14))):
@@ -69,9 +73,9 @@ def covered_streams(draw: st.DrawFn) -> tuple[Config, list[Row]]:
         time = newest - min(behind, allowed) if behind else newest + step
         newest = max(newest, time)
         value = draw(VALUED)
-        stream.append(
-            {"key": draw(st.sampled_from("aab")), "time_us": time, "v": value, "id": f"e{number * 7 % 20:02}"}
-        )
+        row = {"key": draw(st.sampled_from("aab")), "time_us": time, "v": value, "id": f"e{number * 7 % 20:02}"}
+        own = {} if config.max_gap is None else {"g": draw(st.sampled_from([None, 1, config.gap, config.max_gap]))}
+        stream.append({**row, **own})
     return config, stream
 
 
@@ -104,6 +108,19 @@ test_order_of_ties_does_not_matter = ci(20, **ORDER_OF_TIES)(check_order_inside_
 test_shards_do_not_matter = ci(20, **SHARDS)(check_shards)
 test_origin_of_time_does_not_matter = ci(20, **ORIGIN)(check_origin_of_time)
 test_batch_boundaries_do_not_matter_while_grace_covers = ci(20, **BOUNDARIES)(check_batch_boundaries)
+LIMITED = {
+    "order": in_each(
+        10,
+        check_order_inside_a_batch,
+        lambda limits: {**ORDER, "config": configs(limits=limits)},
+    ),
+    "shards": in_each(10, check_shards, lambda limits: {**SHARDS, "config": configs(limits=limits)}),
+    "origin": in_each(10, check_origin_of_time, lambda limits: {**ORIGIN, "config": configs(BASIC, limits=limits)}),
+    "boundaries": in_each(
+        10, check_batch_boundaries, lambda limits: {**BOUNDARIES, "covered": covered_streams(limits=limits)}
+    ),
+}
+globals().update({f"test_{what}_{name}": test for what, tests in LIMITED.items() for name, test in tests.items()})
 test_order_inside_a_batch_does_not_matter_slow = slow(30, **ORDER)(check_order_inside_a_batch)
 test_order_of_ties_does_not_matter_slow = slow(20, **ORDER_OF_TIES)(check_order_inside_a_batch)
 test_shards_do_not_matter_slow = slow(20, **SHARDS)(check_shards)

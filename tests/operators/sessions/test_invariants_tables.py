@@ -23,6 +23,7 @@ from tests.operators.sessions.strategies import (
     configs,
     events,
     fold,
+    in_each,
     live,
     names_of,
     opened,
@@ -73,6 +74,7 @@ class Ledger:
                 "event_count": partial.get("event_count", 1),
                 "v": partial["v"],
                 "batch_id": batch_id,
+                "own_gap": partial.get("g"),
             }
         )
 
@@ -94,14 +96,19 @@ def check_tables(config: Config, drafted: list[list[Draft]]) -> None:
             check_counts(out, resolved)
             check_watermark(harness, watermark, ledger, batch_id)
         watermark = -math.inf if harness.watermark_us is None else harness.watermark_us
-        warm = live(table, watermark - config.retention - config.gap)
+        warm = live(table, watermark - config.retention - config.gap, config)
         stored = [canonical_session(row, config.aggregates) for row in harness.sessions()]
     assert stored == [canonical_session(row, config.aggregates) for row in warm]
 
     final = [canonical_session(row, config.aggregates, revision=False) for row in live(table, -math.inf)]
-    expected = SQL.sessionize_partials(ledger.partials, ledger.removed, config.gap)
+    if config.max_gap is None and config.max_length is None:
+        expected = SQL.sessionize_partials(ledger.partials, ledger.removed, config.gap)
+        check_apart(final, config.gap)
+    else:
+        cells = config.max_length, config.offset
+        expected = SQL.sessionize_limited(ledger.partials, ledger.removed, config.gap, *cells)
+        check_uncut(final, config)
     assert final == [canonical_session({**row, "revision": 0}, BASIC) for row in expected]
-    check_apart(final, config.gap)
 
 
 def check_changes(out: Any, before: Table, removed: set[tuple[str, int]], batch_id: int, config: Config) -> None:
@@ -126,10 +133,10 @@ def check_counts(out: Any, resolved: list[Row]) -> None:
     assert counts["input"] == sum("kind" not in row for row in resolved)
     assert counts["input"] == sum(counts[name] for name in ("accepted", "late", "dead", "dropped", "emitted"))
     assert counts["corrections"] == sum("kind" in row for row in resolved)
-    assert counts["corrections"] == sum(counts[name] for name in ("applied", "stale", "expired"))
+    assert counts["corrections"] == sum(counts[name] for name in ("applied", "stale", "expired", "malformed"))
     assert counts["late"] == len(out.late)
     assert counts["stale"] == len(out.stale)
-    assert counts["dead"] + counts["expired"] == len(out.dead)
+    assert counts["dead"] + counts["expired"] + counts["malformed"] == len(out.dead)
     assert counts["emitted"] == sum(change["op"] == "emit" for change in out.changes)
 
 
@@ -143,6 +150,13 @@ def check_watermark(harness: Any, before: float, ledger: Ledger, batch_id: int) 
 def check_apart(final: list[tuple[Any, ...]], gap: int) -> None:
     for one, other in itertools.pairwise(final):
         assert one[0] != other[0] or other[1] - one[2] > gap
+
+
+def check_uncut(final: list[tuple[Any, ...]], config: Config) -> None:
+    """No session crosses a cut."""
+    if config.max_length is not None:
+        for _, start, end, *_ in final:
+            assert (start - config.offset) // config.max_length == (end - config.offset) // config.max_length
 
 
 def check_events_in_sql(config: Config, drafted: list[list[Draft]]) -> None:
@@ -173,6 +187,12 @@ test_folded_changes_equal_the_store_and_sql = ci(50, **MIXED)(check_tables)
 test_folded_changes_equal_the_store_and_sql_slow = slow(50, **MIXED)(check_tables)
 test_events_equal_sql_window_functions = ci(40, **EVENTS)(check_events_in_sql)
 test_events_equal_sql_window_functions_slow = slow(40, **EVENTS)(check_events_in_sql)
+
+
+LIMITED = in_each(25, check_tables, lambda limits: {"config": configs(limits=limits), "drafted": batches(rows("ab"))})
+test_gap_by_equals_sql, test_gap_by_equals_sql_slow = LIMITED["gap_by"], LIMITED["gap_by_slow"]
+test_max_length_equals_sql, test_max_length_equals_sql_slow = LIMITED["max_length"], LIMITED["max_length_slow"]
+test_both_limits_equal_sql, test_both_limits_equal_sql_slow = LIMITED["both"], LIMITED["both_slow"]
 
 
 @pytest.mark.parametrize("late_by", [0, 1])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.columnar.groups import group_events, group_intervals
 from sessionlake.operators.sessions.kernel import premerge
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.stream.watermark import NO_WATERMARK
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -82,7 +83,7 @@ def test_premerge_joins_what_is_open_and_leaves_older_events_alone(rows: list, c
     keys = pa.array(["pad", *(r[0] for r in rows)], pa.string()).slice(1)
     values = pa.array([9, *(r[2] for r in rows)], pa.int64()).slice(1)
     events = Events(keys, np.array([r[1] for r in rows], np.int64), {"x": values})
-    merged, alone = premerge([total], events, GAP, close)
+    merged, alone = premerge([total], events, SessionWindows(GAP), close + GAP)
     names = sorted({r[0] for r in rows})
     expected, left = [], set()
     for group in joined([(names.index(k), t, t) for k, t, _ in rows], GAP):

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from sessionlake.aggregates.partials import lift
 from sessionlake.config.times import format_time
 from sessionlake.jobs.backfill.events import Piece, Window, bounds_of
+from sessionlake.operators.sessions.gaps import open_until
 from sessionlake.operators.sessions.kernel import premerge
 from sessionlake.operators.sessions.mapper import ALONE, MERGED
 from sessionlake.operators.sessions.spec import SessionizerSpec
@@ -56,6 +57,7 @@ def archived_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], tab
         some = table.filter(pa.array(batch == batch_id)).combine_chunks()
         _, bounds = bounds_of(spec, by_batch[batch_id])
         events = events_of(spec.events, some)
-        merged, alone = premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
+        until = open_until(spec, events)
+        merged, alone = premerge(spec.aggregates, events, spec.windows, bounds.open_us, until)
         yield batch_id, MERGED, merged
-        yield batch_id, ALONE, lift(spec.aggregates, events).take(np.flatnonzero(alone))
+        yield batch_id, ALONE, lift(spec.aggregates, events, until).take(np.flatnonzero(alone))

@@ -19,22 +19,31 @@ from sessionlake.jobs.backfill.basis import bring_together
 from sessionlake.jobs.backfill.equality import states_equal
 from sessionlake.jobs.backfill.events import Window
 from sessionlake.jobs.backfill.removed import Removed, excluded
+from sessionlake.operators.sessions.kernel import until_of
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.schemas import TIME
 
 REMOVED, STORED = "removed", "stored"
 """Kinds of rows beside those of the basis: sessions removed on purpose, and the stored sessions."""
-_REMOVE, _PUT = (schemas.CORRECTIONS_SCHEMA.field(name).type for name in ("remove", "put"))
-CORRECTION_SCHEMA = pa.schema(
-    [("session_key", pa.string()), ("group_start", pa.int64()), ("remove", _REMOVE), ("put", _PUT)]
-)
+_REMOVE = schemas.CORRECTIONS_SCHEMA.field("remove").type
+
+
+def correction_schema(windows: SessionWindows) -> pa.Schema:
+    """Return the columns of corrections in which those of a backfill differ, and `group_start`."""
+    text, whole = pa.string(), pa.int64()
+    return pa.schema([("session_key", text), ("group_start", whole), ("remove", _REMOVE), ("put", _put_of(windows))])
+
+
+def _put_of(windows: SessionWindows) -> pa.ListType:
+    return schemas.corrections(until=windows.keeps_until).field("put").type
 
 
 @dataclass(frozen=True)
 class Scope:
     """What is compared: sessions that have a time in [from_us, to_us), given what was read of the window."""
 
-    gap_us: int
+    windows: SessionWindows
     from_us: int
     to_us: int
     window: Window
@@ -51,7 +60,7 @@ class Difference:
     """What the stored sessions of a bucket lack to be right."""
 
     corrections: pa.Table
-    """CORRECTION_SCHEMA: one row for each group of sessions that hang together."""
+    """As `correction_schema` says: one row for each group of sessions that hang together."""
     stats: dict[str, int]
 
 
@@ -68,10 +77,10 @@ def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Di
     n, m = len(basis), len(stored_keys)
     old = Records.from_table(codes[n : n + m], inputs[STORED]) if STORED in inputs else Records.empty()
     removed = _with_forgotten(_removed(inputs, codes[n + m :]), scope.forgotten, keys.dictionary)
-    stats = dict(zip(("open_low", "open_high"), _open(scope, codes[: n + m], _both(basis, old)), strict=True))
-    out = excluded(codes[:n], basis, waiting, removed, scope.gap_us)
+    stats = dict(zip(("open_low", "open_high"), _open(scope, codes[: n + m], basis, old), strict=True))
+    out = excluded(codes[:n], basis, waiting, removed, scope.windows)
     kept = np.flatnonzero(~out)
-    new = _merged(aggregates, scope.gap_us, codes[kept], basis.take(kept), keys.dictionary)
+    new = _merged(aggregates, scope.windows, codes[kept], basis.take(kept), keys.dictionary)
     stats |= {"late_included": int((waiting & ~out).sum()), "withheld": int(basis.count[out].sum())}
     return _difference(aggregates, scope, keys.dictionary, old, new, stats)
 
@@ -105,25 +114,26 @@ def _with_forgotten(removed: Removed, forgotten: Mapping[str, int], keys: pa.Arr
     )
 
 
-def _both(basis: Partials, old: Records) -> tuple[Ints, Ints]:
-    return np.concatenate([basis.start, old.start]), np.concatenate([basis.end, old.end])
-
-
-def _open(scope: Scope, codes: Ints, times: tuple[Ints, Ints]) -> tuple[int, int]:
+def _open(scope: Scope, codes: Ints, basis: Partials, old: Records) -> tuple[int, int]:
     """Count the chains in the range that what lies before or after the window may belong to."""
-    start, end = times
-    order, starts = group_intervals(codes, start, end, scope.gap_us)
+    windows = scope.windows
+    start, end = np.concatenate([basis.start, old.start]), np.concatenate([basis.end, old.end])
+    until = np.concatenate([until_of(windows, basis), until_of(windows, old)])
+    order, starts = group_intervals(codes, start, until, 0)
     if not len(starts):
         return 0, 0
     low, high = np.minimum.reduceat(start[order], starts), np.maximum.reduceat(end[order], starts)
     inside = scope.touches(low, high)
-    before = inside & (low - scope.gap_us < scope.window.low)
-    after = inside & (high + scope.gap_us > scope.window.high)
+    before = inside & (low - windows.widest_us < scope.window.low)
+    after = inside & (np.maximum.reduceat(until[order], starts) > scope.window.high)
     return int(before.sum()), int(after.sum())
 
 
-def _merged(aggregates: Sequence[Aggregate], gap_us: int, codes: Ints, partials: Partials, keys: pa.Array) -> Records:
-    order, at = group_intervals(codes, partials.start, partials.end, gap_us)
+def _merged(
+    aggregates: Sequence[Aggregate], windows: SessionWindows, codes: Ints, partials: Partials, keys: pa.Array
+) -> Records:
+    until = until_of(windows, partials)
+    order, at = group_intervals(codes, partials.start, until, 0)
     if not len(at):
         return Records.empty()
     codes = codes[order]
@@ -137,6 +147,7 @@ def _merged(aggregates: Sequence[Aggregate], gap_us: int, codes: Ints, partials:
         np.add.reduceat(partials.count[order], at),
         np.full(len(at), -1),
         StateCodec(aggregates).encode(states, len(at)),
+        np.maximum.reduceat(until[order], at) if windows.keeps_until else None,
     )
 
 
@@ -150,7 +161,8 @@ def _difference(
 ) -> Difference:
     codes = np.concatenate([old.codes, new.codes])
     start, end = np.concatenate([old.start, new.start]), np.concatenate([old.end, new.end])
-    order, at = group_intervals(codes, start, end, scope.gap_us)
+    until = np.concatenate([until_of(scope.windows, old), until_of(scope.windows, new)])
+    order, at = group_intervals(codes, start, until, 0)
     groups = Groups(at, len(order))
     in_range = np.zeros(len(order), bool)
     if len(at):
@@ -183,13 +195,14 @@ def _difference(
                 pa.array(new.end[put]).cast(TIME),
                 pa.array(new.count[put]),
                 new.state.take(pa.array(put, pa.int64())),
+                *([] if new.until is None else [pa.array(new.until[put]).cast(TIME)]),
             ],
-            _PUT,
+            _put_of(scope.windows),
             group[~is_old],
             len(ids),
         ),
     ]
-    return Difference(pa.Table.from_arrays(rows, schema=CORRECTION_SCHEMA), stats)
+    return Difference(pa.Table.from_arrays(rows, schema=correction_schema(scope.windows)), stats)
 
 
 def _same(aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: Records, new: Records) -> Bools:
@@ -204,6 +217,8 @@ def _same(aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints
     a = np.where(side[pair], order[pair + 1], order[pair])
     b = np.where(side[pair], order[pair], order[pair + 1]) - len(old.codes)
     alike = (old.end[a] == new.end[b]) & (old.count[a] == new.count[b])
+    if old.until is not None and new.until is not None:
+        alike &= old.until[a] == new.until[b]
     pair, a, b = pair[alike], a[alike], b[alike]
     equal = states_equal(aggregates, old.state.take(pa.array(a)), new.state.take(pa.array(b)))
     out[pair[equal]] = True

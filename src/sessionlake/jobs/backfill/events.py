@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from sessionlake.aggregates.partials import Partials, lift
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.columnar.keys import by_shard, shard_of
+from sessionlake.columnar.records import UNTIL
 from sessionlake.engine import exchange
 from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.engine.operator import Keyed
@@ -91,7 +92,8 @@ def source_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], table
             if piece.kind == MERGED:
                 yield batch_id, MERGED, Partials.from_table(piece.rows)
             elif piece.kind == ALONE:
-                yield batch_id, ALONE, lift(spec.aggregates, events_of(spec.events, piece.rows))
+                until = piece.rows[UNTIL].to_numpy() if UNTIL in piece.rows.column_names else None
+                yield batch_id, ALONE, lift(spec.aggregates, events_of(spec.events, piece.rows), until)
 
 
 def bounds_of(spec: SessionizerSpec, inputs: BatchInputs) -> tuple[SessionizerSpec, Bounds]:
@@ -103,7 +105,7 @@ def bounds_of(spec: SessionizerSpec, inputs: BatchInputs) -> tuple[SessionizerSp
 
 def at_batch(partials: Partials, batch: Ints) -> Partials:
     """Return partials whose revision is the batch that consumed them."""
-    return Partials(partials.keys, partials.start, partials.end, partials.count, batch, partials.states)
+    return replace(partials, revision=batch)
 
 
 def rows_by_shard(kind: str, table: pa.Table, shards: int) -> Iterator[pa.RecordBatch]:

@@ -109,7 +109,7 @@ def _differences(basis: Basis, run: JobRun) -> tuple[DataFrame, dict[str, int]]:
             return rows, counts
         rows.unpersist()
         run.on_step("reading more: sessions cross the edges of what was read")
-        more = (window.high - window.low + basis.config.gap_us) << step
+        more = (window.high - window.low + basis.spec.windows.widest_us) << step
         window = Window(window.low - more if low else window.low, window.high + more if high else window.high)
     raise AssertionError("a window of all times has no open edge")
 

@@ -5,6 +5,7 @@ import json
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sessionlake.columnar.records import UNTIL
 from sessionlake.jobs.backfill.before_outcomes import taken_before
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.warehouse import schemas
@@ -55,7 +56,8 @@ def backfills_in_flight(tables: Tables, taken: DataFrame) -> set[str]:
 
 
 def restates(corrections: DataFrame) -> DataFrame:
-    """Return restated partials: key, start_us, end_us, event_count, state, batch_id."""
+    """Return restated partials: key, start_us, end_us, event_count, state, batch_id, and until_us where corrections have it."""
+    until = [F.unix_micros(schemas.OPEN_UNTIL).alias(UNTIL)] if schemas.OPEN_UNTIL in corrections.columns else []
     return corrections.where("kind = 'restate'").select(
         F.col("session_key").alias("key"),
         F.unix_micros("session_start").alias("start_us"),
@@ -63,6 +65,7 @@ def restates(corrections: DataFrame) -> DataFrame:
         "event_count",
         "state",
         BATCH,
+        *until,
     )
 
 

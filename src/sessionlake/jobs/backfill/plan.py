@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials, lift
 from sessionlake.columnar.arrays import combined
+from sessionlake.columnar.records import UNTIL
 from sessionlake.config.load import Config
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
 from sessionlake.errors import JobError
 from sessionlake.jobs.backfill.archive import archived_events, archived_pieces, lacking
 from sessionlake.jobs.backfill.basis import LATE, RESTATE
-from sessionlake.jobs.backfill.compare import CORRECTION_SCHEMA, REMOVED, STORED, Scope, compare
+from sessionlake.jobs.backfill.compare import REMOVED, STORED, Scope, compare, correction_schema
 from sessionlake.jobs.backfill.events import (
     Window,
     at_batch,
@@ -37,6 +38,8 @@ from sessionlake.jobs.backfill.ledger import (
     topic_tombstones,
 )
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
+from sessionlake.operators.sessions.gaps import open_until
+from sessionlake.operators.sessions.kernel import known_until
 from sessionlake.operators.sessions.kind import engine_rows
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.sources.registry import sources_of
@@ -48,7 +51,6 @@ from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import read_batches, rows_meeting
 
 STATS = "stats"
-_RESULT = CORRECTION_SCHEMA.append(pa.field(STATS, pa.string()))
 _ROWS_A_BUCKET = 400_000
 """Partials and sessions that one task holds: some hundred bytes each, several times over while it works."""
 
@@ -81,7 +83,7 @@ class Basis:
 
 def first_window(basis: Basis) -> tuple[Window, int]:
     """Return the range, widened to the stored sessions that cross its edges and by the gap; and how many sessions it has."""
-    gap, asked = basis.config.gap_us, basis.asked
+    gap, asked = basis.spec.windows.widest_us, basis.asked
     crossing = basis.stored(asked.from_us - gap, asked.to_us + gap)
     low, high, count = crossing.agg(F.min("start_us"), F.max("end_us"), F.count("*")).collect()[0]
     low = min(asked.from_us, asked.from_us if low is None else low)
@@ -90,22 +92,25 @@ def first_window(basis: Basis) -> tuple[Window, int]:
 
 
 def compared(basis: Basis, window: Window, stored: int) -> tuple[DataFrame, set[int]]:
-    """Return corrections (CORRECTION_SCHEMA) and rows of `stats`, and the batches whose events were read."""
+    """Return corrections (`correction_schema`) and rows of `stats`, and the batches whose events were read."""
     needed = needed_batches(basis.inputs, window)
     buckets = _buckets(basis, needed, stored)
     spec = basis.spec
     wire = reduce(DataFrame.unionAll, [*_events(basis, buckets, needed, window), *_others(basis, buckets, window)])
-    scope = Scope(basis.config.gap_us, basis.asked.from_us, basis.asked.to_us, window, basis.forgotten)
+    scope = Scope(basis.spec.windows, basis.asked.from_us, basis.asked.to_us, window, basis.forgotten)
+
+    schema = correction_schema(spec.windows)
+    result = schema.append(pa.field(STATS, pa.string()))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for inputs in read_wire(batches).values():
             found = compare(spec.aggregates, scope, inputs)
             stats = [*[None] * found.corrections.num_rows, json.dumps(found.stats)]
-            nulls = pa.Table.from_pylist([{}], schema=CORRECTION_SCHEMA)
+            nulls = pa.Table.from_pylist([{}], schema=schema)
             table = pa.concat_tables([found.corrections, nulls]).append_column(STATS, pa.array(stats, pa.string()))
-            yield from table.cast(_RESULT).combine_chunks().to_batches()
+            yield from table.cast(result).combine_chunks().to_batches()
 
-    return wire.repartitionById(buckets, "shard").mapInArrow(run, spark_schema(_RESULT)), needed
+    return wire.repartitionById(buckets, "shard").mapInArrow(run, spark_schema(result)), needed
 
 
 def _events(basis: Basis, buckets: int, needed: set[int], window: Window) -> list[DataFrame]:
@@ -142,7 +147,7 @@ def _meeting(rows: DataFrame, low: int, high: int) -> DataFrame:
 
 def _others(basis: Basis, buckets: int, window: Window) -> list[DataFrame]:
     """Return wire rows of stored sessions, late events, restated partials and removed sessions that meet the window."""
-    tables, gap = basis.tables, basis.config.gap_us
+    tables, gap = basis.tables, basis.spec.windows.widest_us
     stored = basis.stored(window.low - gap, window.high + gap)
     has_backfills = any(run.job == BACKFILL for run in basis.runs)
     in_flight = backfills_in_flight(tables, basis.taken) if has_backfills else set()
@@ -191,7 +196,8 @@ def _lifted(late: DataFrame, spec: SessionizerSpec, buckets: int) -> DataFrame:
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            partials = lift(spec.aggregates, events_of(spec.events, table))
+            events = events_of(spec.events, table)
+            partials = lift(spec.aggregates, events, open_until(spec, events))
             rows = at_batch(partials, table[BATCH].to_numpy()).to_table()
             yield from rows_by_shard(LATE, rows.append_column(INCLUDED, table[INCLUDED]), buckets)
 
@@ -208,7 +214,8 @@ def _unpacked(restated: DataFrame, spec: SessionizerSpec, buckets: int) -> DataF
                 table[name].to_numpy() for name in ("start_us", "end_us", "event_count", BATCH)
             )
             states = codec.decode(combined(table["state"]))
-            partials = Partials(combined(table["key"]), start, end, count, np.asarray(consumed), states)
+            until = known_until(spec.windows, end, combined(table[UNTIL]) if UNTIL in table.column_names else None)
+            partials = Partials(combined(table["key"]), start, end, count, np.asarray(consumed), states, until)
             yield from rows_by_shard(RESTATE, partials.to_table(), buckets)
 
     return restated.mapInArrow(split, WIRE_DDL)

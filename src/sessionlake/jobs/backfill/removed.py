@@ -8,6 +8,8 @@ import numpy as np
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, within_group
 from sessionlake.columnar.groups import group_intervals
+from sessionlake.operators.sessions.kernel import until_of
+from sessionlake.operators.sessions.windows import SessionWindows
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Removed:
     batch: Ints
 
 
-def excluded(codes: Ints, basis: Partials, waiting: Bools, removed: Removed, gap_us: int) -> Bools:
+def excluded(codes: Ints, basis: Partials, waiting: Bools, removed: Removed, windows: SessionWindows) -> Bools:
     """Say which partials a later batch removed with the session that they were part of.
 
     `basis.revision` is the batch that consumed a partial: what came with the removal's own batch or after it stays,
@@ -32,7 +34,7 @@ def excluded(codes: Ints, basis: Partials, waiting: Bools, removed: Removed, gap
     out = np.zeros(len(codes), bool)
     if not len(codes) or not len(removed.codes):
         return out
-    end = _ends(codes, basis, waiting, removed, gap_us)
+    end = _ends(codes, basis, waiting, removed, windows)
     order = np.lexsort((basis.start, codes))
     low = _positions(codes[order], basis.start[order], removed.codes, removed.start, side="left")
     high = _positions(codes[order], basis.start[order], removed.codes, end, side="right")
@@ -55,7 +57,7 @@ def _positions(codes: Ints, times: Ints, of_codes: Ints, of_times: Ints, *, side
     return out[n:]
 
 
-def _ends(codes: Ints, basis: Partials, waiting: Bools, removed: Removed, gap_us: int) -> Ints:
+def _ends(codes: Ints, basis: Partials, waiting: Bools, removed: Removed, windows: SessionWindows) -> Ints:
     """Return the removed sessions' ends; an unknown one is that of the chain which its start was part of at the time."""
     end = removed.end.copy()
     unknown = removed.end == Removed.UNKNOWN
@@ -63,7 +65,7 @@ def _ends(codes: Ints, basis: Partials, waiting: Bools, removed: Removed, gap_us
     for batch in np.unique(removed.batch[unknown]).tolist():
         which = np.flatnonzero(unknown & (removed.batch == batch))
         there = np.flatnonzero((basis.revision < batch) & ~waiting)
-        order, at = group_intervals(codes[there], basis.start[there], basis.end[there], gap_us)
+        order, at = group_intervals(codes[there], basis.start[there], until_of(windows, basis)[there], 0)
         end[which] = removed.start[which]
         if not len(at):
             continue

@@ -8,7 +8,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError
-from sessionlake.jobs.publish.records import OnBatch, send
+from sessionlake.jobs.publish.records import OnBatch, send, without_quarantined
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.stream.queries import is_second_driver, run_to_end
 from sessionlake.warehouse.tables import Tables
@@ -33,14 +33,14 @@ def publish_changes(
     first = not tables.names(f"{checkpoint}/stream/offsets")
     version = from_version(tables, checkpoint)
     if first:
-        send(merged_rows(tables).withColumn("op", F.lit("upsert")), of, sink)
+        send(without_quarantined(merged_rows(tables).withColumn("op", F.lit("upsert")), config), of, sink)
         failpoints.hit("published_all")
         batches += 1
         on_batch(batches, True)
 
     def changed(rows: DataFrame, _batch_id: int) -> None:
         nonlocal batches
-        send(latest_changes(changes(rows, after=-1), of), of, sink)
+        send(without_quarantined(latest_changes(changes(rows, after=-1), of), config), of, sink)
         failpoints.hit("published")
         batches += 1
         on_batch(batches, False)

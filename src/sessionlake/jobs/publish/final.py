@@ -20,7 +20,7 @@ from sessionlake.config.sections import OperatorSection
 from sessionlake.config.source import KafkaSink
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError
-from sessionlake.jobs.publish.records import OnBatch, send
+from sessionlake.jobs.publish.records import OnBatch, send, without_quarantined
 from sessionlake.stream.positions import POSITIONS
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -55,8 +55,8 @@ def publish_final(
             close = max(reached.close_us, closed_us(config, last))
             now = Reached(last.batch_id, close, last.version, last.state.get(POSITIONS, {}))
             section = config.section
-            found = full(tables, section, reached, now) if section.by_count else finals(tables, reached, now)
-            send(found, tables.changelog, sink)
+            found = full(tables, section, reached, now) if section.by_count else finals(tables, section, reached, now)
+            send(without_quarantined(found, config), tables.changelog, sink)
             # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
             failpoints.hit("published_final")
             _write(tables, checkpoint, now)
@@ -92,17 +92,17 @@ def closed_us(config: Config, last: BatchCommit) -> int:
     return NO_WATERMARK if closed is None else closed
 
 
-def finals(tables: Tables, before: Reached, now: Reached) -> DataFrame:
+def finals(tables: Tables, section: OperatorSection, before: Reached, now: Reached) -> DataFrame:
     """Return what became final between two batches, and what became of what was final before: rows with op."""
     of = tables.changelog
-    rows = rows_meeting(tables, before.close_us, changelog_version=now.version)
-    end = F.unix_micros(of.end)
-    closed = rows.where((end >= before.close_us) & (end < now.close_us)).withColumn("op", F.lit("upsert"))
+    rows = rows_meeting(tables, before.close_us - section.closes_late_us, changelog_version=now.version)
+    closing = F.expr(section.closing_sql("unix_micros({})", of.end))
+    closed = rows.where((closing >= before.close_us) & (closing < now.close_us)).withColumn("op", F.lit("upsert"))
     if before.batch_id < 0:
         return closed
     tail = changes(tables.read(of.changes, now.version), before.batch_id, now.batch_id)
     _require_whole(tables, tail, before, now)
-    was_final = end < before.close_us
+    was_final = closing < before.close_us
     # One that opened again since may be deleted while its end is beyond the close: its start tells that it may be in the topic.
     may_be_there = (F.col("op") == "delete") & (F.unix_micros(of.start) < before.close_us)
     return closed.unionByName(latest_changes(tail, of).where(was_final | may_be_there).select(*closed.columns))

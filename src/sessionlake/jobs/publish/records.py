@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.config.load import Config
 from sessionlake.config.source import KafkaSink, option_texts
 from sessionlake.sources import kafka_cluster as kafka
-from sessionlake.warehouse.changelog import Changelog
+from sessionlake.warehouse.changelog import SPARK, Changelog
 from sessionlake.warehouse.views import CHANGE_COUNT
 
 _HIDDEN = ("state", "op", "commit_id", "batch_id", CHANGE_COUNT)
@@ -27,6 +28,14 @@ def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
     columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *of.hidden, *_HIDDEN))]
     value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), _JSON))
     return rows.select(F.to_json(F.struct(*of.identity), _JSON).alias("key"), value.alias("value"))
+
+
+def without_quarantined(rows: DataFrame, config: Config) -> DataFrame:
+    """Return rows (with op) in which a session in quarantine is deleted: a topic that has it shall have it no more."""
+    rule = config.quarantined_sql(SPARK.micros)
+    if rule is None:
+        return rows
+    return rows.withColumn("op", F.when(F.expr(f"{rule} is not null"), F.lit("delete")).otherwise(F.col("op")))
 
 
 def send(rows: DataFrame, of: Changelog, sink: KafkaSink) -> None:

@@ -7,6 +7,7 @@ from sessionlake.aggregates.partials import lift
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.errors import JobError
 from sessionlake.jobs.redeem.ledger import LETTER
+from sessionlake.operators.sessions.gaps import own_gaps
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.decode import decode
@@ -53,6 +54,7 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
         if checked.reason is not None:
             outcome[checked.reason.is_valid().to_numpy(zero_copy_only=False)] = REFUSED
         outcome[_raising(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
+        outcome[_out_of_range(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
         columns = [combined(decoded.table[name]) for name in spec.columns.inputs]
         time = pa.array(checked.time_us, mask=checked.no_time).cast(TIME)
         parts.append(
@@ -70,6 +72,13 @@ def _raising(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints)
     """Return those of some rows at which a user's aggregate raises."""
     _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec.events, table, checked, at)), at, [])
     return np.setdiff1d(at, kept)
+
+
+def _out_of_range(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Ints:
+    """Return those of some rows whose own gap is out of range."""
+    if spec.gap_by is None:
+        return at[:0]
+    return at[own_gaps(spec, spec.gap_by, checked_events(spec.events, table, checked, at))[1]]
 
 
 def _line(raw: str | None) -> str | None:

@@ -7,10 +7,12 @@ import pyarrow as pa
 
 from sessionlake.aggregates.partials import Partials, concat, lift
 from sessionlake.columnar.arrays import Ints, sorted_codes
+from sessionlake.columnar.records import UNTIL
 from sessionlake.engine.operator import Inputs
 from sessionlake.operators.sessions.control import PUT as PUT_ROWS
 from sessionlake.operators.sessions.control import REMOVE, RESTATE
 from sessionlake.operators.sessions.corrections import REMOVE_SCHEMA, Removals
+from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import ALONE, MERGED
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Arrivals
 from sessionlake.operators.sessions.spec import SessionizerSpec
@@ -42,7 +44,8 @@ def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
     alone = inputs.get(ALONE)
     alone_from = sum(len(p) for p, _, _ in pieces)
     if alone is not None:
-        pieces.append((lift(spec.aggregates, events_of(spec.events, alone)), EVENT, []))
+        until = alone[UNTIL].to_numpy() if spec.windows.keeps_until else None
+        pieces.append((lift(spec.aggregates, events_of(spec.events, alone), until), EVENT, []))
     remove = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
     if not pieces and not remove.num_rows:
         return None
@@ -55,7 +58,15 @@ def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
         correction = [c for p, k, ids in pieces for c in (ids if k == PUT else [None] * len(p))]
     n = len(partials)
     arrivals = Arrivals(
-        codes[:n], partials.start, partials.end, partials.count, partials.states, kinds, correction, lambda: distinct
+        codes[:n],
+        partials.start,
+        partials.end,
+        partials.count,
+        partials.states,
+        until_of(spec.windows, partials),
+        kinds,
+        correction,
+        lambda: distinct,
     )
     removals = Removals(
         remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy()
@@ -68,4 +79,4 @@ def earliest_ends(spec: SessionizerSpec, parts: Parts) -> Ints:
     earliest = np.full(len(parts.keys), np.iinfo(np.int64).max)
     np.minimum.at(earliest, parts.arrivals.codes, parts.arrivals.start)
     np.minimum.at(earliest, parts.removals.codes, parts.removals.start)
-    return earliest - spec.windows.gap_us
+    return earliest - spec.windows.widest_us

@@ -12,8 +12,9 @@ from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.engine.operator import Aside, Keyed, Split
 from sessionlake.operators.sessions.corrections import REMOVE_SCHEMA
+from sessionlake.operators.sessions.kernel import known_until
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 from sessionlake.stream.control import (
     CorrectionKind,
     Limits,
@@ -24,17 +25,25 @@ from sessionlake.stream.control import (
     micros,
     no_time,
 )
+from sessionlake.warehouse.schemas import OPEN_UNTIL
 
 RESTATE, PUT, REMOVE, TOMBSTONES = "restate", "put", "remove", "archived_tombstones"
 """Kinds of rows: partials that are accepted whatever they meet, partials that replacements put, sessions that go; and a
 topic's tombstones, which go to the archive."""
 
+CROSSES = "crosses max_length"
+"""Reason of a partial that no event could have made: it begins in one cell and ends in another (docs/rules.md, rule 161)."""
+
 
 def kinds_of(spec: SessionizerSpec) -> Mapping[str, CorrectionKind]:
     """Return the kinds of corrections that sessions know."""
+    cut = spec.windows.max_length_us is not None
+    restate, replace = (partial(crosses, spec.windows) if cut else None for crosses in (_restate_crosses, _put_crosses))
     return {
-        "restate": CorrectionKind(_bad_restate, partial(_restated, spec), expires=True, at_once=True),
-        "replace": CorrectionKind(_bad_replace, partial(_replaced, spec)),
+        "restate": CorrectionKind(
+            _bad_restate, partial(_restated, spec), expires=True, at_once=True, unfit=restate, unfit_reason=CROSSES
+        ),
+        "replace": CorrectionKind(_bad_replace, partial(_replaced, spec), unfit=replace, unfit_reason=CROSSES),
         "tombstone": CorrectionKind(_bad_tombstone, _tombstones),
     }
 
@@ -42,7 +51,8 @@ def kinds_of(spec: SessionizerSpec) -> Mapping[str, CorrectionKind]:
 def limits_of(spec: SessionizerSpec, bounds: Bounds, clock_us: int) -> Limits:
     """Return the times that corrections of a batch are held against."""
     to_close = spec.windows.to_close_us + 1
-    latest = latest_advance_us(spec.events.max_future_skew_us, clock_us, bounds.close_us, to_close)
+    watermark_us = bounds.open_us + spec.windows.grace_us
+    latest = latest_advance_us(spec.events.max_future_skew_us, clock_us, watermark_us - to_close + 1, to_close)
     return Limits(bounds.expired_us, latest, clock_us)
 
 
@@ -63,7 +73,13 @@ def _bad_replace(table: pa.Table) -> Bools:
     lists = [combined(table[name]) for name in ("remove", "put")]
     length = pc.add(*(pc.fill_null(pc.list_value_length(each), 0) for each in lists))
     empty = pc.equal(length, 0).to_numpy(zero_copy_only=False)
-    return is_keyless(table) | empty | is_incomplete(lists[0]) | is_incomplete(lists[1]) | _no_sessions(lists[1])
+    return (
+        is_keyless(table)
+        | empty
+        | is_incomplete(lists[0])
+        | is_incomplete(lists[1], (OPEN_UNTIL,))
+        | _no_sessions(lists[1])
+    )
 
 
 def _no_sessions(puts: pa.Array) -> Bools:
@@ -80,18 +96,40 @@ def _bad_tombstone(table: pa.Table) -> Bools:
     return is_keyless(table) | no_time(table["session_start"]) | is_null(table, "revision")
 
 
+def _restate_crosses(windows: SessionWindows, table: pa.Table) -> Bools:
+    return windows.cells(micros(table["session_start"])) != windows.cells(micros(table["session_end"]))
+
+
+def _put_crosses(windows: SessionWindows, table: pa.Table) -> Bools:
+    puts = combined(table["put"])
+    items = pc.list_flatten(puts)
+    start, end = (windows.cells(micros(pc.struct_field(items, f"session_{edge}"))) for edge in ("start", "end"))
+    out = np.zeros(len(puts), bool)
+    out[pc.list_parent_indices(puts).to_numpy()[start != end]] = True
+    return out
+
+
 def _partials(
-    spec: SessionizerSpec, ids: pa.Array, keys: pa.Array, start: Ints, end: Ints, count: Ints, state: pa.Array
+    spec: SessionizerSpec,
+    ids: pa.Array,
+    keys: pa.Array,
+    start: Ints,
+    end: Ints,
+    count: Ints,
+    state: pa.Array,
+    until: pa.Array | None,
 ) -> pa.Table:
-    states = StateCodec(spec.aggregates).decode(state)
-    table = Partials(keys, start, end, count, count * 0, states).to_table()
+    """Return partials; `until` are times that may be null, None where the corrections don't have them."""
+    states, known = StateCodec(spec.aggregates).decode(state), known_until(spec.windows, end, until)
+    table = Partials(keys, start, end, count, count * 0, states, known).to_table()
     return table.append_column("correction_id", ids)
 
 
 def _restated(spec: SessionizerSpec, rows: pa.Table) -> Split:
     ids, keys, state = (combined(rows[name]) for name in ("correction_id", "session_key", "state"))
     times = micros(rows["session_start"]), micros(rows["session_end"])
-    yield Keyed(RESTATE, keys, _partials(spec, ids, keys, *times, rows["event_count"].to_numpy(), state))
+    until = combined(rows[OPEN_UNTIL]) if OPEN_UNTIL in rows.column_names else None
+    yield Keyed(RESTATE, keys, _partials(spec, ids, keys, *times, rows["event_count"].to_numpy(), state, until))
 
 
 def _tombstones(rows: pa.Table) -> Split:
@@ -111,7 +149,9 @@ def _replaced(spec: SessionizerSpec, rows: pa.Table) -> Split:
         else:
             count = pc.struct_field(items, "event_count").to_numpy(zero_copy_only=False)
             end = micros(pc.struct_field(items, "session_end"))
-            yield Keyed(PUT, keys, _partials(spec, ids, keys, start, end, count, pc.struct_field(items, "state")))
+            until = pc.struct_field(items, OPEN_UNTIL) if items.type.get_field_index(OPEN_UNTIL) >= 0 else None
+            state = pc.struct_field(items, "state")
+            yield Keyed(PUT, keys, _partials(spec, ids, keys, start, end, count, state, until))
 
 
 def _removals(ids: pa.Array, keys: pa.Array, start: Ints, revision: pa.Array) -> Keyed:

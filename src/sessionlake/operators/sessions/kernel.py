@@ -1,4 +1,4 @@
-"""The merge kernel (docs/rules.md, rule 4): partials of a key within the gap of one another become one.
+"""The merge kernel (docs/rules.md, rules 4 and 160): partials of a key that meet while one is open become one.
 
 `columnar.groups` says which lie together, `aggregates.partials.merge_states` merges them.
 """
@@ -7,37 +7,86 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.partials import Partials, merge_states
-from sessionlake.columnar.arrays import Bools, Groups, plain_text
-from sessionlake.columnar.groups import group_events
+from sessionlake.columnar.arrays import Bools, Groups, Ints, plain_text
+from sessionlake.columnar.groups import group_events, group_intervals
+from sessionlake.columnar.records import Records
+from sessionlake.operators.sessions.windows import SessionWindows
 
 
-def premerge(aggregates: Sequence[Aggregate], events: Events, gap: int, close_us: int) -> tuple[Partials, Bools]:
+def premerge(
+    aggregates: Sequence[Aggregate], events: Events, windows: SessionWindows, open_us: int, until: Ints | None = None
+) -> tuple[Partials, Bools]:
     """Merge events into partials as far as that can't change what is late; return them, and which events were not merged.
 
-    This runs before the shuffle, where stored sessions and other tasks' events are not known. A partial that ends at or
-    after `close_us` is accepted whatever it meets (docs/rules.md, rule 5), so its events may travel as one. An older one may
-    turn out late, and its events then go to late_events one by one: they must travel with their raw rows. The partials'
-    keys are a dictionary; the mask is of the events, in their order.
+    This runs before the shuffle, where stored sessions and other tasks' events are not known. A partial that is open until
+    `open_us` or later is accepted whatever it meets (docs/rules.md, rule 5), so its events may travel as one. An older one may
+    turn out late, and its events then go to late_events one by one: they must travel with their raw rows. `until` has the
+    events' `open_until` where they have gaps of their own. The partials' keys are a dictionary; the mask is of the events,
+    in their order.
     """
     encoded = events.keys.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    order, starts = group_events(codes, events.time_us, gap)
+    if until is None:
+        order, starts = group_points(codes, events.time_us, windows)
+    else:
+        order, starts = group_intervals(codes, events.time_us, until, 0)
     sizes = np.diff(starts, append=len(order))
     time = events.time_us[order]
     # Events are points, so that the last one of a group is its end.
-    open_ = time[starts + sizes - 1] >= close_us if len(starts) else np.zeros(0, bool)
+    merged_until = _group_until(windows, time[starts + sizes - 1], None if until is None else until[order], starts)
+    open_ = merged_until >= open_us
     unmerged = np.zeros(len(order), bool)
     if not open_.all():
         in_open = np.repeat(open_, sizes)
         unmerged[order[~in_open]] = True
-        order, time, sizes = order[in_open], time[in_open], sizes[open_]
+        order, time, sizes, merged_until = order[in_open], time[in_open], sizes[open_], merged_until[open_]
     at = np.cumsum(sizes) - sizes
     # Of the keys only those of groups are taken: to copy every event's text would cost more than all the rest.
     keys = pa.DictionaryArray.from_arrays(pa.array(codes[order[at]]), encoded.dictionary)
     rows = pa.array(order)
     states = [column.take(rows) for aggregate in aggregates for column in aggregate.lift(events)]
     merged = merge_states(aggregates, states, Groups(at, len(order), lambda: plain_text(keys)))
-    return Partials(keys, time[at], time[at + sizes - 1], sizes, np.zeros(len(at), np.int64), merged), unmerged
+    none = np.zeros(len(at), np.int64)
+    kept = merged_until if windows.keeps_until else None
+    return Partials(keys, time[at], time[at + sizes - 1], sizes, none, merged, kept), unmerged
+
+
+def group_points(codes: Ints, time_us: Ints, windows: SessionWindows) -> tuple[Ints, Ints]:
+    """Group events of one gap; return the order that sorts them by (code, time), and where in it each group starts."""
+    order, starts = group_events(codes, time_us, windows.gap_us)
+    if windows.max_length_us is None or not len(order):
+        return order, starts
+    cell = windows.cells(time_us[order])
+    breaks = np.append(True, cell[1:] != cell[:-1])
+    breaks[starts] = True
+    return order, np.flatnonzero(breaks)
+
+
+def until_of(windows: SessionWindows, partials: Partials | Records) -> Ints:
+    """Return until when each is open: as it is kept, or as it follows from the end."""
+    return windows.open_until(partials.end) if partials.until is None else partials.until
+
+
+def known_until(windows: SessionWindows, end: Ints, given: pa.Array | None) -> Ints | None:
+    """Return until when partials that corrections brought are open, in microseconds: as given, or as follows from the end.
+
+    None where it always follows from the end. What is given lies between the end and what the widest gap would give.
+    """
+    if not windows.keeps_until:
+        return None
+    follows = windows.open_until(end)
+    if given is None:
+        return follows
+    most = windows.open_until(end, np.full(len(end), windows.widest_us))
+    micros = pc.fill_null(given.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return np.where(pc.is_valid(given).to_numpy(zero_copy_only=False), np.clip(micros, end, most), follows)
+
+
+def _group_until(windows: SessionWindows, end: Ints, until: Ints | None, starts: Ints) -> Ints:
+    if until is None or not len(starts):
+        return windows.open_until(end)
+    return np.maximum.reduceat(until, starts)

@@ -6,12 +6,15 @@ import pyarrow as pa
 from sessionlake.aggregates import Events
 from sessionlake.aggregates.partials import Partials, lift
 from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.columnar.expressions import Expression
+from sessionlake.columnar.records import UNTIL
 from sessionlake.engine.operator import Keyed, Split
+from sessionlake.operators.sessions.gaps import OUT_OF_RANGE, own_gaps
 from sessionlake.operators.sessions.kernel import premerge
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds
 from sessionlake.sources.decoding.rows import Rows
-from sessionlake.stream.ingest import event_table, judge
+from sessionlake.stream.ingest import Judged, event_table, judge
 
 MERGED, ALONE, EMITTED = "merged", "alone", "emit"
 """Kinds of rows that go to shards: partials that were accepted whatever they meet, events that may be late, events beyond
@@ -21,10 +24,14 @@ retention that are aggregated alone."""
 def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Rows) -> Split:
     """Yield what becomes of a source's rows: rows of the kinds above, and what `Judged.asides` yields."""
     judged = judge(spec.events, rows, clock_us, bounds.expired_us)
+    gaps = None if spec.gap_by is None else _own_gaps(spec, spec.gap_by, judged)
+
+    def until_of(at: Ints, events: Events) -> Ints | None:
+        return None if gaps is None else spec.windows.open_until(events.time_us, gaps[at])
 
     def merge(at: Ints) -> tuple[Events, Partials, Bools]:
         events = judged.events(at)
-        return events, *premerge(spec.aggregates, events, spec.windows.gap_us, bounds.close_us)
+        return events, *premerge(spec.aggregates, events, spec.windows, bounds.open_us, until_of(at, events))
 
     emitted = None
     if len(judged.expired):
@@ -38,4 +45,18 @@ def split_events(spec: SessionizerSpec, bounds: Bounds, clock_us: int, rows: Row
         old = np.flatnonzero(alone)
         table = event_table(spec.events, events).take(pa.array(old))
         table = table.append_column("raw", rows.raw(at[old])).append_column("source", rows.source(at[old]))
+        until = until_of(at, events)
+        if until is not None:
+            table = table.append_column(UNTIL, pa.array(until[old]))
         yield Keyed(ALONE, combined(table["key"]), table)
+
+
+def _own_gaps(spec: SessionizerSpec, expression: Expression, judged: Judged) -> Ints:
+    """Return the gap of each good row, at its place; rows whose gap is out of range are good no more."""
+    found, wrong = own_gaps(spec, expression, judged.events(judged.good))
+    gaps = np.zeros(judged.rows.table.num_rows, np.int64)
+    gaps[judged.good] = found
+    if wrong.any():
+        judged.refused.append((judged.good[wrong], pa.array([OUT_OF_RANGE] * int(wrong.sum()), pa.string())))
+        judged.good = judged.good[~wrong]
+    return gaps

@@ -55,7 +55,9 @@ class Sessionizer:
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SegmentedSessionStore:
         """Open a shard's store, by default in a database of its own."""
-        return SegmentedSessionStore(path, segment_interval(self.spec.windows.kept_us), opened)
+        windows = self.spec.windows
+        interval_us = segment_interval(windows.kept_us)
+        return SegmentedSessionStore(path, interval_us, opened, with_until=windows.keeps_until)
 
     def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
         """Compute a shard."""
@@ -64,11 +66,11 @@ class Sessionizer:
     def commit(
         self, store: SegmentedSessionStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext
     ) -> None:
-        """Apply writes; segments below the horizon are dropped, or not made at all."""
-        store.apply(writes, meta, self.bounds(context).horizon_us)
+        """Apply writes; segments in which all is cold are dropped, or not made at all."""
+        store.apply(writes, meta, self.bounds(context).oldest_end_us)
 
     def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> pa.Table:
-        """Return writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state)."""
+        """Return writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state, and until_us where it is kept)."""
         table = inputs[RESTORE]
         owner, keys = sorted_codes(table["key"])
         sessions = Records.from_table(owner, table)

@@ -6,11 +6,18 @@ import pyarrow as pa
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import lift, merge_states
 from sessionlake.columnar.arrays import Groups
-from sessionlake.columnar.groups import group_events
+from sessionlake.columnar.groups import group_intervals
+from sessionlake.operators.sessions.gaps import open_until
+from sessionlake.operators.sessions.kernel import group_points
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.stream.ingest import events_of
 from sessionlake.stream.restating import RESTATES_SCHEMA
-from sessionlake.warehouse.schemas import TIME
+from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
+
+
+def restates_schema(spec: SessionizerSpec) -> pa.Schema:
+    """Return the columns of restates: with `open_until` where that is kept."""
+    return RESTATES_SCHEMA.append(pa.field(OPEN_UNTIL, TIME)) if spec.windows.keeps_until else RESTATES_SCHEMA
 
 
 def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> pa.Table:
@@ -21,10 +28,14 @@ def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> 
     the watermark does until then, an event that travels alone expires in its own time, another less than a gap early.
     """
     if not late.num_rows:
-        return RESTATES_SCHEMA.empty_table()
+        return restates_schema(spec).empty_table()
     events = events_of(spec.events, late)
     codes = events.keys.dictionary_encode().indices.to_numpy().astype(np.int64)
-    order, starts = group_events(codes, events.time_us, spec.windows.gap_us)
+    until = open_until(spec, events)
+    if until is None:
+        order, starts = group_points(codes, events.time_us, spec.windows)
+    else:
+        order, starts = group_intervals(codes, events.time_us, until, 0)
     time = events.time_us[order]
     cell = time // spec.windows.gap_us
     breaks = np.zeros(len(order), bool)
@@ -43,4 +54,6 @@ def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> 
         pa.array(sizes),
         StateCodec(spec.aggregates).encode(merged, len(starts)),
     ]
-    return pa.Table.from_arrays(arrays, schema=RESTATES_SCHEMA)
+    if until is not None:
+        arrays.append(pa.array(np.maximum.reduceat(until[order], starts)).cast(TIME))
+    return pa.Table.from_arrays(arrays, schema=restates_schema(spec))

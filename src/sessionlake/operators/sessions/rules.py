@@ -1,11 +1,11 @@
-"""What a micro-batch does to one shard: docs/rules.md, rules 2 and 4 to 6, vectorised.
+"""What a micro-batch does to one shard: docs/rules.md, rules 2, 4 to 6, 160 and 161, vectorised.
 
 The caller has applied the other two that refuse rows, 1 (contract) and 3 (beyond retention), and hands in the stored
 sessions of the batch's keys, the cold ones only where rule 2 asks for them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,8 @@ from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated
 from sessionlake.columnar.groups import group_intervals
 from sessionlake.columnar.records import Records
 from sessionlake.operators.sessions.corrections import Removals, decide
-from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.operators.sessions.kernel import until_of
+from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 
 EVENT, RESTATED, PUT = 0, 1, 2
 """Where a new partial comes from: events of the stream, a `restate`, or what a `replace` puts."""
@@ -33,6 +34,8 @@ class Arrivals:
     end: Ints
     count: Ints
     states: States
+    until: Ints
+    """Until when each is open, inclusive."""
     kind: Ints
     """EVENT, RESTATED or PUT."""
     correction: list[str | None]
@@ -63,7 +66,7 @@ class Verdict:
 
 def apply_batch(
     aggregates: Sequence[Aggregate],
-    gap: int,
+    windows: SessionWindows,
     bounds: Bounds,
     batch_id: int,
     arrivals: Arrivals,
@@ -72,8 +75,7 @@ def apply_batch(
 ) -> Verdict:
     """Apply a batch's arrivals and removals to the stored sessions of its keys.
 
-    `stored` must hold every session of those keys that lies within gap of an arrival or is named by a removal; more do
-    no harm. Neither the arrivals' nor the sessions' order matters. The store itself is not touched.
+    `stored` must hold every session of those keys that joins an arrival or is named by a removal; more do no harm. Neither the arrivals' nor the sessions' order matters. The store itself is not touched.
     """
     # Rule 2: replacements are decided on the state before the batch; what a stale one puts is ignored with it.
     puts = {c for c in arrivals.correction if c is not None}
@@ -85,15 +87,15 @@ def apply_batch(
 
     # Rule 4: what is left of both, side by side: a row below len(new) is an arrival, the others are stored sessions.
     start = np.concatenate([arrivals.start[new], stored.start[old]])
-    end = np.concatenate([arrivals.end[new], stored.end[old]])
-    order, starts = group_intervals(np.concatenate([arrivals.codes[new], stored.codes[old]]), start, end, gap)
+    until = np.concatenate([arrivals.until[new], until_of(windows, stored)[old]])
+    order, starts = group_intervals(np.concatenate([arrivals.codes[new], stored.codes[old]]), start, until, 0)
     groups = Groups(starts, len(order))
     is_new = order < len(new)
-    # Rule 5: the merged end decides, and no group is late that a correction is part of.
+    # Rule 5: the merged session decides, and no group is late that a correction is part of.
     corrected = np.zeros(len(order), bool)
     corrected[is_new] = arrivals.kind[new[order[is_new]]] != EVENT
     if len(starts):
-        late = ~np.logical_or.reduceat(corrected, starts) & (np.maximum.reduceat(end[order], starts) < bounds.close_us)
+        late = ~np.logical_or.reduceat(corrected, starts) & (np.maximum.reduceat(until[order], starts) < bounds.open_us)
         touched = np.logical_or.reduceat(is_new, starts)
     else:
         late = touched = np.zeros(0, bool)
@@ -106,6 +108,10 @@ def apply_batch(
     members = Groups(np.cumsum(sizes) - sizes, int(sizes.sum()))
     members_of_new, members_of_old = _split(order[merged], new, old)
     changed, states = _merge(aggregates, batch_id, arrivals, stored, members, members_of_new, members_of_old)
+    if windows.keeps_until:
+        changed = replace(
+            changed, until=np.maximum.reduceat(until[order][merged], members.starts) if len(changed) else changed.end
+        )
     gone = decision.removed.copy()
     gone[members_of_old[1]] = True
     unchanged = _put_back_unchanged(
@@ -194,6 +200,7 @@ def _put_back_unchanged(by_puts: Bools, changed: Records, stored: Records, remov
             o is None
             or changed.end[i] != stored.end[o]
             or changed.count[i] != stored.count[o]
+            or (changed.until is not None and stored.until is not None and changed.until[i] != stored.until[o])
             or changed.state[int(i)] != stored.state[o]
         ):
             continue

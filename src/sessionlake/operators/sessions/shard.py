@@ -1,6 +1,7 @@
 """After the shuffle: one shard's rows against its store (docs/rules.md, rules 2 to 7), as the engine's function of rows and store."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,20 +10,22 @@ import pyarrow.compute as pc
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials, values_of
 from sessionlake.columnar.arrays import Bools, Ints, combined
-from sessionlake.columnar.records import Records, concat
+from sessionlake.columnar.records import UNTIL, Records, concat
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, ShardResult
 from sessionlake.operators.sessions.arrivals import Parts, bring_together, earliest_ends
 from sessionlake.operators.sessions.control import REMOVE
+from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import EMITTED
+from sessionlake.operators.sessions.quarantine import crossing
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Verdict, apply_batch
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
-from sessionlake.warehouse.schemas import APPLIED, STALE, TIME
+from sessionlake.warehouse.schemas import APPLIED, QUARANTINED, STALE, TIME
 
 COLD_SCHEMA = pa.schema([("key", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64())])
 """Which cold sessions a shard needs: of a key, those with end >= from_us and start <= to_us."""
@@ -42,13 +45,14 @@ def apply_shard(
     if needs is not None and needs.num_rows:
         return ShardResult(emitted, None, needs=needs)
     verdict = apply_batch(
-        spec.aggregates, spec.windows.gap_us, bounds, context.batch_id, parts.arrivals, stored, parts.removals
+        spec.aggregates, spec.windows, bounds, context.batch_id, parts.arrivals, stored, parts.removals
     )
 
     side: dict[str, pa.Table] = {}
     late = verdict.late[parts.alone_from :][: 0 if parts.alone is None else parts.alone.num_rows]
     if parts.alone is not None and late.any():
         too_late = parts.alone.filter(pa.array(late))
+        too_late = too_late.select([name for name in too_late.column_names if name != UNTIL])
         side[LATE] = too_late.append_column("close_us", pa.array(np.full(too_late.num_rows, bounds.close_us)))
     if verdict.stale:
         side[DEAD] = _stale(inputs[REMOVE], verdict.stale)
@@ -66,8 +70,10 @@ def apply_shard(
         "deletes": len(verdict.deleted),
         MAX_TIME: int(parts.arrivals.end[accepted].max(initial=NO_WATERMARK)),
     }
+    if spec.quarantine is not None:
+        stats[QUARANTINED] = crossing(spec.quarantine, verdict.changed, stored.take(np.flatnonzero(verdict.gone)))
     changes = _changes(spec, parts.keys, verdict, stored, context.batch_id)
-    writes = _writes(parts, bounds, stored, found_segment, physical, verdict, store)
+    writes = _writes(spec.windows, parts, bounds, stored, found_segment, physical, verdict, store)
     return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats)
 
 
@@ -104,7 +110,7 @@ def _stored(
     found = store.find_many(parts.keys.cast(pa.binary()), earliest_ends(spec, parts))
     stored = found.sessions
     segment = found.segment
-    warm = stored.end >= bounds.horizon_us
+    warm = until_of(spec.windows, stored) >= bounds.expired_us
     if not warm.all():
         stored, segment = stored.take(np.flatnonzero(warm)), segment[warm]
     physical = len(stored)
@@ -122,12 +128,13 @@ def _cold(table: pa.Table, keys: pa.Array) -> Records:
 
 def _cold_needs(spec: SessionizerSpec, bounds: Bounds, parts: Parts) -> pa.Table:
     """Return what replacements may meet below the horizon: the sessions they name and the neighbours of what they put."""
-    gap = spec.windows.gap_us
+    gap = spec.windows.widest_us
     put = parts.arrivals.kind == PUT
     codes = np.concatenate([parts.removals.codes, parts.arrivals.codes[put]])
     low = np.concatenate([parts.removals.start, parts.arrivals.start[put] - gap])
-    high = np.concatenate([parts.removals.start, parts.arrivals.end[put] + gap])
-    below = low < bounds.horizon_us
+    high = np.concatenate([parts.removals.start, parts.arrivals.until[put]])
+    # A session with a gap below the widest, or one that is cut, may be cold though it ends after the oldest end.
+    below = low < (bounds.expired_us if spec.windows.limited else bounds.oldest_end_us)
     return pa.Table.from_arrays(
         [parts.keys.take(pa.array(codes[below])), pa.array(low[below]), pa.array(high[below])], schema=COLD_SCHEMA
     )
@@ -138,69 +145,43 @@ def _emitted(spec: SessionizerSpec, inputs: Inputs, batch_id: int) -> pa.Table:
         return spec.changes_schema.empty_table()
     p = Partials.from_table(inputs[EMITTED])
     state = StateCodec(spec.aggregates).encode(p.states, len(p))
-    return _rows_table(
-        spec, "emit", p.keys, p.start, p.end, p.count, batch_id, values_of(spec.aggregates, p.states), state
-    )
+    rows = Records(np.arange(len(p)), p.start, p.end, p.count, p.revision, state)
+    return _rows_table(spec, "emit", p.keys, rows, batch_id, values_of(spec.aggregates, p.states))
 
 
 def _changes(spec: SessionizerSpec, keys: pa.Array, verdict: Verdict, stored: Records, batch_id: int) -> pa.Table:
-    c, gone = verdict.changed, verdict.deleted
-    upserts = _rows_table(
-        spec,
-        "upsert",
-        keys.take(pa.array(c.codes)),
-        c.start,
-        c.end,
-        c.count,
-        batch_id,
-        values_of(spec.aggregates, verdict.states),
-        c.state,
-    )
-    if not len(gone):
+    values = values_of(spec.aggregates, verdict.states)
+    upserts = _rows_table(spec, "upsert", keys, verdict.changed, batch_id, values)
+    if not len(verdict.deleted):
         return upserts
-    nulls = [pa.nulls(len(gone), type_) for type_ in spec.value_types.values()]
-    state = pa.nulls(len(gone), pa.binary())
-    zero = np.zeros(len(gone), np.int64)
-    deletes = _rows_table(
-        spec,
-        "delete",
-        keys.take(pa.array(stored.codes[gone])),
-        stored.start[gone],
-        stored.end[gone],
-        zero,
-        batch_id,
-        nulls,
-        state,
-    )
-    return pa.concat_tables([upserts, deletes])
+    gone = stored.take(verdict.deleted)
+    n = len(gone)
+    bare = replace(gone, count=np.zeros(n, np.int64), state=pa.nulls(n, pa.binary()))
+    nulls = [pa.nulls(n, type_) for type_ in spec.value_types.values()]
+    return pa.concat_tables([upserts, _rows_table(spec, "delete", keys, bare, batch_id, nulls)])
 
 
 def _rows_table(
-    spec: SessionizerSpec,
-    op: str,
-    keys: pa.Array,
-    start: Ints,
-    end: Ints,
-    count: Ints,
-    batch_id: int,
-    values: Sequence[pa.Array],
-    state: pa.Array,
+    spec: SessionizerSpec, op: str, keys: pa.Array, rows: Records, batch_id: int, values: Sequence[pa.Array]
 ) -> pa.Table:
-    n = len(keys)
+    n = len(rows)
+    until = [pa.nulls(n, TIME) if rows.until is None else pa.array(rows.until).cast(TIME)]
     arrays = [
         pa.repeat(op, n),
-        keys,
-        pa.array(start).cast(TIME),
-        pa.array(end).cast(TIME),
-        pa.array(count),
+        keys.take(pa.array(rows.codes)),
+        pa.array(rows.start).cast(TIME),
+        pa.array(rows.end).cast(TIME),
+        *(until if spec.windows.keeps_until else []),
+        pa.array(rows.count),
         pa.array(np.full(n, batch_id)),
         *values,
-        state,
+        rows.state,
     ]
     return pa.Table.from_arrays(arrays, schema=spec.changes_schema)
 
 
 def _writes(
+    windows: SessionWindows,
     parts: Parts,
     bounds: Bounds,
     stored: Records,
@@ -213,7 +194,7 @@ def _writes(
     kept = np.flatnonzero(~verdict.gone & physical)
     gone = np.flatnonzero(verdict.gone & physical)
     changed = verdict.changed
-    warm = np.flatnonzero(changed.end >= bounds.horizon_us)
+    warm = np.flatnonzero(until_of(windows, changed) >= bounds.expired_us)
     touched_owner = np.concatenate([stored.codes[gone], changed.codes[warm]])
     touched_segment = np.concatenate([segment[gone], changed.end[warm] // store.interval_us])
     if len(kept):

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
+from sessionlake.columnar.expressions import Expression
+from sessionlake.config.quarantine import Quarantine
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.stream import ingest
@@ -21,6 +23,10 @@ class SessionizerSpec:
     windows: SessionWindows
     aggregates: tuple[Aggregate, ...]
     events: EventSpec
+    gap_by: Expression | None = None
+    """Each event's own gap, where it has one."""
+    quarantine: Quarantine | None = None
+    """The thresholds of sessions that are kept apart; batches only count them."""
 
     @property
     def columns(self) -> EventColumns:
@@ -35,7 +41,7 @@ class SessionizerSpec:
     @property
     def changes_schema(self) -> pa.Schema:
         """Schema of the changes that a shard forwards."""
-        return schemas.changes(self.value_types, {})
+        return schemas.changes(self.value_types, {}, until=self.windows.keeps_until)
 
     @property
     def input_types(self) -> dict[str, pa.DataType]:
@@ -45,4 +51,8 @@ class SessionizerSpec:
     def under(self, live: Mapping[str, Any]) -> "SessionizerSpec":
         """Return the spec under other settings of classification (`Config.live_settings`)."""
         windows = replace(self.windows, grace_us=live["grace_us"], retention_us=live["retention_us"])
-        return replace(self, windows=windows, events=ingest.with_live_settings(self.events, live))
+        found = live.get("quarantine")
+        rate = found and found["max_rate"]
+        quarantine = found and Quarantine(**{**found, "max_rate": rate and tuple(rate)})
+        events = ingest.with_live_settings(self.events, live)
+        return replace(self, windows=windows, events=events, quarantine=quarantine)
