@@ -57,10 +57,9 @@ def each(value: bytes, *, backward: bool) -> Iterator[tuple[int, int, bytes]]:
     states = first + count * _ONE_HEAD.size
     heads = list(_ONE_HEAD.iter_unpack(memoryview(value)[first:states]))
     ends = list(accumulate((head[-1] for head in heads), initial=states))
-    for at in reversed(range(count)) if backward else range(count):
-        start, end, *_ = heads[at]
-        rest = first + at * _ONE_HEAD.size + 16
-        yield start, end, value[rest : rest + 16] + value[ends[at] : ends[at + 1]]
+    rows = zip(heads, range(first + 16, states, _ONE_HEAD.size), ends, ends[1:], strict=False)
+    for (start, end, _, _, _), rest, low, high in reversed(list(rows)) if backward else rows:
+        yield start, end, value[rest : rest + 16] + value[low:high]
 
 
 def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:
