@@ -65,6 +65,18 @@ def test_case_1(tmp_path: Path, windows: Any, emit: Emit, expected: dict[str, An
     assert told == expected
 
 
+def test_clocks_never_go_back(tmp_path: Path) -> None:
+    """The example of docs/rules.md, rule 128."""
+    emit = Emit(early="1 minute")
+    with WindowedAggregator(tmp_path / "w", TumblingWindows.of("1 hour"), {"n": "count()"}, emit=emit) as run:
+        sent = []
+        for clock in ("9:00:30", "9:01:10", "9:00:50", "9:01:20", "9:02:00"):
+            run.add_message({"time_us": 1}, clock_us=at(clock))
+            sent.append([(row["n"], row["emitted_at"]) for row in run.get_result()])
+            run.flush()
+    assert sent == [[], [(2, at("9:01:10"))], [], [], [(5, at("9:02:00"))]]
+
+
 ORDERS = [
     ("9:00:00", {"value": 0, "id": 1, "time_us": at("8:59:10")}),
     ("9:00:59", {"value": 5, "id": 3, "time_us": at("9:00:00")}),
