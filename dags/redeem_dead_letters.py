@@ -2,13 +2,13 @@
 ### Reads dead letters again
 
 After the cause is mended (a clock, a setting, an aggregate): rows of `dead_letters` of the given reasons that now keep the
-contract join their sessions. By hand only. **Before it:** trigger with *Dry run*; the counts are in the task's XCom.
+contract join their sessions or windows. By hand only. **Before it:** trigger with *Dry run*; the counts are in the task's XCom.
 
 **Retries and clearing are safe:** all tries of a run are one run of the job (`--run-id`), and a dead letter is redeemed once.
 
 **If it is red with "was overtaken":** another run started after it, or keys were erased; trigger a new run.
 
-Skipped on a pipeline that computes something else than sessions.
+Skipped on windows by count and joins: there the order counts in which messages came.
 """
 
 from airflow.sdk import DAG, Param

@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
     from sessionlake.reading import read_joins, read_sessions, read_table, read_windows
+    from sessionlake.standalone.emit import Emit
 
 __all__ = [
     "Config",
     "CountSessions",
     "CountWindows",
+    "Emit",
     "HoppingWindows",
     "SessionWindows",
     "SlidingCountWindows",
@@ -32,6 +34,7 @@ _PLACES = {
     "Config": "sessionlake.config.load",
     "CountSessions": "sessionlake.operators.counts.definition",
     "CountWindows": "sessionlake.operators.counts.definition",
+    "Emit": "sessionlake.standalone.emit",
     "HoppingWindows": "sessionlake.operators.windows.definition",
     "SessionWindows": "sessionlake.operators.sessions.windows",
     "SlidingCountWindows": "sessionlake.operators.counts.definition",

@@ -110,6 +110,8 @@ class Job:
     """Whether it is for pipelines of sessions alone."""
     not_for: Mapping[str, str] = field(default_factory=dict)
     """By operator that it is not for, why not, and what is."""
+    by_time: bool = False
+    """Whether it is for sessions and windows by time alone: elsewhere the order in which messages came counts."""
 
     @property
     def command(self) -> str:
@@ -191,7 +193,8 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("redeemed",)},
         corrections="redeemed",
         dag="redeem_dead_letters",
-        sessions_only=True,
+        by_time=True,
+        not_for={"table": "takes updates in any order: send what was refused to the source again, mended"},
     ),
     Job(
         "expire",

@@ -170,6 +170,11 @@ def start_run(
 def require_known(config: Config, job: str) -> None:
     """Raise NotNeededError where a job does not know what the pipeline computes."""
     found = BY_NAME.get(job)
+    if found is not None and found.by_time and (config.section.by_count or config.section.sides):
+        raise NotNeededError(
+            f"{config.operator}: {found.command} is for sessions and windows by time: here the order counts in which messages "
+            "came, and that can't be had again; use `sessionlake rebuild`"
+        )
     if found is not None and found.sessions_only and config.session is None:
         raise NotNeededError(
             f"{config.operator}: {found.command} is for pipelines of sessions so far, with a section [session]; name such a config"

@@ -29,6 +29,8 @@ COUNTS = ("input", "accepted", "late", "partly_late", "dead", "dropped")
 """What `counts` has, beside `replayed`: input = accepted + late + dead + dropped."""
 Positions: TypeAlias = Sequence[int] | Ints | pa.Array
 _NEVER = -(1 << 62)
+_PARTITIONS = 1 << 22
+"""Positions of so many, 2^40 each, fit an int64."""
 _K = TypeVar("_K", bound=Kernel[Any])
 
 
@@ -142,11 +144,13 @@ class Standalone(ABC, Generic[_K]):
     def _add_one(self, name: str, message: Row, position: int | None, partition: int, clock_us: int | None) -> None:
         """Add a message to an input."""
         self._require_ready()
+        _check_partition(partition)
         last = self._last.get(name, {})
         if position is not None and position <= last.get(str(partition), _NEVER):
             self._counts["replayed"] += 1
             return
-        self._learn(name, types_in(message))
+        if name not in self._types:
+            self._learn(name, types_in(message))
         rows = event_rows(self._kernel.columns(name), [(0, message)], Origin(partition, (0, 0, 0)))
         self._add(name, [Chunk(partition, rows)], [message], clock_us)
         if position is not None:
@@ -167,6 +171,8 @@ class Standalone(ABC, Generic[_K]):
         at = None if positions is None else _numbers("positions", positions, len(table))
         last = self._last.get(name, {})
         known = np.unique(of).tolist()
+        for partition in (known[:1], known[-1:]):
+            _check_partition(*partition or [0])
         places = {p: np.flatnonzero(of == p) for p in known}
         if at is not None:
             places = {p: _fresh(rows, at[rows], last.get(str(p), _NEVER)) for p, rows in places.items()}
@@ -174,7 +180,8 @@ class Standalone(ABC, Generic[_K]):
         self._counts["replayed"] += len(table) - fresh
         if not fresh:
             return
-        self._learn(name, types_of(table))
+        if name not in self._types:
+            self._learn(name, types_of(table))
         columns = self._kernel.columns(name)
         chunks = [
             Chunk(p, table_rows(columns, table, rows, Origin(p, (0, 0, 0)))) for p, rows in places.items() if len(rows)
@@ -190,8 +197,6 @@ class Standalone(ABC, Generic[_K]):
 
         A message without a key or a time fixes none: it is refused.
         """
-        if name in self._types:
-            return
         kernel = self._made({**self._types, name: given})
         columns = kernel.columns(name)
         if not given.keys() >= {c for c in (columns.key, *columns.further_keys, columns.time) if c is not None}:
@@ -305,6 +310,11 @@ def _numbers(name: str, given: Positions | int, rows: int) -> Ints:
     if len(found) != rows:
         raise ConfigError(f"{name}: {len(found)} are given for {rows} messages; give one for each")
     return found
+
+
+def _check_partition(partition: int) -> None:
+    if not 0 <= partition < _PARTITIONS:
+        raise ConfigError(f"partition: {partition} is no number of a partition; write one from 0 to {_PARTITIONS - 1}")
 
 
 def _fresh(rows: Ints, positions: Ints, last: int) -> Ints:

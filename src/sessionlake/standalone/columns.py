@@ -1,6 +1,7 @@
 """Which columns of messages are read, and their types: declared, or those of the first values."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -34,8 +35,12 @@ def type_of(name: str, rows: Sequence[Row]) -> pa.DataType:
 
 
 def types_in(message: Row) -> dict[str, pa.DataType]:
-    """Return the types of the values of one message that has them."""
-    return {name: type_of(name, [message]) for name, value in message.items() if value is not None}
+    """Return the types of the values of one message that has them; not of what Arrow has no type for."""
+    found: dict[str, pa.DataType] = {}
+    for name, value in message.items():
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            found |= {} if value is None else {name: type_of(name, [message])}
+    return found
 
 
 def types_of(table: pa.Table) -> dict[str, pa.DataType]:

@@ -28,7 +28,7 @@ def event_rows(wanted: EventColumns, events: Sequence[tuple[int, Row]], origin: 
     error = pa.array(errors, pa.string())
     places = np.array([place for place, _ in events], np.int64)
     return Rows(
-        pa.table(columns),
+        _table(columns, len(events)),
         None if error.null_count == len(errors) else error,
         raw=no_text,
         source=_told(places),
@@ -50,7 +50,7 @@ def table_rows(wanted: EventColumns, table: pa.Table, places: Ints, origin: Orig
                 f"add_messages: column {name!r} is {column.type}, which is no {type_}; cast it, or open another directory "
                 "with another schema"
             ) from error
-    return Rows(pa.table(columns), None, raw=no_text, source=_told(places), origin=origin)
+    return Rows(_table(columns, len(places)), None, raw=no_text, source=_told(places), origin=origin)
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -59,6 +59,11 @@ def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
     fields = [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in table.schema]
     rows: list[dict[str, Any]] = table.cast(pa.schema(fields)).to_pylist()
     return rows
+
+
+def _table(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+    """Return columns as a table; one that has none would have no rows."""
+    return pa.table(dict(columns) if columns else {"": pa.nulls(rows)})
 
 
 def _told(places: Ints) -> Callable[[Ints], pa.Array]:

@@ -107,7 +107,6 @@ class WindowHarness(Harness[SliceStore]):
 
     def tombstone(self, windows: Sequence[Mapping[str, Any]], clock_us: int = 0) -> WindowOutput:
         """Run a micro-batch of tombstones of windows, given as rows that were sent; those that are not closed are stale."""
-        operator = self._operator or self._make_operator([])
         rows = [
             {
                 "correction_id": f"{number:012d}",
@@ -118,9 +117,19 @@ class WindowHarness(Harness[SliceStore]):
             }
             for number, row in enumerate(windows)
         ]
-        table = pa.Table.from_pylist(rows, schema=CORRECTIONS_SCHEMA)
+        return self.correct(rows, clock_us)
+
+    def correct(self, corrections: Sequence[Mapping[str, Any]], clock_us: int = 0) -> WindowOutput:
+        """Run a micro-batch of corrections, given as rows of their table: times in microseconds, what is left out null."""
+        operator = self._operator or self._make_operator([])
+        table = pa.Table.from_pylist([dict(row) for row in corrections], schema=CORRECTIONS_SCHEMA)
         limits = Limits(Progress.of(self._state).expired_us, None, clock_us)
-        return self._run(operator, list(split_corrections(kinds_of(operator.spec), limits, table)), windows, clock_us)
+        split = list(split_corrections(kinds_of(operator.spec), limits, table))
+        return self._run(operator, split, corrections, clock_us)
+
+    def slices(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """Return the state by key and start: count, revision, packed aggregate states and what tells when windows are sent."""
+        return {identity: dict(row) for identity, row in self._slices.items()}
 
     def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
@@ -210,7 +219,7 @@ class WindowHarness(Harness[SliceStore]):
         rows: list[dict[str, Any]] = plain.to_pylist()
         for row in rows:
             if row["op"] == "delete":
-                del self._sent[row["window_key"], row["window_start"]]
+                self._sent.pop((row["window_key"], row["window_start"]), None)
             else:
                 self._sent[row["window_key"], row["window_start"]] = row
         return rows

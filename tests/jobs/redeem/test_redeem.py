@@ -16,11 +16,9 @@ from sessionlake.config.load import Config
 from sessionlake.errors import JobError, OvertakenError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.redeem.job import _check_readable, redeem
-from sessionlake.jobs.redeem.rows import judge_letters
+from sessionlake.jobs.redeem.rows import Reading, judge_letters
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
-from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.raw import MAX_RAW_BYTES, raw_text
 from sessionlake.sources.decoding.tables import TableDecoder
@@ -36,11 +34,11 @@ FUTURE = "too far in the future"
 ANY = [FUTURE, "beyond retention", "bad JSON", "wrong type"]
 
 
-def spec_of(total: str = "sum(v)") -> SessionizerSpec:
+def spec_of(total: str = "sum(v)") -> Reading:
     types = {"k": pa.string(), "t": pa.int64(), "v": pa.int64()}
     columns = EventColumns("k", "t", "us", None, ("v",), types)
     aggregates = build_aggregates({"total": total}, types, with_id=False)
-    return SessionizerSpec(SessionWindows(10, 10, 20), aggregates, EventSpec(TableDecoder(columns, None)))
+    return Reading(aggregates, EventSpec(TableDecoder(columns, None)))
 
 
 def test_each_text_is_judged_as_the_row_it_was() -> None:
@@ -134,7 +132,7 @@ def test_what_a_letter_does_not_hold_is_told(tmp_path: Path) -> None:
     columns = EventColumns(KEY, "t", "us", None, (), {KEY: pa.string(), "t": pa.int64()})
     by_record = replace(plain, events=EventSpec(TableDecoder(columns, None)))
     topic = {"kind": "kafka", "topic": "t", "format": "json"}
-    cases: list[tuple[dict[str, Any], SessionizerSpec, str]] = [
+    cases: list[tuple[dict[str, Any], Reading, str]] = [
         ({"format": "csv"}, plain, "a dead letter of 'csv' lacks the header"),
         ({**topic, "format": "avro"}, plain, "a dead letter of 't' is Avro"),
         (topic, by_record, "a dead letter of 't' lacks the record's own columns"),
@@ -142,5 +140,5 @@ def test_what_a_letter_does_not_hold_is_told(tmp_path: Path) -> None:
     for source, spec, told in cases:
         changed = config.model_copy(update={"source": config.source.model_copy(update=source)})
         with pytest.raises(JobError, match=told):
-            _check_readable(changed, spec)
-    _check_readable(config, plain)
+            _check_readable(changed, spec.columns)
+    _check_readable(config, plain.columns)

@@ -15,10 +15,10 @@ from tests.engine.crash_support import (
     FIRST,
     SECOND,
     Lake,
-    assert_killed,
     assert_same,
+    assert_stands_sigkill,
+    assert_stands_sigkill_of_a_worker,
     crashes,
-    killed_run,
     run_once,
 )
 
@@ -27,7 +27,6 @@ TABLE = """\
 retention = "40 minutes"
 delete_when = "tag = 'e'"
 """
-BATCHES = range(FIRST[0], SECOND[-1] + 1)
 POINTS = (
     "computed",
     "before_dead",
@@ -117,17 +116,10 @@ def test_crashes_at_every_point_with_stores_lost_and_shards_cut_anew(
 def test_sigkill_of_the_driver(
     spark: SparkSession, half: TableLake, expected: TableLake, tmp_path: Path, point: str
 ) -> None:
-    lake = half.copy(tmp_path / "lake")
-    assert_killed(killed_run(lake, point))
-    run_once(spark, lake)
-    assert_same(lake, expected)
+    assert_stands_sigkill(spark, half.copy(tmp_path / "lake"), expected, point)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["worker_computed", "worker_applied"])
 def test_sigkill_of_a_worker(half: TableLake, expected: TableLake, tmp_path: Path, point: str) -> None:
-    lake = half.copy(tmp_path / "lake")
-    done = killed_run(lake, point, tmp_path / "once")
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "once").exists(), "no worker was killed"
-    assert_same(lake, expected)
+    assert_stands_sigkill_of_a_worker(half.copy(tmp_path / "lake"), expected, point)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError
+from sessionlake.jobs.by_time import kind_by_time
 from sessionlake.jobs.late.restate import last_batch_pins, restatements
 from sessionlake.jobs.late.spans import check_range
 from sessionlake.jobs.redeem.ledger import (
@@ -22,12 +23,22 @@ from sessionlake.jobs.redeem.ledger import (
     redeemed_before,
     with_letter,
 )
-from sessionlake.jobs.redeem.rows import EXPIRED, REFUSED, TAKEN, TWIN, UNREADABLE, judge_letters, judged_schema
+from sessionlake.jobs.redeem.rows import (
+    EXPIRED,
+    REFUSED,
+    TAKEN,
+    TWIN,
+    UNREADABLE,
+    Reading,
+    judge_letters,
+    judged_schema,
+)
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start_run
-from sessionlake.operators.sessions.kind import Sessions
-from sessionlake.operators.sessions.setup import build_spec, check_settings
+from sessionlake.operators.sessions.gaps import refused_gaps
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.record_columns import META
+from sessionlake.stream.kind import Kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables, spark_schema
@@ -47,8 +58,8 @@ def redeem(
 ) -> JobReport:
     """Redeem the dead letters of these reasons (what stands before a colon, or the whole), each once.
 
-    `from_us` (inclusive) and `to_us` (exclusive) say when the batch that refused them was committed. The sessions change
-    with the sessionizer's next batch. Raises OvertakenError where another run overtook this one, JobError where a letter's text is
+    `from_us` (inclusive) and `to_us` (exclusive) say when the batch that refused them was committed. Sessions or windows
+    change with the next batch. Raises OvertakenError where another run overtook this one, JobError where a letter's text is
     not all that its event was made of.
     """
     if not reasons:
@@ -56,9 +67,11 @@ def redeem(
     check_range(from_us, to_us)
     require_known(config, REDEEM)
     last = last_batch(Tables.of(spark, config))
-    check_settings(config, last)
-    spec = build_spec(spark, config, last.settings.types)
-    _check_readable(config, spec)
+    kind = kind_by_time(spark, config, last)
+    spec = kind.spec
+    refuses = partial(refused_gaps, spec) if isinstance(spec, SessionizerSpec) else None
+    reading = Reading(spec.aggregates, spec.events, refuses)
+    _check_readable(config, reading.columns)
     named = sorted(set(reasons))
     arguments = {"reasons": named, "from": from_us, "to": to_us}
     pin = partial(_pin, config)
@@ -71,23 +84,23 @@ def redeem(
         claim(run)
     with run.step("reading dead letters again"):
         letters = _letters(run, named, from_us, to_us)
-        judged = _judged(run, spec, letters).persist()
+        judged = _judged(run, kind, reading, letters).persist()
     try:
         counts = _counts(judged)
-        _write(run, config, spec, judged)
+        _write(run, kind, judged)
     finally:
         judged.unpersist()
     return run.finish(counts, _notes(counts))
 
 
-def _check_readable(config: Config, spec: SessionizerSpec) -> None:
+def _check_readable(config: Config, columns: EventColumns) -> None:
     """Raise JobError where dead letters don't hold all that their events were made of."""
     source = config.source
     if "csv" in (source.file_format, source.format):
         raise JobError(
             "source.format: a dead letter of 'csv' lacks the header; put its rows into a new file of the source"
         )
-    if source.kind == "kafka" and (source.format == "avro" or set(META) & set(spec.columns.types)):
+    if source.kind == "kafka" and (source.format == "avro" or set(META) & set(columns.types)):
         what = "is Avro" if source.format == "avro" else "lacks the record's own columns"
         raise JobError(f"source.topic: a dead letter of {source.topic!r} {what}; send its record to the topic again")
 
@@ -115,7 +128,7 @@ def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | 
     return letters if before is None else letters.join(before, LETTER, "left_anti")
 
 
-def _judged(run: JobRun, spec: SessionizerSpec, letters: DataFrame) -> DataFrame:
+def _judged(run: JobRun, kind: Kind, reading: Reading, letters: DataFrame) -> DataFrame:
     """Return the letters with what becomes of each, and the events of those that are redeemed."""
     pinned, now_us = run.pinned, run.started_us
     latest = now_us + pinned["max_future_skew_us"]
@@ -123,10 +136,13 @@ def _judged(run: JobRun, spec: SessionizerSpec, letters: DataFrame) -> DataFrame
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                yield from judge_letters(spec, batch, pinned["expired_us"], latest).to_batches()
+                yield from judge_letters(reading, batch, pinned["expired_us"], latest).to_batches()
 
-    judged = letters.select(LETTER, "batch_id", "raw").mapInArrow(judge, spark_schema(judged_schema(spec)))
-    if spec.columns.id is None:
+    judged = letters.select(LETTER, "batch_id", "raw").mapInArrow(judge, spark_schema(judged_schema(reading)))
+    # A restate may begin before its event, and is refused by its start.
+    expired = (F.col("outcome") == TAKEN) & (kind.restated_us() < pinned["expired_us"])
+    judged = judged.withColumn("outcome", F.when(expired, EXPIRED).otherwise(F.col("outcome")))
+    if reading.columns.id is None:
         return judged
     first = Window.partitionBy("outcome", "event_id").orderBy("event_time", LETTER)
     twin = (F.col("outcome") == TAKEN) & F.col("event_id").isNotNull() & (F.row_number().over(first) > 1)
@@ -143,7 +159,7 @@ def _counts(judged: DataFrame) -> dict[str, int]:
     return {"dead_letters": sum(outcomes.values()), **outcomes}
 
 
-def _write(run: JobRun, config: Config, spec: SessionizerSpec, judged: DataFrame) -> None:
+def _write(run: JobRun, kind: Kind, judged: DataFrame) -> None:
     """Mark what is redeemed, then append its corrections, which makes the marks count."""
     if run.dry_run:
         return
@@ -152,7 +168,11 @@ def _write(run: JobRun, config: Config, spec: SessionizerSpec, judged: DataFrame
         taken = judged.where(F.col("outcome").isin(TAKEN, TWIN))
         run.append(schemas.REDEEMED, taken.select(LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")))
     with run.step("restating", schemas.CORRECTIONS):
-        append_corrections(run, restatements(run, judged.where(F.col("outcome") == TAKEN), Sessions(config, spec)))
+        events = judged.where(F.col("outcome") == TAKEN)
+        if schemas.PARTLY in [field.name for field in kind.late_columns]:
+            # A dead letter is in none of its windows.
+            events = events.withColumn(schemas.PARTLY, F.lit(False))
+        append_corrections(run, restatements(run, events, kind))
 
 
 def _notes(counts: dict[str, int]) -> list[str]:

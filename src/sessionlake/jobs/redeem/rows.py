@@ -1,25 +1,43 @@
 """The texts of dead letters, read and checked again as the rows that they were."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
+from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.partials import lift
-from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.errors import JobError
 from sessionlake.jobs.redeem.ledger import LETTER
-from sessionlake.operators.sessions.gaps import own_gaps
-from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.raw import is_cut
-from sessionlake.stream.ingest import checked_events, event_struct, without_raising
+from sessionlake.stream.ingest import EventSpec, checked_events, event_struct, without_raising
 from sessionlake.warehouse.schemas import TIME
 
 TAKEN, TWIN, UNREADABLE, REFUSED, EXPIRED = "redeemed", "duplicates", "unreadable", "refused", "beyond_retention"
 """What becomes of a letter. The first two are marked, and so not looked at again."""
 
 
-def judged_schema(spec: SessionizerSpec) -> pa.Schema:
+@dataclass(frozen=True)
+class Reading:
+    """What is read of a text, and computed from it: what workers must know of a pipeline."""
+
+    aggregates: tuple[Aggregate, ...]
+    events: EventSpec
+    refuses: Callable[[Events], Bools] | None = None
+    """Which events the operator refuses, beside what the contract does."""
+
+    @property
+    def columns(self) -> EventColumns:
+        """The columns of the source that are read."""
+        return self.events.decoder.columns
+
+
+def judged_schema(spec: Reading) -> pa.Schema:
     """Return the schema of what `judge` says."""
     event = event_struct(spec.events, [pa.nulls(0, spec.columns.types[name]) for name in spec.columns.inputs], 0).type
     return pa.schema(
@@ -35,7 +53,7 @@ def judged_schema(spec: SessionizerSpec) -> pa.Schema:
     )
 
 
-def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: int, latest_us: int) -> pa.Table:
+def judge_letters(spec: Reading, letters: pa.RecordBatch, expired_us: int, latest_us: int) -> pa.Table:
     """Decode the texts as lines of JSON and check each; `letters` has letter, batch_id and raw."""
     texts = [_line(raw) for raw in letters["raw"].to_pylist()]
     table = pa.Table.from_batches([letters])
@@ -54,7 +72,7 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
         if checked.reason is not None:
             outcome[checked.reason.is_valid().to_numpy(zero_copy_only=False)] = REFUSED
         outcome[_raising(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
-        outcome[_out_of_range(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
+        outcome[_refused(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
         columns = [combined(decoded.table[name]) for name in spec.columns.inputs]
         time = pa.array(checked.time_us, mask=checked.no_time).cast(TIME)
         parts.append(
@@ -68,17 +86,17 @@ def judge_letters(spec: SessionizerSpec, letters: pa.RecordBatch, expired_us: in
     return pa.concat_tables(parts)
 
 
-def _raising(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Ints:
+def _raising(spec: Reading, table: pa.Table, checked: Checked, at: Ints) -> Ints:
     """Return those of some rows at which a user's aggregate raises."""
     _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec.events, table, checked, at)), at, [])
     return np.setdiff1d(at, kept)
 
 
-def _out_of_range(spec: SessionizerSpec, table: pa.Table, checked: Checked, at: Ints) -> Ints:
-    """Return those of some rows whose own gap is out of range."""
-    if spec.gap_by is None:
+def _refused(spec: Reading, table: pa.Table, checked: Checked, at: Ints) -> Ints:
+    """Return those of some rows that the operator refuses."""
+    if spec.refuses is None:
         return at[:0]
-    return at[own_gaps(spec, spec.gap_by, checked_events(spec.events, table, checked, at))[1]]
+    return at[spec.refuses(checked_events(spec.events, table, checked, at))]
 
 
 def _line(raw: str | None) -> str | None:
@@ -87,7 +105,7 @@ def _line(raw: str | None) -> str | None:
     return None if is_cut(line) or not line.strip() else line
 
 
-def _rows(spec: SessionizerSpec, letters: pa.Table, outcome: pa.Array, *event: pa.Array | None) -> pa.Table:
+def _rows(spec: Reading, letters: pa.Table, outcome: pa.Array, *event: pa.Array | None) -> pa.Table:
     schema = judged_schema(spec)
     arrays = [combined(letters[LETTER]), combined(letters["batch_id"]), outcome, *event]
     arrays += [None] * (len(schema) - len(arrays))

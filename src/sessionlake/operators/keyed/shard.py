@@ -95,7 +95,7 @@ class KeyedShard:
         side: dict[str, pa.Table] = {}
         if removals.num_rows:
             counts |= {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
-            side = {DEAD: stale_letters(removals, removed.stale)}
+            side = {DEAD: stale_letters(removals, "tombstone", removed.stale)}
             side |= {OUTCOMES: told_outcomes(inputs[OUTCOMES], removed.stale)} if OUTCOMES in inputs else {}
         writes = self._writes(store, named, updates, upserts, changes, rows, markers)
         table = pa.concat_tables([self._table(keys, change) for change in changes])

@@ -27,6 +27,13 @@ def own_gaps(spec: SessionizerSpec, expression: Expression, events: Events) -> t
     return gaps, (gaps < 1) | (gaps > spec.windows.widest_us)
 
 
+def refused_gaps(spec: SessionizerSpec, events: Events) -> Bools:
+    """Return which events are refused for their own gaps."""
+    if spec.gap_by is None:
+        return np.zeros(len(events.time_us), bool)
+    return own_gaps(spec, spec.gap_by, events)[1]
+
+
 def open_until(spec: SessionizerSpec, events: Events) -> Ints | None:
     """Return until when each of some accepted events is open; None where that follows from its time alone."""
     if spec.gap_by is None:

@@ -1,4 +1,4 @@
-"""The corrections of windows (docs/rules.md, rules 110 and 111).
+"""The corrections of windows (docs/rules.md, rules 110, 111 and 132).
 
 A tombstone deletes the row of a closed window. What was sent is decided about, and that is in the tables alone: shards ask
 for the rows that tombstones name, whatever form a window has in their stores. With the row of a window that is one slice the
@@ -21,8 +21,9 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, Keyed, ShardResult, Split
+from sessionlake.operators.windows.replace import REPLACED, REPLACED_SCHEMA, WITHHELD
 from sessionlake.operators.windows.spec import WindowSpec
-from sessionlake.stream.control import OUTCOMES, CorrectionKind, is_null, micros, no_time
+from sessionlake.stream.control import OUTCOMES, CorrectionKind, is_incomplete, is_null, micros, no_time
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA
 from sessionlake.warehouse.schemas import APPLIED, STALE, TIME
 
@@ -42,8 +43,11 @@ ASKED_SCHEMA = pa.schema([("key", pa.string()), ("start_us", pa.int64())])
 """Which rows a shard asks for."""
 SENT_SCHEMA = pa.schema([*ASKED_SCHEMA, ("end_us", pa.int64()), ("revision", pa.int64())])
 """What it is handed: of windows that were sent the last row; ends are exclusive."""
+WINDOW = -1
+"""In place of a slice's revision: what a replacement names is a closed window that it is not to send."""
 RESTATED, NAMED = "restated", "named"
 """Kinds of the rows of restates: parts of slices, and slices whose closed windows are to be sent again."""
+_DECIDED = {REMOVE: "tombstone", REPLACED: "replace"}
 _FORGET = "forget"
 
 
@@ -55,6 +59,9 @@ class Removed:
     """The rows (key, start_us, end_us, revision) that they delete."""
     stale: frozenset[str]
     """The ids of those that delete none."""
+
+
+NONE_REMOVED = Removed(SENT_SCHEMA.empty_table(), frozenset())
 
 
 def removed_by(inputs: Inputs, changes: pa.Table, close_us: int) -> Removed:
@@ -96,19 +103,19 @@ def with_removed(
     result: ShardResult, inputs: Inputs, removed: Removed, context: BatchContext, *, end_inclusive: bool
 ) -> ShardResult:
     """Return a shard's result with what becomes of its tombstones; the changelog's ends are inclusive or not."""
-    n, stale = removed.rows.num_rows, removed.stale
-    side = {**result.side, DEAD: stale_letters(inputs[REMOVE], stale)}
+    deletes = delete_rows(result.changes.schema, removed.rows, context, end_inclusive=end_inclusive)
+    n = removed.rows.num_rows
+    result = replace(result, changes=pa.concat_tables([result.changes, deletes]))
+    return with_told(result, inputs, removed.stale, {"applied": n, "deletes": result.stats.get("deletes", 0) + n})
+
+
+def with_told(result: ShardResult, inputs: Inputs, stale: frozenset[str], told: Mapping[str, int]) -> ShardResult:
+    """Return a shard's result with what becomes of its tombstones and replacements, and numbers of them."""
+    dead = [stale_letters(inputs[of], kind, stale) for of, kind in _DECIDED.items() if of in inputs]
+    side = {**result.side, DEAD: pa.concat_tables(dead)}
     if OUTCOMES in inputs:
         side[OUTCOMES] = told_outcomes(inputs[OUTCOMES], stale)
-    told = {"applied": n, "stale": len(stale), "deletes": n}
-    return replace(
-        result,
-        changes=pa.concat_tables(
-            [result.changes, _delete_rows(result.changes.schema, removed.rows, context, 1 if end_inclusive else 0)]
-        ),
-        side=side,
-        stats={**result.stats, **{name: result.stats.get(name, 0) + number for name, number in told.items()}},
-    )
+    return replace(result, side=side, stats={**result.stats, **told, "stale": len(stale)})
 
 
 def _named(changes: pa.Table) -> pa.Table:
@@ -151,17 +158,55 @@ def _restates(spec: WindowSpec, rows: pa.Table) -> Split:
     yield Keyed(NAMED, keys, pa.table({"key": keys, "start_us": start}))
 
 
+def _bad_replace(spec: WindowSpec, table: pa.Table) -> Bools:
+    lists = [combined(table[name]) for name in ("remove", "put")]
+    removes, puts = (pc.fill_null(pc.list_value_length(each), 0).to_numpy().astype(np.int64) for each in lists)
+    start = micros(table["session_start"])
+    bad = (
+        is_null(table, "session_key", "revision") | no_time(table["session_start"]) | (puts > 1) | (removes + puts < 1)
+    )
+    bad |= is_incomplete(lists[0]) | is_incomplete(lists[1]) | (spec.windows.slices_of(start) != start)
+    put, owner = pc.list_flatten(lists[1]), pc.list_parent_indices(lists[1]).to_numpy()
+    count = pc.fill_null(pc.struct_field(put, "event_count"), 0).to_numpy()
+    bad[owner[(micros(pc.struct_field(put, "session_start")) != start[owner]) | (count < 1)]] = True
+    return bad
+
+
+def _replaces(rows: pa.Table) -> Split:
+    """Yield what slices become, and the windows that are not to be sent for it."""
+    keys, lists = combined(rows["session_key"]), [combined(rows[name]) for name in ("remove", "put")]
+    owner, put = pc.list_parent_indices(lists[1]).to_numpy(), pc.list_flatten(lists[1])
+    place = np.full(len(rows), -1)
+    place[owner] = np.arange(len(owner))
+    at = pa.array(place, mask=place < 0)
+    count, state = (pc.struct_field(put, name).take(at) for name in ("event_count", "state"))
+    named, of = pc.list_flatten(lists[0]), pc.list_parent_indices(lists[0]).to_numpy()
+    is_window = pc.struct_field(named, "revision").to_numpy() == WINDOW
+    stored = np.zeros(len(rows), bool)
+    stored[of[~is_window]] = True
+    start, seen = micros(rows["session_start"]), rows["revision"]
+    ids = combined(rows["correction_id"])
+    arrays = [ids, keys, pa.array(start), combined(seen), pa.array(stored), pc.fill_null(count, 0), state]
+    yield Keyed(REPLACED, keys, pa.Table.from_arrays(arrays, schema=REPLACED_SCHEMA))
+    if is_window.any():
+        owners = keys.take(pa.array(of[is_window]))
+        times = micros(pc.struct_field(named, "session_start"))[is_window]
+        yield Keyed(WITHHELD, owners, pa.table({"key": owners, "start_us": times}))
+
+
 def kinds_of(spec: WindowSpec) -> Mapping[str, CorrectionKind]:
     """Return the kinds of corrections that windows know, beside every pipeline's."""
     return {
         "tombstone": TOMBSTONE,
+        # Of a window that is one slice nothing else is needed; others are made of slices that leave the stores.
+        "replace": CorrectionKind(partial(_bad_replace, spec), _replaces, expires=not spec.slices_are_windows),
         "restate": CorrectionKind(_bad_restate, partial(_restates, spec), expires=True, at_once=True),
     }
 
 
-def _delete_rows(schema: pa.Schema, deleted: pa.Table, context: BatchContext, last: int) -> pa.Table:
-    """Return the changes that delete rows; what is handed in ends so much later than the changelog says."""
-    n = deleted.num_rows
+def delete_rows(schema: pa.Schema, deleted: pa.Table, context: BatchContext, *, end_inclusive: bool) -> pa.Table:
+    """Return the changes that delete rows (SENT_SCHEMA, of which the revision is not read); the changelog's ends are inclusive or not."""
+    n, last = deleted.num_rows, 1 if end_inclusive else 0
     known: dict[str, Any] = {
         "op": pa.repeat("delete", n),
         "window_key": combined(deleted["key"]),
@@ -175,13 +220,13 @@ def _delete_rows(schema: pa.Schema, deleted: pa.Table, context: BatchContext, la
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def stale_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
-    """Return dead letters of stale tombstones."""
+def stale_letters(removals: pa.Table, kind: str, stale: frozenset[str]) -> pa.Table:
+    """Return dead letters of stale corrections of a kind."""
     rows = removals.filter(pc.is_in(removals["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
     n = rows.num_rows
     arrays = [
         pa.repeat(STALE, n),
-        pa.repeat("tombstone", n),
+        pa.repeat(kind, n),
         combined(rows["key"]),
         combined(rows["start_us"]).cast(TIME),
         pa.nulls(n, pa.string()),
@@ -191,7 +236,7 @@ def stale_letters(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
 
 
 def told_outcomes(told: pa.Table, stale: frozenset[str]) -> pa.Table:
-    """Return what became of the tombstones of the shard."""
+    """Return what became of the corrections that the shard decided."""
     is_stale = pc.is_in(told["correction_id"], value_set=pa.array(sorted(stale), pa.string()))
     columns = {
         "outcome": pc.if_else(is_stale, STALE, APPLIED),

@@ -30,7 +30,7 @@ def split_events(spec: WindowSpec, at: Progress, clock_us: int, rows: Rows) -> S
     slices = spec.windows.slices_of(judged.checked.time_us[judged.good])
     late = spec.windows.last_end(slices) <= at.close_us
     partly = judged.good[~late & (spec.windows.first_end(slices) <= at.close_us)]
-    parts, accepted = judged.computed(lambda rows: _parts(spec, judged.events(rows)), judged.good[~late])
+    parts, accepted = judged.computed(lambda rows: parts_of(spec, judged.events(rows)), judged.good[~late])
     late_rows, partly = judged.good[late], np.intersect1d(partly, accepted)
     yield from judged.asides(lambda: judged.events(np.sort(np.concatenate([accepted, late_rows]))))
     yield from _late(spec, judged, np.concatenate([late_rows, partly]), len(partly), at.close_us)
@@ -53,7 +53,7 @@ def _late(spec: WindowSpec, judged: Judged, at: Ints, partly: int, close_us: int
         yield Aside(LATE, table)
 
 
-def _parts(spec: WindowSpec, events: Events) -> Partials:
+def parts_of(spec: WindowSpec, events: Events) -> Partials:
     """Merge events of a key and slice."""
     start = spec.windows.slices_of(events.time_us)
     codes, keys = sorted_codes(events.keys)

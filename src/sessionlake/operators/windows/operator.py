@@ -5,15 +5,13 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
-from sessionlake.operators.windows.control import (
-    ASKED_SCHEMA,
-    REMOVE,
-    kinds_of,
-)
+from sessionlake.operators.windows.control import ASKED_SCHEMA, REMOVE, kinds_of
 from sessionlake.operators.windows.emission import Progress
 from sessionlake.operators.windows.mapper import split_events
+from sessionlake.operators.windows.replace import REPLACED
 from sessionlake.operators.windows.shard import WindowShard
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
 from sessionlake.store.api import OpenSegments
@@ -61,12 +59,24 @@ class Windower:
         )
 
     def apply(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
-        """Compute a shard, and delete the rows that tombstones name; of these it asks for what was sent."""
-        if REMOVE in inputs and not context.handed_in:
-            none = window_schema(self.spec, {}, marks=False).empty_table()
-            needs = inputs[REMOVE].select(ASKED_SCHEMA.names).cast(ASKED_SCHEMA)
-            return ShardResult(none, None, needs=needs)
+        """Compute a shard, and delete the rows that tombstones name.
+
+        Of these it asks for what was sent, and of the windows that replacements name which the store has no more.
+        """
+        needs = ASKED_SCHEMA.empty_table() if context.handed_in else self._needs(inputs, context)
+        if len(needs):
+            return ShardResult(window_schema(self.spec, {}, marks=False).empty_table(), None, needs=needs)
         return WindowShard(self.spec).computed(inputs, store, context)
+
+    def _needs(self, inputs: Inputs, context: BatchContext) -> pa.Table:
+        below = Progress.of(context.state).horizon_us(self.spec.windows.span_us)
+        asked = [ASKED_SCHEMA.empty_table()]
+        if REMOVE in inputs:
+            asked.append(inputs[REMOVE].select(ASKED_SCHEMA.names).cast(ASKED_SCHEMA))
+        if REPLACED in inputs:
+            cold = inputs[REPLACED].filter(pc.field("start_us") < below)
+            asked.append(cold.select(ASKED_SCHEMA.names).cast(ASKED_SCHEMA))
+        return pa.concat_tables(asked)
 
     def commit(self, store: SliceStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         """Apply writes; segments below the horizon are dropped."""

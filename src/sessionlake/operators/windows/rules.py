@@ -47,6 +47,18 @@ def joined(parts: Sequence[Pairs]) -> Pairs:
     return Pairs(np.concatenate([none, *(p.codes for p in parts)]), np.concatenate([none, *(p.time for p in parts)]))
 
 
+def are_among(pairs: Pairs, others: Pairs) -> Bools:
+    """Say which pairs others have."""
+    if not len(others):
+        return np.zeros(len(pairs), bool)
+    rest = others.distinct()
+    at = Axis(rest.codes, rest.time).find(pairs.codes, pairs.time)
+    found: Bools = at < len(rest)
+    at = at[found]
+    found[found] = (rest.codes[at] == pairs.codes[found]) & (rest.time[at] == pairs.time[found])
+    return found
+
+
 @dataclass(frozen=True)
 class Windows:
     """Windows to be sent: key's code, start, exclusive end; the slices [low, high) that they are made of; and why."""
@@ -87,19 +99,25 @@ def merge_slices(
     *,
     batch_id: int,
     reach_us: int,
+    touched: Pairs,
 ) -> Merged:
     """Merge parts, one row a (task, key, slice), into stored slices; what changes gets the batch's id and reach.
+
+    Stored slices that are `touched` count as changed, whether there are parts of them or not.
 
     Stored slices are ascending by (code, start), and far more than those that change: only these are sorted and merged.
     """
     codec = StateCodec(aggregates)
-    order, starts = group_events(parts.codes, parts.time, 0)
-    given = parts.take(order[starts])
+    both = joined([parts, touched]) if len(touched) else parts
+    order, starts = group_events(both.codes, both.time, 0)
+    given = both.take(order[starts])
     at = SliceAxis(stored).find(given.codes, given.time)
-    known = _is_at(stored, at, given)
+    known = is_at(stored, at, given)
     old = stored.take(at[known])
     # Of each changed slice the stored one, if there is one, and its parts, side by side.
     of_parts = np.repeat(np.arange(len(given)), np.diff(starts, append=len(order)))
+    if len(touched):
+        of_parts, order = of_parts[order < len(parts)], order[order < len(parts)]
     group = np.concatenate([np.flatnonzero(known), of_parts])
     rows = np.concatenate([np.arange(len(old)), len(old) + order])[np.argsort(group, kind="stable")]
     sizes = np.bincount(group, minlength=len(given))
@@ -129,7 +147,7 @@ def merge_slices(
     return Merged(Slices(codes, head, state), changed, before)
 
 
-def _is_at(slices: Slices, rows: Ints, pairs: Pairs) -> Bools:
+def is_at(slices: Slices, rows: Ints, pairs: Pairs) -> Bools:
     """Say which pairs of a code and a start are the slices at some rows; a row may lie one behind the last."""
     found = rows < len(slices)
     at = rows[found]
@@ -196,7 +214,7 @@ class SliceAxis(Axis):
     def rows_of(self, pairs: Pairs) -> Ints:
         """Return the rows of those slices that are there, of the pairs of a code and a start."""
         rows = self.find(pairs.codes, pairs.time)
-        return rows[_is_at(self._slices, rows, pairs)]
+        return rows[is_at(self._slices, rows, pairs)]
 
 
 def sent_windows(windows: TimeWindows, slices: Slices, axis: SliceAxis, asked: Pairs, firing: Firing) -> Windows:

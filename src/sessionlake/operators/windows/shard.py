@@ -11,7 +11,17 @@ from sessionlake.aggregates.partials import Partials, concat, values_of
 from sessionlake.columnar.arrays import Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.windows import emission
-from sessionlake.operators.windows.control import NAMED, REMOVE, RESTATED, Removed, removed_by, with_removed
+from sessionlake.operators.windows.control import (
+    NAMED,
+    NONE_REMOVED,
+    REMOVE,
+    RESTATED,
+    SENT_SCHEMA,
+    Removed,
+    delete_rows,
+    removed_by,
+    with_told,
+)
 from sessionlake.operators.windows.emission import (
     BATCH,
     FOREVER,
@@ -27,11 +37,13 @@ from sessionlake.operators.windows.emission import (
     ticks_of,
 )
 from sessionlake.operators.windows.mapper import PARTS
+from sessionlake.operators.windows.replace import REPLACED, WITHHELD, replacements
 from sessionlake.operators.windows.rules import (
     Merged,
     Pairs,
     SliceAxis,
     Windows,
+    are_among,
     blocks_of,
     grid_windows,
     joined,
@@ -74,23 +86,29 @@ class WindowShard:
 
     def computed(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
         """Return what becomes of a shard: the batch's parts merged into the stored slices, and the windows that are due."""
-        moment = self._moment(inputs, context)
+        moment, windows = self._moment(inputs, context), self.spec.windows
         firing = firings(self.spec.emit, moment.before, moment.after, moment.ticks, moment.batch_id)
-        if NAMED in inputs:
+        if NAMED in inputs or REPLACED in inputs:
             closed = moment.before.close_us
             firing.append(Firing(emission.RESTATE, -FOREVER, closed, moment.batch_id - 1, listed=False))
-        parts = concat([Partials.empty(self.spec.aggregates), *_parts_of(inputs)])
-        named = [Listed(parts.start, parts.keys), _named(inputs, NAMED), _named(inputs, REMOVE)]
+        replaced = replacements(self.spec, inputs, store, moment.before.horizon_us(windows.span_us))
+        new = replaced.parts(self.spec)
+        parts = concat([Partials.empty(self.spec.aggregates), *_parts_of(inputs), new])
+        changed = [Listed(parts.start, parts.keys), Listed(new.start, new.keys), replaced.touched(windows)]
+        named = [_named(inputs, kind) for kind in (NAMED, REMOVE, WITHHELD, REPLACED)]
         listed = [self._listed(store, one, moment.after.watermark_us) for one in firing]
-        keys, (given, again, removable, *waiting) = _coded([*named, *listed])
+        keys, (given, come, touched, again, removable, withheld, _, *waiting) = _coded([*changed, *named, *listed])
+        replaced = replaced.among(keys)
+        given_or_touched, again = joined([given, touched]), joined([again, come, touched])
         candidates = [
-            (again if one.trigger == emission.RESTATE else joined([given, more])).distinct()
+            (again if one.trigger == emission.RESTATE else joined([given_or_touched, more])).distinct()
             for one, more in zip(firing, waiting, strict=True)
         ]
-        if isinstance(windows := self.spec.windows, Grid):
+        if isinstance(windows, Grid):
             candidates = [grid_windows(windows, some, one) for some, one in zip(candidates, firing, strict=True)]
-        touched = joined([given, removable]) if self.spec.slices_are_windows else given
-        stored = self._stored(store, keys, touched, candidates, firing, moment)
+        changing = joined([given_or_touched, removable]) if self.spec.slices_are_windows else given_or_touched
+        asked = [replaced.blocks, self._blocks(changing, candidates, firing)]
+        stored = replaced.onto(self._stored(store, keys, joined(asked).distinct(), moment))
         merged = merge_slices(
             self.spec.aggregates,
             stored,
@@ -100,20 +118,28 @@ class WindowShard:
             keys,
             batch_id=moment.batch_id,
             reach_us=moment.before.full_us,
+            touched=touched,
         )
-        sent = self._sent(merged.slices, candidates, firing)
+        sent = self._sent(merged.slices, candidates, firing, withheld)
         lists, unsent = self._lists(store, keys, merged, moment)
-        rows = self._window_rows(keys, merged.slices, sent, moment)
-        removed = removed_by(inputs, rows, moment.before.close_us) if REMOVE in inputs else None
-        gone = self._gone(merged.slices, keys, removed)
-        writes = pa.concat_tables([self._writes(store, keys, merged, gone), *lists])
+        emptied = self._windows_at(keys, replaced.emptied(windows, merged.slices))
+        rows = self._with_deletes(self._window_rows(keys, merged.slices, sent, moment), emptied, context)
+        removed = removed_by(inputs, rows, moment.before.close_us) if REMOVE in inputs else NONE_REMOVED
+        rows = self._with_deletes(rows, removed.rows, context)
+        gone, went = self._gone(merged.slices, keys, removed), replaced.gone_from(merged.slices)
+        writes = pa.concat_tables([self._writes(store, keys, merged, gone, replaced.blocks_of_gone(windows)), *lists])
         stats = {"upserts": len(sent), MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id, **unsent}
         result = ShardResult(
-            rows, writes if len(writes) else None, self._slice_changes(keys, merged, gone, moment), stats
+            rows,
+            writes if len(writes) else None,
+            self._slice_changes(keys, merged, gone, went, moment),
+            stats,
         )
-        if removed is None:
+        if REMOVE not in inputs and REPLACED not in inputs:
             return result
-        return with_removed(result, inputs, removed, context, end_inclusive=self.spec.is_sliding)
+        told = {"applied": removed.rows.num_rows + replaced.number - len(replaced.stale)}
+        told |= {"deletes": removed.rows.num_rows + emptied.num_rows}
+        return with_told(result, inputs, removed.stale | replaced.stale, told)
 
     def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
         """Return the writes of handed-in slices; all of them are listed, since what is sent is told from the slices."""
@@ -154,16 +180,8 @@ class WindowShard:
         found = store.lists(_WAITING["late" if firing.reached else "early"], low, high)
         return found.take(np.flatnonzero((found.start >= low) & (found.start < high)))
 
-    def _stored(
-        self,
-        store: SliceStore,
-        keys: pa.Array,
-        given: Pairs,
-        candidates: Sequence[Pairs],
-        firing: Sequence[Firing],
-        moment: Moment,
-    ) -> Slices:
-        """Return the stored slices that the batch changes, or that windows which it may send are made of."""
+    def _blocks(self, given: Pairs, candidates: Sequence[Pairs], firing: Sequence[Firing]) -> Pairs:
+        """Return the blocks, (code, number), of slices that the batch changes, or that windows which it may send are made of."""
         windows, block_us = self.spec.windows, self.spec.windows.block_us
         asked = [Pairs(given.codes, given.time // block_us)]
         for some, one in zip(candidates, firing, strict=True):
@@ -171,12 +189,15 @@ class WindowShard:
                 asked.append(blocks_of(some, windows.span_us, block_us))
             else:
                 asked.append(read_around(windows, some, one))
-        blocks = joined(asked).distinct()
-        found = store.find(keys, blocks.codes, blocks.time)
-        return found.take(np.flatnonzero(found["start"] >= moment.before.horizon_us(windows.span_us)))
+        return joined(asked)
 
-    def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing]) -> Windows:
-        """Return the windows that go out, by key and start."""
+    def _stored(self, store: SliceStore, keys: pa.Array, blocks: Pairs, moment: Moment) -> Slices:
+        """Return the slices that are stored in blocks."""
+        found = store.find(keys, blocks.codes, blocks.time)
+        return found.take(np.flatnonzero(found["start"] >= moment.before.horizon_us(self.spec.windows.span_us)))
+
+    def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing], withheld: Pairs) -> Windows:
+        """Return the windows that go out, by key and start; of the closed ones not those that are withheld."""
         axis = SliceAxis(slices)
         found = [
             sent_windows(self.spec.windows, slices, axis, some, one)
@@ -189,27 +210,46 @@ class WindowShard:
         )
         triggers = pa.concat_arrays([pa.array([], pa.string()), *(part.trigger for part in found)])
         windows = Windows(codes, start, end, low, high, triggers)
+        if len(withheld):
+            again = pc.equal(triggers, emission.RESTATE).to_numpy(zero_copy_only=False)
+            windows = windows.take(np.flatnonzero(~again | ~are_among(Pairs(codes, start), withheld)))
         return windows.take(np.lexsort((windows.start, windows.codes)))
 
-    def _gone(self, slices: Slices, keys: pa.Array, removed: Removed | None) -> Ints:
+    def _windows_at(self, keys: pa.Array, windows: Pairs) -> pa.Table:
+        """Return windows as they are named to be deleted (SENT_SCHEMA)."""
+        n, end = len(windows), windows.time + self.spec.windows.span_us
+        arrays = [keys.take(pa.array(windows.codes)), pa.array(windows.time), pa.array(end), pa.nulls(n, pa.int64())]
+        return pa.Table.from_arrays(arrays, schema=SENT_SCHEMA)
+
+    def _with_deletes(self, rows: pa.Table, windows: pa.Table, context: BatchContext) -> pa.Table:
+        """Add to the rows of windows those that delete some (SENT_SCHEMA)."""
+        if not len(windows):
+            return rows
+        return pa.concat_tables([rows, delete_rows(rows.schema, windows, context, end_inclusive=self.spec.is_sliding)])
+
+    def _gone(self, slices: Slices, keys: pa.Array, removed: Removed) -> Ints:
         """Return the rows of the slices that go with their windows' rows: where a window is one slice."""
-        if removed is None or not self.spec.slices_are_windows:
+        if not removed.rows.num_rows or not self.spec.slices_are_windows:
             return np.zeros(0, np.int64)
         codes = pc.index_in(combined(removed.rows["key"]), keys).to_numpy().astype(np.int64)
         return SliceAxis(slices).rows_of(Pairs(codes, removed.rows["start_us"].to_numpy()))
 
-    def _writes(self, store: SliceStore, keys: pa.Array, merged: Merged, gone: Ints) -> pa.Table:
-        """Return the writes of all blocks that have a slice which changed or is gone."""
+    def _writes(self, store: SliceStore, keys: pa.Array, merged: Merged, gone: Ints, lost: Pairs) -> pa.Table:
+        """Return the writes of all blocks that have a slice which changed or is gone, and of those that have lost one."""
         codes, block = merged.slices.codes, merged.slices["start"] // self.spec.windows.block_us
         starts = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0))
-        if not len(starts):
+        if not len(starts) and not len(lost):
             return WRITE_SCHEMA.empty_table()
         stays = np.ones(len(codes), bool)
         stays[gone] = False
-        touched = np.logical_or.reduceat(merged.changed | ~stays, starts)
-        emptied = starts[touched & ~np.logical_or.reduceat(stays, starts)]
+        there = Pairs(codes[starts], block[starts])
+        touched, left = are_among(there, lost), np.zeros(len(there), bool)
+        if len(starts):
+            touched |= np.logical_or.reduceat(merged.changed | ~stays, starts)
+            left = np.logical_or.reduceat(stays, starts)
         kept = np.repeat(touched, np.diff(starts, append=len(codes))) & stays
-        return store.writes(keys, merged.slices.take(np.flatnonzero(kept)), Blocks(codes[emptied], block[emptied]))
+        emptied = joined([there.take(touched & ~left), lost.take(~are_among(lost, there))])
+        return store.writes(keys, merged.slices.take(np.flatnonzero(kept)), Blocks(emptied.codes, emptied.time))
 
     def _lists(
         self, store: SliceStore, keys: pa.Array, merged: Merged, moment: Moment
@@ -242,18 +282,18 @@ class WindowShard:
             tables += [store.list_deletes(deletes), store.list_writes(letter, moment.batch_id, start[new], named)]
         return tables, {UNSENT_EARLY: int(waits["early"].sum()), UNSENT_LATE: int(waits["late"].sum())}
 
-    def _slice_changes(self, keys: pa.Array, merged: Merged, gone: Ints, moment: Moment) -> dict[str, pa.Table]:
+    def _slice_changes(
+        self, keys: pa.Array, merged: Merged, gone: Ints, went: Slices, moment: Moment
+    ) -> dict[str, pa.Table]:
         """Return the rows of slice_changelog, where the windows' rows are not the state."""
         changed = merged.slices.take(np.flatnonzero(merged.changed))
-        if self.spec.rows_are_state or not len(changed) + len(gone):
+        if self.spec.rows_are_state or not len(changed) + len(gone) + len(went):
             return {}
-        deleted = merged.slices.take(gone)
-        deleted.head["revision"] = moment.batch_id
-        return {
-            STATE: pa.concat_tables(
-                [self._slice_rows(keys, changed, "upsert"), self._slice_rows(keys, deleted, "delete")]
-            )
-        }
+        tables = [self._slice_rows(keys, changed, "upsert")]
+        for deleted in (merged.slices.take(gone), went):
+            deleted.head["revision"] = moment.batch_id
+            tables.append(self._slice_rows(keys, deleted, "delete"))
+        return {STATE: pa.concat_tables(tables)}
 
     def _slice_rows(self, keys: pa.Array, slices: Slices, op: str) -> pa.Table:
         start = slices["start"]

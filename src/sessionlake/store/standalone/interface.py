@@ -8,9 +8,8 @@ bounds never turns an order around: the backward methods do. Which order forward
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from sessionlake.errors import UnsupportedOperationError
 from sessionlake.store.standalone.iterators import StoreIterator
@@ -21,8 +20,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class Windowed(Generic[K]):
+class Windowed(NamedTuple, Generic[K]):
     """A key in a window: of a session store from the first to the last event, end included; of a window store end is the first time after."""
 
     key: K

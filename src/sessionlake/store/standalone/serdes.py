@@ -89,21 +89,22 @@ class Values(Generic[T]):
 
     def __init__(self, serde: Serde[T]) -> None:
         self.serialize = serde.serialize
+        self._serde: Serde[Any] = serde.inner if isinstance(serde, LazySerde) else serde
+        # Without the layer that tells errors: of one this is asked again, below.
+        self._read = self._serde.read if isinstance(self._serde, Coded) else self._serde.deserialize
         self.read: Callable[[bytes], T]
         """Returns the value of bytes."""
-        if isinstance(serde, LazySerde):
-            self._deserialize: Callable[[bytes], Any] = serde.inner.deserialize
-            lazy: Any = self._lazy
-            self.read = lazy
-        else:
-            self._deserialize = serde.deserialize
-            self.read = self._counted
+        lazy: Any = self._lazy
+        self.read = lazy if isinstance(serde, LazySerde) else self._counted
         self.deserialised = 0
         """Values deserialised; of a lazy serde those that were asked for."""
 
     def _counted(self, data: bytes) -> Any:
         self.deserialised += 1
-        return self._deserialize(data)
+        try:
+            return self._read(data)
+        except Exception:  # noqa: BLE001 - told by the serde, in one line
+            return self._serde.deserialize(data)
 
     def _lazy(self, data: bytes) -> Lazy[Any]:
         return Lazy(data, self._counted)

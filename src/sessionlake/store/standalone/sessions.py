@@ -1,6 +1,7 @@
 """The session store that users hold, whatever its rows lie in."""
 
 from collections.abc import Iterator
+from typing import cast
 
 from sessionlake.errors import NullKeyError, UnsupportedOperationError
 from sessionlake.store.standalone.base import K, StoreOfRows, V
@@ -135,6 +136,9 @@ class SessionStoreOfRows(StoreOfRows[K, V, TimedRows], SessionStore[K, V]):
         self, rows: Iterator[tuple[bytes, int, int, bytes]], latest_start: int
     ) -> Iterator[tuple[Windowed[K], V]]:
         key_of, value_of = self._keys.deserialize, self._values.read
+        name, last = cast(K, None), None
         for key, end, start, data in rows:
             if start <= latest_start:
-                yield Windowed(key_of(key), start, end), value_of(data)
+                if key != last:
+                    name, last = key_of(key), key
+                yield Windowed(name, start, end), value_of(data)

@@ -1,0 +1,159 @@
+"""Replaced slices: whatever was wrong in the state, windows are in the end what all accepted events make of them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessionlake.operators.windows.control import WINDOW
+from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
+from sessionlake.testing.windows import WindowHarness
+from tests.operators.windows.test_emission import given_rows, harness
+from tests.operators.windows.test_oracle import Batch, models, streams
+from tests.oracle.windows import Entry, Event, WindowModel
+
+Slices = dict[tuple[str, int], dict[str, Any]]
+Row = tuple[Any, ...]
+ROUNDS = st.lists(st.tuples(st.sampled_from(["other", "gone", "bogus"]), st.integers(0, 9)), max_size=4)
+
+
+def replacement(number: int, key: str, start: int, old: dict[str, Any] | None, new: Any, **more: Any) -> dict[str, Any]:
+    """Return a correction that makes a slice, stored as `old`, what `new` is (count and state); None for none."""
+    put = [] if new is None else [dict(zip(("event_count", "state"), new, strict=True))]
+    return {
+        "correction_id": f"r{number:05d}",
+        "kind": "replace",
+        "session_key": key,
+        "session_start": start,
+        "revision": 10**6,
+        "remove": [] if old is None else [{"session_start": start, "revision": old["revision"]}],
+        "put": [{"session_start": start, "session_end": start, **item} for item in put],
+        **more,
+    }
+
+
+def replacements(stored: Slices, right: Slices) -> list[dict[str, Any]]:
+    """Return what makes all slices the right ones, those that are so already too."""
+    names = sorted({*stored, *right})
+    new = [(right[at]["count"], right[at]["state"]) if at in right else None for at in names]
+    return [replacement(i, *at, stored.get(at), put) for i, (at, put) in enumerate(zip(names, new, strict=True))]
+
+
+def damage(stored: Slices, how: list[tuple[str, int]], step: int) -> list[dict[str, Any]]:
+    """Return what puts another slice's state, removes a slice, or makes one up; each slice once."""
+    names, wrong = sorted(stored), {}
+    for what, which in how if names else []:
+        key, start = at = names[which % len(names)]
+        other = stored[names[(which + 1) % len(names)]]
+        if what == "bogus":
+            at = key, start + step * (which - 4)
+        wrong[at] = None if what == "gone" else (other["count"] + 1, other["state"])
+    return [replacement(i, *at, stored.get(at), put) for i, (at, put) in enumerate(wrong.items())]
+
+
+def contents(run: WindowHarness) -> list[Row]:
+    names = ("window_key", "window_start", "window_end", "event_count", "total")
+    return [tuple(row[name] for name in names) for row in run.windows()]
+
+
+def computed(model: WindowModel, events: Iterable[Event]) -> list[Row]:
+    """Return the windows that events make, each with all it holds, by the model's rules of which windows there are."""
+    found, events = [], list(events)
+    for key in {event[0] for event in events}:
+        entries = [Entry(event, 0) for event in events if event[0] == key]
+        for start in model.existing_starts(entries):
+            held = [e.event[2] for e in entries if start <= e.time < start + model.length]
+            found.append((key, start, start + model.length - (model.kind == "sliding"), len(held), sum(held)))
+    return sorted(found)
+
+
+@given(models(), streams(), st.integers(0, 11), ROUNDS, st.integers(0, 3), st.integers(1, 3), st.integers(0, 1))
+@settings(max_examples=15)
+def test_damage_is_mended_at_any_time_whatever_is_sent_when(
+    model: WindowModel, batches: list[Batch], at: int, how: list[tuple[str, int]], wait: int, shards: int, lost: int
+) -> None:
+    """One run is damaged, and mended some batches later by what another run has at that time."""
+    model = replace(model, retention=10**6)
+    step = 1 if model.kind == "sliding" else model.size if model.kind == "tumbling" else model.advance
+    step = max(step, 1)
+    accepted: list[Event] = []
+    partly = 0
+    last = max((time for batch in batches for _, time, _ in batch.events), default=0)
+    with harness(model, shards) as run, harness(model, shards) as clean:
+        for number, batch in enumerate(batches):
+            for one in (run, clean):
+                output = one.process(given_rows(batch.events), batch.clock)
+            refused = [(row["key"], row["time_us"], row["v"]) for row in (*output.late, *output.dead)]
+            accepted += [event for event in batch.events if event not in refused]
+            partly += len(output.partly_late)
+            if number == at % len(batches):
+                wrong = [row for row in damage(run.slices(), how, step) if on_grid(model, row)]
+                assert run.correct(wrong, batch.clock).counts.get("stale", 0) == 0
+                clean.correct([], batch.clock)
+                if lost:
+                    run.lose_stores()
+            if number == min(at % len(batches) + wait, len(batches) - 1):
+                right = replacements(run.slices(), clean.slices())
+                assert run.correct(right, batch.clock).counts.get("applied", 0) == len(right)
+                clean.correct([], batch.clock)
+        for one in (run, clean):
+            one.advance(last + 2 * model.length + model.grace + 1, batches[-1].clock)
+        plain = ("count", "state")
+        assert states(run, plain) == states(clean, plain)
+        if not partly:
+            assert contents(run) == contents(clean)
+        if lost:
+            run.lose_stores()
+        run.correct(replacements(run.slices(), run.slices()), batches[-1].clock)
+        assert contents(run) == computed(model, accepted)
+
+
+@pytest.mark.slow
+@given(models(), streams(), st.integers(0, 11), ROUNDS, st.integers(0, 3), st.integers(1, 3), st.integers(0, 1))
+@settings(max_examples=400)
+def test_damage_of_many_streams_is_mended(
+    model: WindowModel, batches: list[Batch], at: int, how: list[tuple[str, int]], wait: int, shards: int, lost: int
+) -> None:
+    told = (model, batches, at, how, wait, shards, lost)
+    test_damage_is_mended_at_any_time_whatever_is_sent_when.hypothesis.inner_test(*told)
+
+
+def states(run: WindowHarness, names: tuple[str, ...]) -> dict[tuple[str, int], Row]:
+    return {at: tuple(row[name] for name in names) for at, row in run.slices().items()}
+
+
+def on_grid(model: WindowModel, row: dict[str, Any]) -> bool:
+    return model.slice_start((row["session_key"], row["session_start"], 0)) == row["session_start"]
+
+
+WINDOWS = {
+    "tumbling": TumblingWindows.of("4 us"),
+    "hopping": HoppingWindows.of("4 us", "2 us"),
+    "sliding": SlidingWindows.of("4 us"),
+}
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_replacement_is_stale_where_the_slice_is_another_since(kind: str) -> None:
+    with WindowHarness(WINDOWS[kind].grace("4 us").until("40 us"), {"total": "sum(v)"}) as run:
+        run.process(given_rows([("a", 0, 1), ("b", 0, 2), ("c", 30, 3)]))
+        run.process(given_rows([("a", 30, 9)]))
+        stored, sent = run.slices(), contents(run)
+        put = (5, stored["b", 0]["state"])
+        old = {"revision": 0}
+        rows = [
+            replacement(0, "a", 0, old, put, revision=0),
+            replacement(1, "a", 30 if kind == "sliding" else 28 + 2 * (kind == "hopping"), old, put, revision=0),
+            replacement(2, "a", 0, None, None, put=[], remove=[{"session_start": 8, "revision": WINDOW}], revision=9),
+            replacement(3, "d", 0, old, put),
+            replacement(4, "a", 0, old, put),
+        ]
+        output = run.correct(rows)
+        assert sorted((row["reason"], row["correction_id"]) for row in output.dead) == []
+        # 1 changed since; 2 names what the first has; 3 was there for its writer; 4 names what the first has, too.
+        assert (output.counts["applied"], output.counts["stale"]) == (1, 4)
+        assert [row for row in contents(run) if row[0] != "a"] == [row for row in sent if row[0] != "a"]
+        assert run.slices()["a", 0]["count"] == 5
