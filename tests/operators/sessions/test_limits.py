@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sessionlake import SessionWindows
 from sessionlake.columnar.records import Records
 from sessionlake.config.quarantine import Quarantine, parse_rate, rate_sql
+from sessionlake.config.sections import SessionSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.quarantine import above
 from sessionlake.testing import SessionizerHarness
@@ -189,3 +190,23 @@ def test_windows_that_do_not_go_together_are_refused(kwargs: dict[str, int], tol
     with pytest.raises(ConfigError) as raised:
         SessionWindows(10, **kwargs)
     assert str(raised.value) == told
+
+
+@given(
+    ends=st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=30),
+    gap=st.integers(1, 50),
+    longer=st.none() | st.integers(0, 100),
+    offset=st.integers(0, 49),
+)
+def test_when_a_row_closes_is_the_same_in_sql(ends: list[int], gap: int, longer: int | None, offset: int) -> None:
+    limits = (
+        {}
+        if longer is None
+        else {"max_length": f"{gap + longer} us", "max_length_offset": f"{offset % (gap + longer)} us"}
+    )
+    section = SessionSection(gap=f"{gap} us", **limits)
+    windows = SessionWindows(gap, max_length_us=section.max_length_us, offset_us=section.offset_us)
+    until = windows.open_until(np.array(ends, np.int64))
+    rows = duckdb.connect().register("rows", pa.table({"session_end": ends}))
+    found = [row[0] for row in rows.sql(f"select {section.closing_sql('{}', 'session_end')} from rows").fetchall()]
+    assert found == (until - gap).tolist()
