@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ class LocalShards(Generic[Store]):
     def __init__(self, shards: int, opened: Callable[[Operator[Store], int], Store]) -> None:
         self.shards, self._opened = shards, opened
         self._stores: dict[int, Store] = {}
+        self._cursors: dict[int, Mapping[str, Any]] = {}
 
     def store(self, operator: Operator[Store], shard: int) -> Store:
         """Return a shard's store."""
@@ -65,6 +66,7 @@ class LocalShards(Generic[Store]):
             results = self._applied(operator, inputs, replace(context, handed_in=True))
         for shard, result in results.items():
             add_stats(stats, result.stats)
+            self._cursors[shard] = self._cursors.get(shard, {}) if result.cursor is None else result.cursor
             if result.writes is not None:
                 operator.commit(self.store(operator, shard), result.writes, {}, context)
         return list(results.values()), stats
@@ -115,6 +117,8 @@ class LocalShards(Generic[Store]):
         self, operator: Operator[Store], inputs: Mapping[int, Mapping[str, pa.Table]], context: BatchContext
     ) -> dict[int, ShardResult]:
         return {
-            shard: operator.apply(kinds, self.store(operator, shard), context)
+            shard: operator.apply(
+                kinds, self.store(operator, shard), replace(context, cursor=self._cursors.get(shard, {}))
+            )
             for shard, kinds in sorted(inputs.items())
         }

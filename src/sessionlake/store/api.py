@@ -37,8 +37,10 @@ class Segments(Protocol):
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment."""
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
-        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Write values and metadata atomically; a segment that is not there is made first."""

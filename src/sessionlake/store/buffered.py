@@ -70,15 +70,15 @@ class BufferedSegments:
         found = dict(zip(rest, self._db.get(segment, rest), strict=True)) if rest else {}
         return [pending.values[key] if key in pending.values else found.get(key) for key in keys]
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
-        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
         stored = self._db.items(segment, low, high) if self._is_stored(segment) else []
         pending = self._pending.get(segment)
-        if pending is None:
-            return stored
-        changed = pending.between(low, high)
-        if not changed:
-            return stored
+        changed = [] if pending is None else pending.between(low, high)
+        if pending is None or not changed:
+            return stored[:limit]
         found = dict(stored)
         for key in changed:
             value = pending.values[key]
@@ -86,7 +86,7 @@ class BufferedSegments:
                 found.pop(key, None)
             else:
                 found[key] = value
-        return sorted(found.items())
+        return sorted(found.items())[:limit]
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Take writes; metadata is the flush's, so that none may be given."""
@@ -165,9 +165,11 @@ class Part(Segments):
         """Return the values of distinct keys in a live segment."""
         return self._db.get(self._whole(segment), keys)
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
-        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
-        return self._db.items(self._whole(segment), low, high)
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
+        return self._db.items(self._whole(segment), low, high, limit)
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
         """Take writes."""

@@ -199,13 +199,15 @@ class RocksSegments:
                 self._db.drop_column_family(f"{_SEGMENT}{old}")
             self._segments.discard(old)
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> list[tuple[bytes, bytes]]:
-        """Return keys and values of a live segment, ascending by key; low and high are inclusive."""
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
         found: list[tuple[bytes, bytes]] = []
         with damage_found(self.path):
             family = self._family(segment)
             for key, value in cast(Iterator[tuple[bytes, bytes]], family.items(from_key=low)):
-                if high is not None and key > high:
+                if (high is not None and key > high) or len(found) == limit:
                     return found
                 found.append((key, value))
             _require_end(family, _after(found[-1][0]) if found else low)

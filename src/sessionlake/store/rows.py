@@ -2,6 +2,7 @@
 
 Rows lie in a segment of their own, which never expires: a table keeps what nobody deletes. A marker lies in the segment of its
 time, so that those nothing can meet any more go by whole segments, without a scan. A key has a row, a marker or nothing.
+Beside the rows may lie an index of them: entries without values, a number in eight bytes that sort as it does, then the key.
 
 A value is a head (HEAD), as many bytes of an event's id as the head says, and then the packed columns; a marker has none of
 these.
@@ -13,14 +14,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
 from sessionlake.store.blocks import BlockStore
 from sessionlake.store.layout import Heads
 from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
 
-ROWS = (1 << 62) + 2
-"""The segment of rows; those of markers have numbers of times, which are far below."""
+ROWS, EXPIRY, RECENCY = (1 << 62) + 2, (1 << 62) + 3, (1 << 62) + 4
+"""The segments of rows, and of indexes of them, by their expiry and by their last change; those of markers have numbers of
+times, which are far below."""
+_SIGN = 1 << 63
 HEAD = np.dtype([("time", "<i8"), ("offset", "<i8"), ("partition", "<i4"), ("revision", "<i8"), ("id", "<u4")])
 """The event's time, offset and source partition; the batch that wrote the value; the length of the event's id."""
 
@@ -81,7 +85,7 @@ class RowStore(BlockStore):
 
     def markers(self, keys: pa.Array, codes: Ints) -> Stored:
         """Return the markers of those of the keys that codes, ascending, name: of keys without a row."""
-        found = [self._found(number, keys, codes) for number in self._db.segments if number != ROWS]
+        found = [self._found(number, keys, codes) for number in self._db.segments if number < ROWS]
         found = [part for part in found if len(part)]
         if not found:
             return _stored(codes[:0], [])
@@ -116,11 +120,50 @@ class RowStore(BlockStore):
         """Apply writes and metadata atomically, then drop markers of before a time, by whole segments."""
         self.commit(writes, meta, horizon_us // self._interval)
 
+    def page(self, after: bytes | None = None, limit: int | None = None) -> tuple[pa.Array, Stored]:
+        """Return the first `limit` keys strictly after one, bytes, ascending, that have rows, and these."""
+        low = None if after is None else after + b"\0"
+        keys, stored = _listed(self._db.items(ROWS, low, None, limit) if ROWS in self._db.segments else [])
+        return pa.array(keys, pa.binary()), stored
+
+    def entries(self, index: int, high: bytes | None = None, limit: int | None = None) -> pa.Array:
+        """Return the first `limit` entries of an index, bytes, ascending; `high` is inclusive."""
+        items = self._db.items(index, None, high, limit) if index in self._db.segments else []
+        return pa.array([entry for entry, _ in items], pa.binary())
+
     def scan(self) -> tuple[list[bytes], Stored, list[bytes], Stored]:
         """Return all keys that have rows and these, then all that have markers and these; for inspection."""
-        items = {number: self._db.items(number) for number in self._db.segments}
+        items = {number: self._db.items(number) for number in self._db.segments if number <= ROWS}
         rows = items.pop(ROWS, [])
         return *_listed(rows), *_listed(sorted(item for some in items.values() for item in some))
+
+
+def index_writes(index: int, put: pa.Array, removed: pa.Array) -> pa.Table:
+    """Return the writes that remove entries from an index, then put others: one that is both stays."""
+    gone = removed.filter(pc.invert(pc.is_in(removed, value_set=put)))
+    entries = pa.concat_arrays([put, gone])
+    values = pa.array([b""] * len(put) + [None] * len(gone), pa.binary())
+    order = pc.sort_indices(entries)
+    segment = pa.repeat(pa.scalar(index, pa.int64()), len(entries))
+    return pa.Table.from_arrays([segment, entries.take(order), values.take(order)], schema=WRITE_SCHEMA)
+
+
+def sorted_numbers(*columns: Ints) -> pa.Array:
+    """Return each row's numbers as bytes that sort as they do, the first number first."""
+    data = np.empty((len(columns[0]), len(columns)), ">u8")
+    for i, column in enumerate(columns):
+        data[:, i] = column.astype(np.uint64) ^ np.uint64(_SIGN)
+    return binary_array(data, np.arange(len(data) + 1) * data.dtype.itemsize * len(columns))
+
+
+def parted(entries: pa.Array, numbers: int) -> tuple[list[Ints], pa.Array]:
+    """Return the so many numbers that entries of an index begin with, and their keys, bytes."""
+    offsets, data = offsets_of(entries)
+    lengths = np.full(len(entries), 8 * numbers)
+    begun = offsets_of(byte_slices(data, offsets[:-1], lengths))[1].view(">u8").reshape(-1, numbers).astype(np.uint64)
+    found = (begun ^ np.uint64(_SIGN)).astype(np.int64)
+    first = offsets[:-1] + lengths
+    return [found[:, i] for i in range(numbers)], byte_slices(data, first, offsets[1:] - first)
 
 
 def _listed(items: list[tuple[bytes, bytes]]) -> tuple[list[bytes], Stored]:
@@ -139,4 +182,4 @@ def _stored(codes: Ints, values: Sequence[bytes | None]) -> Stored:
 
 def _value(values: Values) -> pa.Array:
     head = binary_array(values.head, np.arange(len(values.head) + 1) * HEAD.itemsize)
-    return pa.compute.binary_join_element_wise(head, values.ids.cast(pa.binary()), values.packed, b"")
+    return pc.binary_join_element_wise(head, values.ids.cast(pa.binary()), values.packed, b"")

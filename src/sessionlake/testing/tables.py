@@ -1,7 +1,7 @@
 """Test keyed tables in milliseconds: the operator and its store without Spark."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from sessionlake.operators.keyed.control import KINDS
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, stored_schema
+from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
@@ -45,7 +46,7 @@ class TableHarness(Harness[RowStore]):
     and so does one of which the SQL `delete_when` is true.
     With `offsets` an event has an `offset` and a `partition`, as a Kafka record has, and the former decides where order is "offset"; else
     `event_id` names the column by which events of equal times are told apart. A row with `kind` "tombstone" (key, revision, and
-    correction_id, where it is not to be made up) is a correction.
+    correction_id, where it is not to be made up) is a correction. `ttl` is the section [ttl] of a config: {"pattern": "index", "ttl": "3 days"}.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class TableHarness(Harness[RowStore]):
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
         delete_when: str | None = None,
+        ttl: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(shards)
         offsets = offsets or order == "offset"
@@ -78,6 +80,10 @@ class TableHarness(Harness[RowStore]):
         events = EventSpec(TableDecoder(wanted, None), beyond_retention)
         condition = None if delete_when is None else parse("delete_when", delete_when).typed(known, "boolean")
         spec = KeyedSpec(events, tuple(columns), parse_duration(retention), order == "offset", condition)
+        if ttl is not None:
+            section = TtlSection.model_validate(ttl)
+            section.check()
+            spec = replace(spec, ttl=section.made(spec.types, shards))
         self._operator = TableKeeper(spec)
         self._state: dict[str, Any] = {}
         self._batch_id = 0
@@ -88,12 +94,12 @@ class TableHarness(Harness[RowStore]):
         """The table's state after the last batch: watermark_us, horizon_us, last_delete_us."""
         return self._state
 
-    def process(self, rows: Sequence[Row], *, tasks: int = 1) -> TableOutput:
-        """Run one micro-batch, its events dealt out to so many map tasks."""
+    def process(self, rows: Sequence[Row], *, tasks: int = 1, clock_us: int = 0) -> TableOutput:
+        """Run one micro-batch at a time of the clock, its events dealt out to so many map tasks."""
         operator, spec = self._operator, self._operator.spec
-        context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state))
+        context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
         events: list[tuple[int, Row]] = [(i, _event(row)) for i, row in enumerate(rows) if "kind" not in row]
-        split: list[Piece] = []
+        split: list[Piece] = [] if spec.ttl is None else list(spec.ttl.split(context))
         for task in range(tasks):
             if events[task::tasks]:
                 split += split_updates(spec, context, event_rows(spec.events.decoder.columns, events[task::tasks]))
@@ -123,6 +129,12 @@ class TableHarness(Harness[RowStore]):
             )
             found |= dict(zip((key.decode() for key in keys), _plain(table), strict=True))
         return dict(sorted(found.items()))
+
+    def index(self) -> list[bytes]:
+        """Return the entries of the stores' indexes of rows."""
+        index = self._operator.spec.index
+        stores = [self._shards.store(self._operator, shard) for shard in range(self._shards.shards)]
+        return [] if index is None else sorted(entry for s in stores for entry in s.entries(index).to_pylist())
 
     def markers(self) -> dict[str, int]:
         """Return the times of the deletions that the stores know, by key."""

@@ -1,6 +1,7 @@
 """Keyed tables as everything above the engine sees them: their tables, and how their state is read back from these."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from sessionlake.operators.keyed.spec import (
     snapshot_schema,
     stored_schema,
 )
+from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.sources.base import Source
 from sessionlake.sources.record_columns import META, NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.events import computed_types, event_spec
@@ -86,11 +88,19 @@ class KeyedTable:
             _check_type(name, types[name])
         if parsed is not None:
             condition = _typed(parsed, types)
-        return cls(config, KeyedSpec(events, columns, section.retention_us, section.by_offset, condition))
+        spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition)
+        ttl = None if section.ttl is None else section.ttl.made(spec.types, config.pipeline.shards)
+        return cls(config, replace(spec, ttl=ttl))
 
     def operator(self, live: Mapping[str, Any] | None = None) -> TableKeeper:
         """Return the workers' half."""
-        return TableKeeper(self.spec if live is None else self.spec.under(live))
+        if live is None:
+            return TableKeeper(self.spec)
+        ttl = live.get("ttl")
+        made = (
+            None if ttl is None else TtlSection.model_validate(ttl).made(self.spec.types, self._config.pipeline.shards)
+        )
+        return TableKeeper(replace(self.spec.under(live), ttl=made))
 
     def tables(self) -> tuple[TableSpec, ...]:
         """Return the snapshot and the changelog."""
@@ -139,8 +149,10 @@ class KeyedTable:
         raise NotImplementedError
 
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return how markers are cut into segments, and how columns are packed."""
-        return f"{cast('TableKeeper', operator).spec.retention_us}/{STATE_LAYOUT}"
+        """Return how markers are cut into segments, how columns are packed, and what the index of rows is by."""
+        spec = cast("TableKeeper", operator).spec
+        index = None if spec.ttl is None else spec.ttl.pattern.layout
+        return f"{spec.retention_us}/{STATE_LAYOUT}{f'/{index}' if index else ''}"
 
     def suite_values(self) -> dict[str, int | bool]:
         """Return whether deletions are remembered."""
@@ -171,9 +183,9 @@ class KeyedTable:
         del watermark_us
         raise JobError(_NOT_LATE)
 
-    def due_us(self, state: State) -> None:
-        """Return None: a table changes by events and corrections only."""
-        del state
+    def due_us(self, state: State) -> int | None:
+        """Return when the next cleanup is due that may find something."""
+        return None if self.spec.ttl is None else self.spec.ttl.due_us(state)
 
     def closing_watermark(self, tables: Tables) -> None:
         """Return None: no row ever closes."""

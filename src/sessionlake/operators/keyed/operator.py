@@ -24,7 +24,9 @@ class TableKeeper:
     ticks: bool = False
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows and corrections."""
+        """Split source rows and corrections; where a cleanup is due every shard is told."""
+        if self.spec.ttl is not None:
+            yield from self.spec.ttl.split(context)
         for name, part in by_input(rows):
             if name == CORRECTIONS:
                 yield from split_corrections(KINDS, self.limits(context), part)

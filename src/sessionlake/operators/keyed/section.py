@@ -1,4 +1,4 @@
-"""The section [table] of a config."""
+"""The sections [table] and [ttl] of a config."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -9,6 +9,7 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.sections import Duration, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
+from sessionlake.operators.keyed.ttl_section import TtlSection
 
 if TYPE_CHECKING:
     from sessionlake.columnar.spark_sql import Parsed
@@ -27,6 +28,7 @@ RESERVED = frozenset(
 class TableSection(OperatorSection):
     """A keyed table: the latest row of each key."""
 
+    BESIDE: ClassVar[tuple[str, ...]] = ("ttl",)
     AGGREGATES: ClassVar[bool] = False
     CLOSES: ClassVar[bool] = False
 
@@ -39,6 +41,9 @@ class TableSection(OperatorSection):
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
     delete_when: str | None = None
     """SQL over the event, true of those that delete their key."""
+
+    ttl: TtlSection | None = None
+    """When rows expire; never where it is left out."""
 
     @property
     def by_offset(self) -> bool:
@@ -101,6 +106,8 @@ class TableSection(OperatorSection):
                 f"table.retention: {self.retention!r} must be longer than zero; write for example '1 day'"
             )
         _ = self.condition
+        if self.ttl is not None:
+            self.ttl.check()
 
     def check_source(self, source: SourceSection) -> None:
         """Refuse offsets where there are none, and a topic's tombstones of sessions."""
@@ -116,6 +123,10 @@ class TableSection(OperatorSection):
     def bound_settings(self) -> dict[str, Any]:
         """Return what decides which rows there are, and what they have."""
         return {"table.order": self.order, "table.columns": self.columns, "table.delete_when": self.delete_when}
+
+    def live_settings(self) -> dict[str, Any]:
+        """Return what expires."""
+        return {} if self.ttl is None else {"ttl": self.ttl.settings()}
 
 
 def check_columns(names: Sequence[str]) -> None:

@@ -10,9 +10,13 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
+from sessionlake.operators.keyed.expiring import NO_ROWS, counts_of, indexed, put_rows, stored_rows, taken_away
+from sessionlake.operators.keyed.expiry.pattern import TTL
+from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
+from sessionlake.operators.keyed.ttl import LIVE_CHANGE
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
@@ -69,37 +73,57 @@ class KeyedShard:
             seen = np.concatenate([combined(updates["partition"]).to_numpy(), rows["partition"]])
             require_comparable(np.concatenate([codes[: len(updates)], rows.codes]), seen)
         winners = latest(codes[: len(updates)], news, by_offset=self.spec.by_offset)
-        code = codes[winners]
-        outcome = self._against_stored(code, news.take(winners), rows, markers, removed)
+        outcome = self._against_stored(codes[winners], news.take(winners), rows, markers, removed)
         won = winners[outcome > 0]
-        upserts, deletes = (won[news.deleted[won] == which] for which in (False, True))
+        put, deletes = (won[news.deleted[won] == which] for which in (False, True))
+        gone = np.isin(rows.codes, codes[won]) | removed.rows
+        changed = named.take(pa.array(np.union1d(codes[won], rows.codes[gone])))
+        new = put_rows(self.spec, updates, put, context.batch_id)
+        found = taken_away(self.spec, inputs, store, context, new, changed, int(gone.sum()))
+        upserts, at_once = put[~found.at_once], put[found.at_once]
         if self.spec.by_offset:
             # Nothing that comes later is older, so that no deletion need be known: that of an absent key is none.
-            deletes = deletes[np.isin(codes[deletes], rows.codes)]
+            deletes, at_once = (some[np.isin(codes[some], rows.codes)] for some in (deletes, at_once))
         lone = np.flatnonzero(removed.rows & ~np.isin(rows.codes, codes[won]))
+        cause = TTL if self.spec.ttl is None else self.spec.ttl.pattern.cause
         changes = [
             self._updated("upsert", updates, codes, upserts, context),
             self._updated("delete", updates, codes, deletes, context),
+            self._updated("delete", updates, codes, at_once, context, cause),
             self._taken_away(rows, lone, context),
         ]
+        expired = self._taken_away(found.rows, np.arange(len(found.rows)), context, cause)
         counts = {
-            "changed": len(upserts) + len(deletes),
-            "unchanged": int((outcome == 0).sum()) + len(won) - len(upserts) - len(deletes),
+            "changed": len(put) + len(deletes),
+            "unchanged": int((outcome == 0).sum()) + len(won) - len(put) - len(deletes),
             "superseded": len(updates) - len(winners) + int((outcome < 0).sum()),
             "upserts": len(upserts),
-            "deletes": len(deletes) + len(lone),
+            "deletes": len(deletes) + len(at_once) + len(lone) + len(found.rows),
+            LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(found.rows),
+            **counts_of(found, self.spec),
         }
         if not self.spec.by_offset:
-            gone = np.concatenate([news.time[deletes], rows["time"][removed.rows]])
-            counts |= {MAX_DELETED: int(gone.max())} if len(gone) else {}
+            times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], found.rows["time"])
+            last = np.concatenate(times)
+            counts |= {MAX_DELETED: int(last.max())} if len(last) else {}
         side: dict[str, pa.Table] = {}
         if removals.num_rows:
             counts |= {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
             side = {DEAD: stale_letters(removals, "tombstone", removed.stale)}
             side |= {OUTCOMES: told_outcomes(inputs[OUTCOMES], removed.stale)} if OUTCOMES in inputs else {}
-        writes = self._writes(store, named, updates, upserts, changes, rows, markers)
-        table = pa.concat_tables([self._table(keys, change) for change in changes])
-        return ShardResult(table, writes if len(writes) else None, side, counts)
+        written = [
+            self._writes(store, named, updates, upserts, changes, rows, markers),
+            self._writes_of_expired(store, found.keys, expired),
+        ]
+        if self.spec.index is not None:
+            replaced = stored_rows(self.spec, named.take(pa.array(rows.codes[gone])), _some(rows, gone))
+            entered = put_rows(self.spec, updates, upserts, context.batch_id)
+            written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
+        writes = _by_segment(written)
+        table = pa.concat_tables(
+            [*(self._table(keys, change) for change in changes), self._table(found.keys.cast(pa.string()), expired)]
+        )
+        return ShardResult(table, writes if len(writes) else None, side, counts, found.cursor)
 
     def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
         """Return the writes of handed-in rows and markers, a table of `stored_schema`."""
@@ -115,9 +139,18 @@ class KeyedShard:
         columns = [combined(table[f"column_{i}"]).take(pa.array(kept)) for i in range(len(self.spec.columns))]
         rows = Values(codes[kept], head[kept], ids.take(pa.array(kept)), self.spec.pack(columns, len(kept)))
         none = np.zeros(0, np.int64)
-        return store.writes(
-            keys.cast(pa.binary()), rows, none, _markers(codes[gone], head[gone], ids.take(pa.array(gone))), _NOTHING
-        )
+        named = keys.cast(pa.binary())
+        writes = store.writes(named, rows, none, _markers(codes[gone], head[gone], ids.take(pa.array(gone))), NO_ROWS)
+
+        if self.spec.index is None:
+            return writes
+
+        def unpacked() -> Mapping[str, pa.Array]:
+            return dict(zip(self.spec.columns, columns, strict=True))
+
+        time, revision = (head[name][kept].astype(np.int64) for name in ("time", "revision"))
+        put = TableRows(keys.take(pa.array(codes[kept])), time, revision, unpacked)
+        return _by_segment([writes, indexed(self.spec, put, [])])
 
     def _against_stored(self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: Removed) -> Ints:
         """Return for the one update of each code 1 where it takes the place of what is there, 0 where it is that, else -1."""
@@ -130,7 +163,9 @@ class KeyedShard:
             result[there] = compared(news.take(there), olds, by_offset=self.spec.by_offset)
         return result
 
-    def _updated(self, op: str, updates: pa.Table, codes: Ints, at: Ints, context: BatchContext) -> Change:
+    def _updated(
+        self, op: str, updates: pa.Table, codes: Ints, at: Ints, context: BatchContext, cause: str = UPDATE
+    ) -> Change:
         index = pa.array(at)
         ids = combined(updates["id"]).take(index)
         head = np.zeros(len(at), HEAD)
@@ -138,13 +173,13 @@ class KeyedShard:
             head[field] = combined(updates[name]).to_numpy()[at]
         head["revision"], head["id"] = context.batch_id, pc.binary_length(ids).to_numpy()
         columns = [combined(updates[f"column_{i}"]).take(index) for i in range(len(self.spec.columns))]
-        return Change(op, UPDATE, codes[at], head, ids, columns if op == "upsert" else None)
+        return Change(op, cause, codes[at], head, ids, columns if op == "upsert" else None)
 
     @staticmethod
-    def _taken_away(rows: Stored, at: Ints, context: BatchContext) -> Change:
+    def _taken_away(rows: Stored, at: Ints, context: BatchContext, cause: str = TOMBSTONE) -> Change:
         head = rows.head[at]
         head["revision"] = context.batch_id
-        return Change("delete", TOMBSTONE, rows.codes[at], head, rows.ids(at))
+        return Change("delete", cause, rows.codes[at], head, rows.ids(at))
 
     def _writes(
         self,
@@ -164,9 +199,15 @@ class KeyedShard:
         gone = gone[order]
         kept = _markers(gone, head, ids) if not self.spec.by_offset else _markers(gone[:0], head[:0], ids[:0])
         changed = np.isin(markers.codes, np.concatenate([put.codes, gone]))
-        freed = Stored(markers.codes[changed], markers.head[changed], markers.values.filter(pa.array(changed)))
+        freed = _some(markers, changed)
         values = Values(put.codes, put.head, put.ids, packed_of(self.spec, updates, upserts))
         return store.writes(named, values, gone[np.isin(gone, rows.codes)], kept, freed)
+
+    def _writes_of_expired(self, store: RowStore, keys: pa.Array, expired: Change) -> pa.Table:
+        """Return the writes that remove rows which no update names, and remember that they are gone."""
+        none = _markers(expired.codes[:0], expired.head[:0], expired.ids[:0])
+        markers = none if self.spec.by_offset else _markers(expired.codes, expired.head, expired.ids)
+        return store.writes(keys, none, expired.codes, markers, NO_ROWS)
 
     def _table(self, keys: pa.Array, change: Change) -> pa.Table:
         schema, n = changes_schema(self.spec, marks=False), len(change.codes)
@@ -184,7 +225,17 @@ class KeyedShard:
         return pa.Table.from_arrays(arrays, schema=schema)
 
 
-_NOTHING = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
+def _some(rows: Stored, which: Bools) -> Stored:
+    return Stored(rows.codes[which], rows.head[which], rows.values.filter(pa.array(which)))
+
+
+def _by_segment(writes: list[pa.Table]) -> pa.Table:
+    """Return writes, each ascending by segment and of other keys than the others, as one table ascending by segment."""
+    some = [table for table in writes if len(table)] or writes[:1]
+    if len(some) == 1:
+        return some[0]
+    table = pa.concat_tables(some)
+    return table.take(pa.array(np.argsort(table["segment"].to_numpy(), kind="stable")))
 
 
 def _markers(codes: Ints, head: "np.ndarray[tuple[int], np.dtype[np.void]]", ids: pa.Array) -> Values:

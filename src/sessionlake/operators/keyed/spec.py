@@ -14,6 +14,7 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.columnar.expressions import Expression
+from sessionlake.operators.keyed.ttl import Ttl, next_cleaning
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
@@ -63,7 +64,8 @@ def next_state(retention_us: int, state: Mapping[str, Any], stats: Mapping[str, 
     horizon = before.horizon_us if watermark == NO_WATERMARK else max(before.horizon_us, watermark - retention_us)
     deleted = max(before.last_delete_us, stats.get(MAX_DELETED, NO_WATERMARK))
     told = {HORIZON: horizon, LAST_DELETE: deleted}
-    return {**after, **{name: None if us == NO_WATERMARK else us for name, us in told.items()}}
+    cleaning = next_cleaning(state, stats)
+    return {**after, **cleaning, **{name: None if us == NO_WATERMARK else us for name, us in told.items()}}
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class KeyedSpec:
     """Whether the greatest offset holds, and not the greatest time."""
     delete_when: Expression | None = None
     """True of events that delete their key. It may read KEY and EVENT_TIME where the source has no columns of these names."""
+    ttl: Ttl | None = None
+    """When rows expire; None for never."""
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
@@ -93,6 +97,11 @@ class KeyedSpec:
     def has_ids(self) -> bool:
         """Whether events of equal times are told apart by ids."""
         return self.events.decoder.columns.id is not None and not self.has_offsets
+
+    @property
+    def index(self) -> int | None:
+        """The store's index of rows; None for none."""
+        return None if self.ttl is None else self.ttl.pattern.index
 
     def deleted(self, events: Events) -> Bools:
         """Return which events delete their key: those whose Kafka record has no value, and those of which `delete_when` is true."""
@@ -131,7 +140,9 @@ def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
         [
             schemas.commented("op", pa.string(), "upsert, delete"),
             *_row(spec),
-            schemas.commented("cause", pa.string(), "update (an event) or tombstone (a correction)"),
+            schemas.commented(
+                "cause", pa.string(), "update (an event), tombstone (a correction), ttl or lru (too many rows)"
+            ),
             *(schemas.BATCH_MARKS if marks else []),
         ]
     )

@@ -1,0 +1,86 @@
+"""A shard's rows as patterns of expiry see them, what these take away, and what their indexes are to have."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints, combined
+from sessionlake.engine.operator import BatchContext, Inputs
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass
+from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.operators.keyed.spec import KeyedSpec
+from sessionlake.operators.keyed.ttl import CLEANUP, SCANNED, TOOK
+from sessionlake.store.rows import HEAD, RowStore, Stored, index_writes
+
+NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
+
+
+def stored_rows(spec: KeyedSpec, keys: pa.Array, rows: Stored) -> TableRows:
+    """Return rows of the store, of these keys, bytes, as rows of the table."""
+
+    def columns() -> Mapping[str, pa.Array]:
+        unpacked = spec.unpack(rows.packed(np.arange(len(rows))))
+        return dict(zip(spec.columns, unpacked, strict=True))
+
+    return TableRows(keys.cast(pa.string()), rows["time"], rows["revision"], columns)
+
+
+def put_rows(spec: KeyedSpec, updates: pa.Table, at: Ints, batch_id: int) -> TableRows:
+    """Return the rows that some of a batch's updates make."""
+    index = pa.array(at)
+
+    def columns() -> Mapping[str, pa.Array]:
+        return {name: combined(updates[f"column_{i}"]).take(index) for i, name in enumerate(spec.columns)}
+
+    keys = combined(updates["key"]).take(index)
+    return TableRows(keys, combined(updates["time_us"]).to_numpy()[at], np.full(len(at), batch_id), columns)
+
+
+def taken_away(
+    spec: KeyedSpec,
+    inputs: Inputs,
+    store: RowStore,
+    context: BatchContext,
+    put: TableRows,
+    changed: pa.Array,
+    held: int,
+) -> Found:
+    """Return what a batch takes away of a shard: nothing where there is no TTL, or no cleanup is due.
+
+    `changed` are the keys, bytes, ascending, that its updates and tombstones change, of which `held` had a row before.
+    """
+    found = None
+    if spec.ttl is not None:
+        clock_us = inputs[CLEANUP]["clock_us"][0].as_py() if CLEANUP in inputs else None
+        found = spec.ttl.pattern.found(
+            store,
+            Pass(
+                clock_us,
+                changed,
+                held,
+                put,
+                lambda keys, rows: stored_rows(spec, keys, rows),
+                context.cursor,
+                spec.ttl.budget(context.state),
+            ),
+        )
+    return found or Found(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
+
+
+def counts_of(found: Found, spec: KeyedSpec) -> dict[str, int]:
+    """Return the numbers of a pass; empty where there is no TTL."""
+    if spec.ttl is None:
+        return {}
+    gone = int(found.at_once.sum()) + len(found.rows)
+    counts = {f"deleted_by_{spec.ttl.pattern.cause}": gone, "scanned": found.scanned, "decoded": found.decoded}
+    return counts if found.took_us is None else {**counts, SCANNED: found.scanned, TOOK: found.took_us}
+
+
+def indexed(spec: KeyedSpec, put: TableRows, removed: list[TableRows]) -> pa.Table:
+    """Return the writes of the index when rows are put and others go, those that are replaced among them."""
+    if spec.ttl is None or spec.index is None:
+        raise ValueError("there is no index")
+    entries = spec.ttl.pattern.entries
+    gone = pa.chunked_array([entries(rows) for rows in removed], pa.binary())
+    return index_writes(spec.index, entries(put), combined(gone))

@@ -1,0 +1,1 @@
+"""How rows of a keyed table are found whose time to live is over: one module a pattern."""

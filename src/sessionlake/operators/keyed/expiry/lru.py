@@ -1,0 +1,51 @@
+"""Pattern `lru`: a shard keeps so many rows, and those go first whose last change is the oldest.
+
+The bound holds at the end of every batch that gives the shard a row, whatever the clock says. A row is as recent as the
+update that it is of: the batch of it, then its time, then its key. To read a row changes nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.operators.keyed.expiry.pattern import LRU, Found, Pass
+from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.store.rows import RECENCY, RowStore, parted, sorted_numbers
+
+_ROWS = "rows"
+"""The cursor's field: how many rows the shard has; counted where it is not there, as after a change of the layout."""
+
+
+@dataclass(frozen=True)
+class Lru:
+    """See `Pattern` for the methods."""
+
+    bound: int
+    """Rows of a shard."""
+    index: int = RECENCY
+    cause: str = LRU
+    layout: str = "lru"
+
+    def entries(self, rows: TableRows) -> pa.Array:
+        """Return the entry of each row."""
+        number = sorted_numbers(rows.revision, rows.time)
+        return pc.binary_join_element_wise(number, rows.keys.cast(pa.binary()), b"")
+
+    def found(self, store: RowStore, at: Pass) -> Found | None:
+        """Return the least recent rows, as many as there are too many of."""
+        known = at.cursor.get(_ROWS)
+        before = len(store.entries(self.index)) if known is None else int(known)
+        total = before - at.held + len(at.put)
+        excess = max(total - self.bound, 0)
+        # Of these at most `held` are the batch's own, so that at least as many others are left as must go, if there are.
+        entries = store.entries(self.index, None, excess + at.held) if excess else pa.array([], pa.binary())
+        _, keys = parted(entries, 2)
+        keys = keys.filter(pa.array(at.unchanged(keys)))[:excess]
+        scanned = len(entries)
+        keys = keys.take(pc.sort_indices(keys))
+        at_once = np.zeros(len(at.put), bool)
+        own = self.entries(at.put)
+        at_once[pc.sort_indices(own).to_numpy()[: excess - len(keys)]] = True
+        return Found(at_once, keys, store.rows(keys), {_ROWS: total - excess}, scanned)

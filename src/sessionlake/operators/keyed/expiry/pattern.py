@@ -1,0 +1,98 @@
+"""What a pattern of expiry is: how the rows are found that a batch takes away (docs/rules.md, rule 172)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Bools, Ints
+from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.store.rows import RowStore, Stored
+
+TTL, LRU = "ttl", "lru"
+"""Causes of a change: a row's time is over, or there are too many rows."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a pattern is told of a shard's part of a batch, whose updates are not in the store yet."""
+
+    clock_us: int | None
+    """What expiries are held against, microseconds; None where no cleanup is due."""
+    changed: pa.Array
+    """The keys, bytes, ascending, whose rows in the store the batch replaces or deletes, or that it gives a row."""
+    held: int
+    """How many of them have a row in the store."""
+    put: TableRows
+    """The rows that the batch writes."""
+    read: Callable[[pa.Array, Stored], TableRows]
+    """Returns rows of the store, of these keys, bytes, as rows of the table."""
+    cursor: Mapping[str, Any]
+    """What the shard's last pass returned."""
+    budget: int
+    """How many rows a cleanup that is bounded in time may look at."""
+
+    def unchanged(self, keys: pa.Array) -> Bools:
+        """Return which keys the batch leaves as they are."""
+        return pc.invert(pc.is_in(keys, value_set=self.changed)).to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a batch takes away of a shard, after its updates."""
+
+    at_once: Bools
+    """Of the rows that the batch writes, those that it does not keep."""
+    keys: pa.Array
+    """The keys, bytes, ascending, of further rows of the store that go."""
+    rows: Stored
+    """These rows; codes are places among the keys."""
+    cursor: Mapping[str, Any] | None = None
+    scanned: int = 0
+    """Rows or entries that were looked at."""
+    decoded: int = 0
+    """Rows whose columns were unpacked."""
+    took_us: int | None = field(default=None, compare=False)
+    """How long it took to look at the rows, where a later budget goes by it."""
+
+
+class Pattern(Protocol):
+    """How rows are found."""
+
+    @property
+    def index(self) -> int | None:
+        """The store's index (`store/rows.py`) that it keeps; None for none."""
+
+    @property
+    def cause(self) -> str:
+        """What the changelog says of the rows that go."""
+
+    @property
+    def layout(self) -> str:
+        """What its index depends on: under another layout stores are restored."""
+
+    def entries(self, rows: TableRows) -> pa.Array:
+        """Return the entries of rows in the index."""
+
+    def found(self, store: RowStore, at: Pass) -> Found | None:
+        """Return what goes; None where this batch takes nothing away."""
+
+
+def taken(keys: pa.Array, rows: Stored, gone: Bools) -> tuple[pa.Array, Stored]:
+    """Return those keys and rows that go."""
+    at = np.flatnonzero(gone)
+    index = pa.array(at)
+    return keys.take(index), Stored(np.arange(len(at)), rows.head[at], rows.values.take(index))
+
+
+def joined(parts: list[tuple[pa.Array, Stored]]) -> tuple[pa.Array, Stored]:
+    """Return the keys and rows of pages, one after the other; at least one."""
+    rows = [stored for _, stored in parts]
+    total: Ints = np.arange(sum(map(len, rows)))
+    head = np.concatenate([part.head for part in rows])
+    return pa.concat_arrays([keys for keys, _ in parts]), Stored(
+        total, head, pa.concat_arrays([p.values for p in rows])
+    )

@@ -1,0 +1,84 @@
+"""When rows of a keyed table expire, and when a batch looks for them (docs/rules.md, rules 170 to 172)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from sessionlake.engine.operator import STATE, BatchContext, Counted, Everywhere, Split
+from sessionlake.operators.keyed.expiry.pattern import Pattern
+from sessionlake.operators.keyed.expiry.time_boxed import FIRST_RATE, LEAST_ROWS, TimeBoxed, next_rate
+from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
+
+Clock = Literal["wall", "stream"]
+CLEANUP = "cleanup"
+"""Kind of the rows that every shard gets where a cleanup is due; they have its clock."""
+LIVE, RATE = "live_rows", "scan_rows_per_ms"
+"""Of a table's state: how many rows there are (null where that was not counted from the start); how fast they are looked at."""
+LIVE_CHANGE, SCANNED, TOOK = f"{STATE}live", f"{STATE}scanned", f"{STATE}scan_us"
+"""Numbers of a batch that the next state is of."""
+_LEAST_IDLE_US = 10_000_000
+"""How long an idle pipeline waits for a batch of its own, at least."""
+_CLOCKS: tuple[Clock, ...] = ("wall", "stream")
+
+
+@dataclass(frozen=True)
+class Ttl:
+    """The section [ttl] of a pipeline, as workers know it."""
+
+    pattern: Pattern
+    clock: Clock = "wall"
+    every_us: int | None = None
+    """How far cleanups lie apart, by the clock; None for a pattern that knows no cleanups."""
+
+    def due(self, context: BatchContext) -> int | None:
+        """Return the clock of the cleanup that is due in a batch, None for none: in each interval of the clock one is.
+
+        Intervals are aligned, so that it does not depend on where batches lie. Missed ones are not made up for. A clock that
+        was set back is in another interval, too, and holds nothing up.
+        """
+        if self.every_us is None:
+            return None
+        clock_us = context.clock_us if self.clock == "wall" else watermark_of(context.state)
+        if clock_us == NO_WATERMARK:
+            return None
+        last = context.state.get(_cleaned(self.clock))
+        return clock_us if last is None or clock_us // self.every_us != int(last) // self.every_us else None
+
+    def split(self, context: BatchContext) -> Split:
+        """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""
+        clock_us = self.due(context) if context.part == 0 else None
+        if clock_us is not None:
+            yield Everywhere(CLEANUP, pa.table({"clock_us": pa.array([clock_us], pa.int64())}))
+            yield Counted({f"max_{_cleaned(self.clock)}": clock_us})
+
+    def due_us(self, state: Mapping[str, Any]) -> int | None:
+        """Return when a batch is needed though nothing comes in: by the wall clock, as long as there are rows."""
+        last = state.get(_cleaned(self.clock))
+        if self.clock != "wall" or self.every_us is None or last is None or state.get(LIVE) == 0:
+            return None
+        return max((int(last) // self.every_us + 1) * self.every_us, int(last) + _LEAST_IDLE_US)
+
+    def budget(self, state: Mapping[str, Any]) -> int:
+        """Return how many rows of a shard a cleanup may look at."""
+        if not isinstance(self.pattern, TimeBoxed):
+            return 0
+        return max(LEAST_ROWS, int(state.get(RATE) or FIRST_RATE) * self.pattern.max_duration_us // 1000)
+
+
+def next_cleaning(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+    """Return what of a state is about cleanups, after a batch with these numbers."""
+    live = state.get(LIVE, None if state else 0)
+    told: dict[str, Any] = {LIVE: None if live is None else int(live) + stats.get(LIVE_CHANGE, 0)}
+    for clock in _CLOCKS:
+        last = stats.get(f"max_{_cleaned(clock)}", state.get(_cleaned(clock)))
+        told |= {} if last is None else {_cleaned(clock): last}
+    if SCANNED in stats or RATE in state:
+        told[RATE] = next_rate(int(state.get(RATE) or FIRST_RATE), stats.get(SCANNED, 0), stats.get(TOOK, 0))
+    return told
+
+
+def _cleaned(clock: Clock) -> str:
+    """Return how the state calls the clock of the last cleanup by this clock."""
+    return f"cleaned_{clock}_us"

@@ -1,0 +1,112 @@
+"""The section [ttl] of a config."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.sections import Duration, Section
+from sessionlake.errors import ConfigError
+from sessionlake.operators.keyed.expiry.index import Index
+from sessionlake.operators.keyed.expiry.lru import Lru
+from sessionlake.operators.keyed.expiry.pattern import Pattern
+from sessionlake.operators.keyed.expiry.rule import Rule
+from sessionlake.operators.keyed.expiry.scan import Scan
+from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
+from sessionlake.operators.keyed.ttl import Clock, Ttl
+
+if TYPE_CHECKING:
+    from sessionlake.columnar.spark_sql import Parsed
+
+_RULES = ("ttl", "expires_at", "where")
+_CLEANED = ("clock", "every")
+_USED: Mapping[str, tuple[str, ...]] = {
+    "scan": (*_RULES, *_CLEANED),
+    "index": ("ttl", "expires_at", *_CLEANED),
+    "time_boxed": (*_RULES, *_CLEANED, "max_duration"),
+    "lru": ("max_entries",),
+}
+"""The settings that each pattern has."""
+
+
+class TtlSection(Section):
+    """When rows of a keyed table expire, and how they are found."""
+
+    pattern: Literal["scan", "index", "time_boxed", "lru"]
+    ttl: Duration | None = None
+    """A row expires so long after its time."""
+    expires_at: str | None = None
+    """SQL over the row: the time at which it expires, null for never."""
+    where: str | None = None
+    """SQL over the row, true of those that have expired; now() is the clock."""
+    clock: Clock = "wall"
+    """What expiries are held against: the batch's clock, or the watermark before the batch."""
+    every: Duration = "1 minute"
+    max_duration: Duration = "100 ms"
+    """How long a cleanup of a shard may take, about."""
+    max_entries: int | None = Field(default=None, ge=1)
+    """How many rows the table keeps, about: a shard its part."""
+
+    def check(self) -> None:
+        """Refuse SQL that is none, rules that are not exactly one, and settings that the pattern does not have."""
+        used = _USED[self.pattern]
+        for name in sorted(self.model_fields_set - {"pattern", *used}):
+            having = ", ".join(repr(pattern) for pattern, names in _USED.items() if name in names)
+            raise ConfigError(
+                f"ttl.{name}: is not used by pattern {self.pattern!r}; remove it, or write one of {having}"
+            )
+        if self.pattern == "lru":
+            if self.max_entries is None:
+                raise ConfigError("ttl.max_entries: is missing; write how many rows the table keeps, as in 10_000")
+            return
+        rules = [name for name in _RULES if name in used]
+        given = [name for name in rules if getattr(self, name) is not None]
+        if len(given) != 1:
+            told = "none is there" if not given else f"{' and '.join(given)} are there"
+            raise ConfigError(f"ttl: {told}; write exactly one of {', '.join(rules)}")
+        for name in ("every", "max_duration"):
+            if parse_duration(getattr(self, name)) == 0:
+                raise ConfigError(f"ttl.{name}: {getattr(self, name)!r} must be longer than zero")
+        _ = self.parsed
+
+    @property
+    def parsed(self) -> "Parsed | None":
+        """The rule that is SQL; ConfigError for what is none."""
+        name = "where" if self.expires_at is None else "expires_at"
+        text = self.where if self.expires_at is None else self.expires_at
+        if text is None:
+            return None
+        from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
+
+        return parse(f"ttl.{name}", text)
+
+    def made(self, types: Mapping[str, pa.DataType], shards: int) -> Ttl:
+        """Return what workers know of it, over rows with columns of these types; ConfigError where SQL does not fit them."""
+        if self.max_entries is not None:
+            return Ttl(Lru(-(-self.max_entries // shards)))
+        made: Mapping[str, Callable[[Rule], Pattern]] = {
+            "scan": Scan,
+            "index": Index,
+            "time_boxed": lambda rule: TimeBoxed(rule, parse_duration(self.max_duration)),
+        }
+        return Ttl(made[self.pattern](self._rule(types)), self.clock, parse_duration(self.every))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the section as JSON values."""
+        return self.model_dump(exclude_unset=True)
+
+    def _rule(self, types: Mapping[str, pa.DataType]) -> Rule:
+        parsed, known = self.parsed, {KEY: pa.string(), EVENT_TIME: TIME, **types}
+        if parsed is None:
+            return Rule(ttl_us=parse_duration(self.ttl or ""))
+        if self.expires_at is None:
+            return Rule(where=parsed.typed(known, "boolean"))
+        expires_at = parsed.typed(known, "timestamp")
+        if expires_at.uses_clock:
+            raise ConfigError(
+                f"ttl.expires_at: {parsed.text!r} reads the clock, and a row must expire at one time; write a condition, `where`"
+            )
+        return Rule(expires_at=expires_at)

@@ -1,0 +1,117 @@
+"""The examples of docs/rules.md, rules 170 to 174, and the checks of the section [ttl]."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionlake.config.load import parse_config
+from sessionlake.errors import ConfigError
+from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.testing.tables import TableHarness
+from tests.operators.keyed.table_support import table_sections
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+TICK = [{"kind": "tick"}]
+
+
+def update(key: str, time: int, v: int = 0) -> dict[str, Any]:
+    return {"key": key, "time_us": time, "v": v}
+
+
+@pytest.mark.parametrize("pattern", ["scan", "index", "time_boxed"])
+@pytest.mark.parametrize(("clock", "left"), [(12 * HOUR - 1, ["a"]), (12 * HOUR, [])])
+def test_row_expires_exactly_ttl_after_its_time(pattern: str, clock: int, left: list[str]) -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": pattern, "ttl": "1 hour"}) as table:
+        table.process([update("a", 11 * HOUR)], clock_us=11 * HOUR)
+        table.process(TICK, clock_us=clock)
+        assert list(table.rows()) == left
+
+
+def test_cleanups_are_aligned_and_a_clock_that_is_set_back_holds_none_up() -> None:
+    noon, due = 12 * HOUR, []
+    with TableHarness({"v": "long"}, ttl={"pattern": "scan", "ttl": "1 day"}) as table:
+        for clock in (noon + 50 * SECOND, noon + 59 * SECOND, noon + MINUTE, noon - 2 * MINUTE):
+            output = table.process(TICK, clock_us=clock)
+            due.append("max_cleaned_wall_us" in output.counts)
+    assert due == [True, False, True, True]
+
+
+def test_expired_row_is_outranked_by_newer_updates_only() -> None:
+    ttl = {"pattern": "index", "ttl": "1 hour"}
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        table.process([update("a", 11 * HOUR)], clock_us=11 * HOUR)
+        output = table.process(TICK, clock_us=12 * HOUR)
+        assert [(row["op"], row["cause"]) for row in output.changes] == [("delete", "ttl")]
+        again = table.process([update("a", 11 * HOUR)], clock_us=12 * HOUR + 1)
+        assert again.counts["superseded"] == 1
+        table.process([update("a", 11 * HOUR + 30 * MINUTE)], clock_us=12 * HOUR + 1)
+        assert list(table.rows()) == ["a"]
+
+
+def test_restored_store_lacks_what_has_expired() -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "index", "ttl": "1 hour"}) as table:
+        table.process([update("a", 11 * HOUR), update("b", 12 * HOUR)], clock_us=11 * HOUR)
+        table.process(TICK, clock_us=12 * HOUR)
+        before = table.index()
+        table.lose_stores()
+        assert list(table.rows()) == ["b"]
+        assert table.index() == before
+
+
+def test_time_boxed_goes_on_where_it_stopped_and_begins_anew() -> None:
+    rows = [update(f"{n:04d}", 0 if n in (10, 2400) else HOUR, n) for n in range(2500)]
+    ttl = {"pattern": "time_boxed", "ttl": "1 hour", "max_duration": "1 us"}
+    left = []
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        table.process(rows, clock_us=0)
+        for n in range(4):
+            output = table.process(TICK, clock_us=HOUR + n * MINUTE)
+            left.append((output.counts["scanned"], output.counts["deleted_by_ttl"]))
+    # What was removed in the first thousand is not there in the second round.
+    assert left == [(1000, 1), (1000, 0), (500, 1), (1000, 0)]
+
+
+def test_lru_keeps_the_latest_changed() -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "lru", "max_entries": 2}) as table:
+        table.process([update("a", 1), update("b", 2)])
+        table.process([update("a", 3)])
+        output = table.process([update("c", 1)])
+        assert list(table.rows()) == ["a", "c"]
+        assert {(row["table_key"], row["cause"]) for row in output.changes} == {("b", "lru"), ("c", "update")}
+
+
+@pytest.mark.parametrize(
+    ("ttl", "told"),
+    [
+        ({"pattern": "scan"}, "ttl: none is there; write exactly one of ttl, expires_at, where"),
+        ({"pattern": "index", "where": "v = 1", "ttl": "1 day"}, "ttl.where: is not used by pattern 'index'"),
+        ({"pattern": "scan", "where": "v = 1", "ttl": "1 day"}, "ttl: ttl and where are there"),
+        (
+            {"pattern": "scan", "ttl": "1 day", "max_entries": 3},
+            "ttl.max_entries: is not used by pattern 'scan'; remove it, or write one of 'lru'",
+        ),
+        ({"pattern": "lru"}, "ttl.max_entries: is missing"),
+        ({"pattern": "scan", "ttl": "1 day", "every": "0 s"}, "ttl.every: '0 s' must be longer than zero"),
+        ({"pattern": "scan", "where": "v ="}, "ttl.where: 'v =' is no expression of Spark's SQL"),
+        ({"pattern": "magic", "ttl": "1 day"}, "ttl.pattern"),
+    ],
+)
+def test_section_is_refused_in_one_line(ttl: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="^" + re.escape(told)) as refused:
+        parse_config({**table_sections(), "ttl": ttl}, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_expiry_that_reads_the_clock_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ttl.expires_at: .* reads the clock"):
+        TtlSection(pattern="index", expires_at="now() + interval 1 hour").made({}, shards=1)
+
+
+def test_ttl_of_sessions_is_refused(tmp_path: Path) -> None:
+    sections = {name: value for name, value in table_sections().items() if name != "table"}
+    with pytest.raises(ConfigError, match="ttl"):
+        parse_config({**sections, "session": {"gap": "1 minute"}, "ttl": {"pattern": "scan", "ttl": "1 day"}}, tmp_path)

@@ -1,0 +1,150 @@
+"""Tables whose rows expire against a plain model (`tests/oracle/expiry.py`), on random streams and clocks."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessionlake.testing.tables import TableHarness, TableOutput
+from tests.oracle.expiry import Expired, ExpiringTable
+from tests.oracle.tables import Row, Table
+
+SECOND = 1_000_000
+RETENTION_S = 100
+TTL_S, EVERY_S = 50, 20
+COLUMNS = {"v": "long", "s": "string"}
+EVENTS = st.builds(
+    lambda key, time, deleted, eid, v: {"key": key, "time_us": time * SECOND, "deleted": deleted, "eid": eid, "v": v},
+    st.sampled_from(["a", "b", "c", "dé"]),
+    st.integers(0, 400),
+    st.integers(0, 5).map(lambda n: n == 0),
+    st.sampled_from([None, "1", "2"]),
+    st.none() | st.integers(0, 400),
+)
+BATCHES = st.lists(st.tuples(st.lists(EVENTS, max_size=6), st.integers(-20, 90)), min_size=1, max_size=8)
+"""Updates, and how far the clock is after the batch before: it may be set back."""
+AT = "timestamp_seconds(v)"
+DONE = "v % 2 = 0 and event_time < now() - interval 50 seconds"
+
+
+def after_time(row: Row, clock: int) -> bool:
+    return bool(row["event_time"] + TTL_S * SECOND <= clock)
+
+
+def at_column(row: Row, clock: int) -> bool:
+    return row["v"] is not None and row["v"] * SECOND <= clock
+
+
+def done(row: Row, clock: int) -> bool:
+    return row["v"] is not None and row["v"] % 2 == 0 and row["event_time"] < clock - 50 * SECOND
+
+
+RULES: dict[str, tuple[dict[str, str], Expired]] = {
+    "ttl": ({"ttl": f"{TTL_S} s"}, after_time),
+    "expires_at": ({"expires_at": AT}, at_column),
+    "where": ({"where": DONE}, done),
+}
+PATTERNS = [(p, r) for p in ("scan", "index", "time_boxed") for r in RULES if (p, r) != ("index", "where")]
+
+
+def changes_of(output: TableOutput) -> list[Row]:
+    names = {"table_key": "key", "event_time": "time"}
+    kept = ("op", "table_key", "event_time", "cause", "v", "s")
+    return sorted(({names.get(n, n): row[n] for n in kept} for row in output.changes), key=lambda row: str(row["key"]))
+
+
+@pytest.mark.parametrize(("pattern", "rule"), PATTERNS)
+@settings(max_examples=30)
+@given(
+    batches=BATCHES,
+    tombstones=st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.integers(0, 3)), max_size=3),
+    shards=st.integers(1, 2),
+    tasks=st.integers(1, 2),
+    stream=st.booleans(),
+    by_offset=st.booleans(),
+    lost=st.sets(st.integers(0, 7)),
+)
+def test_every_batch_takes_away_what_has_expired_at_its_clock(
+    pattern: str,
+    rule: str,
+    batches: list[tuple[list[Row], int]],
+    tombstones: list[tuple[int, str, int]],
+    shards: int,
+    tasks: int,
+    lost: set[int],
+    *,
+    stream: bool,
+    by_offset: bool,
+) -> None:
+    named, expired = RULES[rule]
+    ttl: dict[str, Any] = {
+        "pattern": pattern,
+        **named,
+        "every": f"{EVERY_S} s",
+        "clock": "stream" if stream else "wall",
+    }
+    model = ExpiringTable(Table(RETENTION_S * SECOND, by_offset=by_offset), expired, EVERY_S * SECOND, stream=stream)
+    order: dict[str, Any] = {"order": "offset"} if by_offset else {"event_id": "eid"}
+    clock, offset = 100 * SECOND, 0
+    with TableHarness(COLUMNS, retention=f"{RETENTION_S} s", shards=shards, ttl=ttl, **order) as harness:
+        for number, (events, step) in enumerate(batches):
+            clock += step * SECOND
+            if number in lost:
+                harness.lose_stores()
+            rows = list(events)
+            if by_offset:
+                rows = [{**row, "offset": offset + n, "eid": None} for n, row in enumerate(rows)]
+                offset += len(rows)
+            removals = [
+                {
+                    "kind": "tombstone",
+                    "key": k,
+                    "revision": model.table.revisions.get(k, 0) - (g == 0),
+                    "correction_id": str(i),
+                }
+                for i, (batch, k, g) in enumerate(tombstones)
+                if batch == number
+            ]
+            # Every batch has a row: without one there is none.
+            output = harness.process([*rows, *removals, {"kind": "tick"}], tasks=tasks, clock_us=clock)
+            assert changes_of(output) == model.batch([*rows, *removals], clock)
+            assert harness.rows() == model.table.rows()
+            counts = output.counts
+            outcomes = sum(counts.get(name, 0) for name in ("changed", "superseded", "unchanged"))
+            assert counts.get("accepted", 0) == outcomes == len(rows) - len(output.dead)
+            assert harness.state["live_rows"] == len(harness.rows())
+            assert harness.state["last_delete_us"] == model.table.last_delete
+            if pattern == "index":
+                assert len(harness.index()) == sum(
+                    rule == "ttl" or row["v"] is not None for row in harness.rows().values()
+                )
+                assert counts.get("decoded", 0) == 0
+
+
+@settings(max_examples=30)
+@given(
+    batches=st.lists(
+        st.lists(EVENTS.map(lambda row: {**row, "key": row["key"] + str(row["v"])}), max_size=6), max_size=8
+    ),
+    bound=st.integers(1, 6),
+    lost=st.sets(st.integers(0, 7)),
+)
+def test_lru_keeps_those_that_changed_last(batches: list[list[Row]], bound: int, lost: set[int]) -> None:
+    model = ExpiringTable(Table(RETENTION_S * SECOND), lambda *_: False, SECOND)
+    with TableHarness(
+        COLUMNS, retention=f"{RETENTION_S} s", event_id="eid", ttl={"pattern": "lru", "max_entries": bound}
+    ) as harness:
+        for number, rows in enumerate(batches):
+            if number in lost:
+                harness.lose_stores()
+            output = harness.process(rows)
+            changes = model.batch(rows, 0)
+            kept = model.table.rows()
+            eldest = sorted(kept, key=lambda key: (kept[key]["revision"], kept[key]["event_time"], key.encode()))
+            for key in eldest[: max(len(kept) - bound, 0)]:
+                changes = model.remove(key, "lru", changes)
+            assert changes_of(output) == sorted(changes, key=lambda row: str(row["key"]))
+            assert harness.rows() == model.table.rows()
+            assert len(harness.index()) == len(harness.rows()) <= bound
+            assert harness.state["last_delete_us"] == model.table.last_delete

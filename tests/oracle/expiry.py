@@ -1,0 +1,53 @@
+"""The time to live of a keyed table, written from docs/rules.md, rules 170 to 174, on top of `tests/oracle/tables.py`.
+
+Everything is in one place: no shards, no index, no cursor. Each batch it takes a table's rows after the updates and says which
+of them go.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.oracle.tables import Row, Table
+
+Expired = Callable[[Row, int], bool]
+
+
+@dataclass
+class ExpiringTable:
+    """A table whose rows expire; `expired` says of a key's row, with event_time and columns, whether it has at a clock."""
+
+    table: Table
+    expired: Expired
+    every: int
+    stream: bool = False
+    cleaned: int | None = None
+    gone: list[int] = field(default_factory=list)
+
+    def batch(self, rows: Sequence[Row], clock: int) -> list[Row]:
+        """Take a batch at a time of the clock; return its changes by key."""
+        at = self.table.watermark if self.stream else clock
+        due = at is not None and (self.cleaned is None or at // self.every != self.cleaned // self.every)
+        before = self.table.rows()
+        changes, _, _ = self.table.batch(rows)
+        if due and at is not None:
+            self.cleaned = at
+            for key, row in self.table.rows().items():
+                if self.expired(row, at):
+                    changes = self.remove(key, "ttl", changes)
+        return sorted((row for row in changes if self.matters(row, before)), key=lambda row: str(row["key"]))
+
+    def remove(self, key: str, cause: str, changes: list[Row]) -> list[Row]:
+        """Delete a key's row as a tombstone of it would; return the changes with that in place of its own."""
+        version, _ = self.table.holds(key)
+        time, offset, id_, _, _ = version
+        self.table.seen[key].append(((time, offset, id_, True, b""), {"cause": cause}))
+        self.table.revisions[key] = self.table.batches - 1
+        if not self.table.by_offset:
+            self.table.last_delete = max(time, time if self.table.last_delete is None else self.table.last_delete)
+        change: dict[str, Any] = {"op": "delete", "key": key, "time": time, "cause": cause, "v": None, "s": None}
+        return [row for row in changes if row["key"] != key] + [change]
+
+    def matters(self, change: Row, before: dict[str, Row]) -> bool:
+        """Say whether a change is forwarded: by offset the deletion of what was not there is not."""
+        return not self.table.by_offset or change["op"] == "upsert" or change["key"] in before
