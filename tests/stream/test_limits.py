@@ -117,6 +117,7 @@ def test_limits_from_file_to_view(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_limits_can_not_change_on_existing_sessions_and_thresholds_can(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
     write_rows(tmp_path, "0.json", FILES[0])
     run(spark, config_of(tmp_path), once=True)
     with pytest.raises(
@@ -130,6 +131,7 @@ def test_limits_can_not_change_on_existing_sessions_and_thresholds_can(spark: Sp
 
 
 def test_a_gap_by_that_is_no_interval_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
     write_rows(tmp_path, "0.json", FILES[0])
     told = r"^session.gap_by: 'v' is of type bigint, and must be of type interval$"
     with pytest.raises(ConfigError, match=told):

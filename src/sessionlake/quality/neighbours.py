@@ -26,7 +26,6 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None
 
     `until` says until when a row is open, microseconds; null is never near. `versions` are the rows of `views.row_versions`: of each row the newest counts.
     """
-
     # Not the column itself: what goes to workers can't hold one.
     looks = until is not None
 
