@@ -105,7 +105,7 @@ def upkeep_of(spark: SparkSession, config: Config, run_id: str = "by hand") -> U
     """Return a run's hold on the tables, without the record of the run."""
     tables = Tables(spark, config.pipeline.warehouse)
     return Upkeep(
-        spark, config, JobRun(tables, "compact", run_id, 0, _pin(tables, config), dry_run=False, finished=None)
+        spark, config, JobRun(tables, "compact", run_id, 0, _pin(tables), dry_run=False, finished=None)
     )
 
 
