@@ -102,6 +102,7 @@ def test_compact_folds_rows_and_deletions_and_the_stream_goes_on(
     assert live(spark, config) == latest(EVENTS)
 
 
+@pytest.mark.slow
 def test_compact_forgets_deletions_that_nothing_can_meet(spark: SparkSession, config: Config) -> None:
     compact(spark, config)
     assert snapshot(spark, config, "deleted") > 0
@@ -208,6 +209,7 @@ def test_publish_sends_rows_and_null_for_those_deleted(spark: SparkSession, ran:
             assert (record["v"], record["s"]) == rows[key][2:4]
 
 
+@pytest.mark.slow
 def test_forget_removes_a_key_and_its_deletion(spark: SparkSession, config: Config) -> None:
     compact(spark, config)
     rows, gone = folded(config), folded(config, deleted=True)
