@@ -20,7 +20,7 @@ from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DELETED, TABLE
+from sessionlake.warehouse.changelog import CAUSE, DELETED, TABLE
 
 KEY, EVENT_TIME = "key", "event_time"
 """What expressions call the key, and the time."""
@@ -141,7 +141,7 @@ def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
             schemas.commented("op", pa.string(), "upsert, delete"),
             *_row(spec),
             schemas.commented(
-                "cause", pa.string(), "update (an event), tombstone (a correction), ttl or lru (too many rows)"
+                CAUSE, pa.string(), "update (an event), tombstone (a correction), ttl or lru (too many rows)"
             ),
             *(schemas.BATCH_MARKS if marks else []),
         ]
