@@ -120,10 +120,12 @@ class RowStore(BlockStore):
         """Apply writes and metadata atomically, then drop markers of before a time, by whole segments."""
         self.commit(writes, meta, horizon_us // self._interval)
 
-    def page(self, after: bytes | None = None, limit: int | None = None) -> tuple[pa.Array, Stored]:
-        """Return the first `limit` keys strictly after one, bytes, ascending, that have rows, and these."""
+    def page(
+        self, after: bytes | None = None, limit: int | None = None, high: bytes | None = None
+    ) -> tuple[pa.Array, Stored]:
+        """Return the first `limit` keys strictly after one, up to `high`, inclusive, ascending, that have rows, and these."""
         low = None if after is None else after + b"\0"
-        keys, stored = _listed(self._db.items(ROWS, low, None, limit) if ROWS in self._db.segments else [])
+        keys, stored = _listed(self._db.items(ROWS, low, high, limit) if ROWS in self._db.segments else [])
         return pa.array(keys, pa.binary()), stored
 
     def entries(self, index: int, high: bytes | None = None, limit: int | None = None) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The examples of docs/rules.md, rules 170 to 174, and the checks of the section [ttl]."""
+"""The examples of docs/rules.md, rules 170 to 175, and the checks of the section [ttl]."""
 
 import re
 from pathlib import Path
@@ -75,6 +75,43 @@ def test_time_boxed_goes_on_where_it_stopped_and_begins_anew() -> None:
     assert left == [(1000, 1), (1000, 0), (500, 1), (1000, 0)]
 
 
+ID = "017eb31e-1440-7b69-9d82-5f0937f823c8"
+MADE = 0x017EB31E1440 * 1000
+
+
+@pytest.mark.parametrize(("clock", "left"), [(MADE + HOUR - 1, [ID]), (MADE + HOUR, [])])
+def test_time_ordered_key_expires_exactly_ttl_after_it_was_made(clock: int, left: list[str]) -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "time_ordered_keys", "ttl": "1 hour"}) as table:
+        table.process([update(ID, MADE + 99 * HOUR)], clock_us=0)
+        output = table.process(TICK, clock_us=clock)
+        assert list(table.rows()) == left
+        assert output.counts["scanned"] == 1 - len(left)
+
+
+@pytest.mark.parametrize(
+    ("key_format", "good"),
+    [("uuid7", ID), ("ulid", "01ARZ3NDEKTSV4RRFFQ69G5FAV"), ("ulid", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ")],
+)
+def test_keys_of_another_format_are_dead_letters(key_format: str, good: str) -> None:
+    ttl = {"pattern": "time_ordered_keys", "ttl": "1 hour", "key_format": key_format}
+    wrong = [
+        ID.upper(),
+        ID[:-1],
+        f"{ID}\n",
+        ID.replace("-7", "-4"),
+        "8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+        "01arz3ndektsv4rrffq69g5fav",
+        "é",
+    ]
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        output = table.process([update(key, 1) for key in (*wrong, good)])
+        assert list(table.rows()) == [good]
+        assert [row["key"] for row in output.dead] == wrong
+        name = {"uuid7": "UUIDv7", "ulid": "ULID"}[key_format]
+        assert {row["reason"] for row in output.dead} == {f"key is no {name}"}
+        assert output.counts["dead"] == len(wrong)
+
+
 def test_lru_keeps_the_latest_changed() -> None:
     with TableHarness({"v": "long"}, ttl={"pattern": "lru", "max_entries": 2}) as table:
         table.process([update("a", 1), update("b", 2)])
@@ -94,6 +131,9 @@ def test_lru_keeps_the_latest_changed() -> None:
             {"pattern": "scan", "ttl": "1 day", "max_entries": 3},
             "ttl.max_entries: is not used by pattern 'scan'; remove it, or write one of 'lru'",
         ),
+        ({"pattern": "time_ordered_keys", "where": "v = 1"}, "ttl.ttl: is missing"),
+        ({"pattern": "time_ordered_keys", "ttl": "1 day", "key_format": "uuid4"}, "ttl.key_format"),
+        ({"pattern": "scan", "ttl": "1 day", "key_format": "ulid"}, "ttl.key_format: is not used by pattern 'scan'"),
         ({"pattern": "lru"}, "ttl.max_entries: is missing"),
         ({"pattern": "scan", "ttl": "1 day", "every": "0 s"}, "ttl.every: '0 s' must be longer than zero"),
         ({"pattern": "scan", "where": "v ="}, "ttl.where: 'v =' is no expression of Spark's SQL"),

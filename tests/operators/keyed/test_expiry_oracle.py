@@ -1,5 +1,6 @@
 """Tables whose rows expire against a plain model (`tests/oracle/expiry.py`), on random streams and clocks."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -120,6 +121,49 @@ def test_every_batch_takes_away_what_has_expired_at_its_clock(
                     rule == "ttl" or row["v"] is not None for row in harness.rows().values()
                 )
                 assert counts.get("decoded", 0) == 0
+
+
+def uuid7(ms: int, n: int) -> str:
+    text = f"{ms:012x}"
+    return f"{text[:8]}-{text[8:]}-7{n:03x}-8000-000000000000"
+
+
+def ulid(ms: int, n: int) -> str:
+    digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    return "".join(digits[(ms >> 5 * place) % 32] for place in range(9, -1, -1)) + f"{n:016d}"
+
+
+@pytest.mark.parametrize(("key_format", "made"), [("uuid7", uuid7), ("ulid", ulid)])
+@settings(max_examples=15)
+@given(batches=BATCHES, narrowed=st.booleans(), shards=st.integers(1, 2), lost=st.sets(st.integers(0, 7)))
+def test_keys_that_begin_with_their_time_expire_by_it(
+    key_format: str,
+    made: Callable[[int, int], str],
+    batches: list[tuple[list[Row], int]],
+    shards: int,
+    lost: set[int],
+    *,
+    narrowed: bool,
+) -> None:
+    def expired(row: Row, clock: int) -> bool:
+        return bool(row["v"] * SECOND + TTL_S * SECOND <= clock and (not narrowed or row["v"] % 2 == 0))
+
+    ttl = {"pattern": "time_ordered_keys", "key_format": key_format, "ttl": f"{TTL_S} s", "every": f"{EVERY_S} s"}
+    ttl |= {"where": "v % 2 = 0"} if narrowed else {}
+    model = ExpiringTable(Table(RETENTION_S * SECOND), expired, EVERY_S * SECOND)
+    clock = 100 * SECOND
+    with TableHarness(COLUMNS, retention=f"{RETENTION_S} s", shards=shards, ttl=ttl, event_id="eid") as harness:
+        for number, (events, step) in enumerate(batches):
+            clock += step * SECOND
+            if number in lost:
+                harness.lose_stores()
+            rows = [
+                {**row, "v": n} | {"key": made(n * 1000, len(row["key"]))} for row in events for n in [row["v"] or 7]
+            ]
+            output = harness.process([*rows, {"kind": "tick"}], clock_us=clock)
+            assert changes_of(output) == model.batch(rows, clock)
+            assert harness.rows() == model.table.rows()
+            assert narrowed or output.counts.get("decoded", 0) == 0
 
 
 @settings(max_examples=30)

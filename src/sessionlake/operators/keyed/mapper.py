@@ -11,7 +11,7 @@ from sessionlake.operators.keyed.order import Versions, latest, require_comparab
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.sources.record_columns import OFFSET, PARTITION
-from sessionlake.stream.ingest import judge
+from sessionlake.stream.ingest import Judged, judge
 from sessionlake.stream.watermark import MAX_TIME, NO_WATERMARK
 
 UPDATES = "updates"
@@ -37,6 +37,7 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     """Yield the latest update of each key, and what `Judged.asides` yields. No event is late."""
     at = Progress.of(context.state)
     judged = judge(spec.events, rows, context.clock_us, NO_WATERMARK if spec.by_offset else at.expired_us)
+    _refuse_other_keys(spec, judged)
     events = judged.events(judged.good)
     yield from judged.asides(lambda: events)
     keys = plain_text(events.keys)
@@ -49,6 +50,18 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     newest = int(events.time_us.max(initial=NO_WATERMARK))
     yield Counted({"accepted": len(keys), "superseded": len(keys) - len(winners), MAX_TIME: newest})
     yield Keyed(UPDATES, keys.take(pa.array(winners)), table.take(pa.array(winners)))
+
+
+def _refuse_other_keys(spec: KeyedSpec, judged: Judged) -> None:
+    """Refuse events whose keys are not of the format that the pattern of expiry reads times from."""
+    key_format = None if spec.ttl is None else spec.ttl.key_format
+    if key_format is None:
+        return
+    keys = plain_text(judged.checked.key.take(pa.array(judged.good)))
+    fits = key_format.matches(keys)
+    others = judged.good[~fits]
+    judged.refused.append((others, pa.array([f"key is no {key_format.name}"] * len(others), pa.string())))
+    judged.good = judged.good[fits]
 
 
 def versions_of(spec: KeyedSpec, updates: pa.Table) -> Versions:

@@ -7,8 +7,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from sessionlake.engine.operator import STATE, BatchContext, Counted, Everywhere, Split
+from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, IdFormat
 from sessionlake.operators.keyed.expiry.pattern import Pattern
 from sessionlake.operators.keyed.expiry.time_boxed import FIRST_RATE, LEAST_ROWS, TimeBoxed, next_rate
+from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 
 Clock = Literal["wall", "stream"]
@@ -45,6 +47,11 @@ class Ttl:
             return None
         last = context.state.get(_cleaned(self.clock))
         return clock_us if last is None or clock_us // self.every_us != int(last) // self.every_us else None
+
+    @property
+    def key_format(self) -> IdFormat | None:
+        """What keys must be; None for any."""
+        return FORMATS[self.pattern.key_format] if isinstance(self.pattern, TimeOrderedKeys) else None
 
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""

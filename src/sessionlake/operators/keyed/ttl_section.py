@@ -12,10 +12,12 @@ from sessionlake.config.sections import Duration, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.keyed.expiry.index import Index
 from sessionlake.operators.keyed.expiry.lru import Lru
+from sessionlake.operators.keyed.expiry.ordered_ids import KeyFormat
 from sessionlake.operators.keyed.expiry.pattern import Pattern
 from sessionlake.operators.keyed.expiry.rule import Rule
 from sessionlake.operators.keyed.expiry.scan import Scan
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
+from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.operators.keyed.ttl import Clock, Ttl
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _USED: Mapping[str, tuple[str, ...]] = {
     "scan": (*_RULES, *_CLEANED),
     "index": ("ttl", "expires_at", *_CLEANED),
     "time_boxed": (*_RULES, *_CLEANED, "max_duration"),
+    "time_ordered_keys": ("ttl", "where", *_CLEANED, "key_format"),
     "lru": ("max_entries",),
 }
 """The settings that each pattern has."""
@@ -35,7 +38,7 @@ _USED: Mapping[str, tuple[str, ...]] = {
 class TtlSection(Section):
     """When rows of a keyed table expire, and how they are found."""
 
-    pattern: Literal["scan", "index", "time_boxed", "lru"]
+    pattern: Literal["scan", "index", "time_boxed", "time_ordered_keys", "lru"]
     ttl: Duration | None = None
     """A row expires so long after its time."""
     expires_at: str | None = None
@@ -49,6 +52,8 @@ class TtlSection(Section):
     """How long a cleanup of a shard may take, about."""
     max_entries: int | None = Field(default=None, ge=1)
     """How many rows the table keeps, about: a shard its part."""
+    key_format: KeyFormat = "uuid7"
+    """What the keys are, which begin with the time at which they were made."""
 
     def check(self) -> None:
         """Refuse SQL that is none, rules that are not exactly one, and settings that the pattern does not have."""
@@ -64,7 +69,12 @@ class TtlSection(Section):
             return
         rules = [name for name in _RULES if name in used]
         given = [name for name in rules if getattr(self, name) is not None]
-        if len(given) != 1:
+        if self.pattern == "time_ordered_keys":
+            if self.ttl is None:
+                raise ConfigError(
+                    "ttl.ttl: is missing; write how long after its key was made a row expires, as in '3 days'"
+                )
+        elif len(given) != 1:
             told = "none is there" if not given else f"{' and '.join(given)} are there"
             raise ConfigError(f"ttl: {told}; write exactly one of {', '.join(rules)}")
         for name in ("every", "max_duration"):
@@ -87,6 +97,8 @@ class TtlSection(Section):
         """Return what workers know of it, over rows with columns of these types; ConfigError where SQL does not fit them."""
         if self.max_entries is not None:
             return Ttl(Lru(-(-self.max_entries // shards)))
+        if self.pattern == "time_ordered_keys":
+            return Ttl(self._by_key(types), self.clock, parse_duration(self.every))
         made: Mapping[str, Callable[[Rule], Pattern]] = {
             "scan": Scan,
             "index": Index,
@@ -97,6 +109,10 @@ class TtlSection(Section):
     def settings(self) -> dict[str, Any]:
         """Return the section as JSON values."""
         return self.model_dump(exclude_unset=True)
+
+    def _by_key(self, types: Mapping[str, pa.DataType]) -> TimeOrderedKeys:
+        narrowed = None if self.where is None else self._rule(types)
+        return TimeOrderedKeys(parse_duration(self.ttl or ""), self.key_format, narrowed)
 
     def _rule(self, types: Mapping[str, pa.DataType]) -> Rule:
         parsed, known = self.parsed, {KEY: pa.string(), EVENT_TIME: TIME, **types}
