@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from sessionlake.cli.observed import observed_stream
-from sessionlake.config.load import Config
+from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import JobError
 from sessionlake.observe import metrics
 from sessionlake.observe.exporter import Exporter
@@ -24,6 +24,7 @@ from sessionlake.observe.stream import StreamReadings
 from sessionlake.observe.watch import PASSING, Watch
 from sessionlake.operators.run import run
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+from tests.operators.keyed.table_support import table_sections
 from tests.support import make_config, write_rows
 
 LINEAGE = {"transport": "file", "path": "lineage.jsonl", "namespace": "tests"}
@@ -122,7 +123,9 @@ def test_what_both_tell_is_the_same(ran: Ran) -> None:
 
 
 def test_each_source_has_all_that_the_registry_says(ran: Ran) -> None:
-    elsewhere = {metrics.OFFSETS_BEHIND, metrics.QUARANTINED}  # of topics, and where the config has [quarantine]
+    # Of topics, and where the config has [quarantine] or [ttl].
+    of_ttl = {metrics.TABLE_ROWS, metrics.EXPIRED_ROWS, metrics.EXPIRY_SCANNED}
+    elsewhere = {metrics.OFFSETS_BEHIND, metrics.QUARANTINED, *of_ttl}
     here = {m.name for m in METRICS if "stream" in m.sources and m not in elsewhere}
     assert {name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in ran.end} == here
     of_jobs = {metrics.FAILED_CHECKS, metrics.JOB_START, metrics.JOB_SUCCESS}  # none has run
@@ -229,6 +232,19 @@ def test_kafka_sources_say_how_far_behind(tmp_path: Path) -> None:
     assert found["sessionlake_source_offsets_behind"] == {(): 12}
     assert found["sessionlake_last_trigger_timestamp_seconds"] == {(): 1767225610}
     assert found["sessionlake_trigger_phase_seconds_total"] == {("addBatch",): 0.75, ("walCommit",): 0.001}
+
+
+def test_rows_that_expire_are_counted_by_cause(tmp_path: Path) -> None:
+    config = parse_config({**table_sections(), "ttl": {"pattern": "scan", "ttl": "1 day"}}, tmp_path)
+    readings = StreamReadings(config)
+    assert exposed(readings)["sessionlake_expired_rows_total"] == {("ttl",): 0, ("lru",): 0}
+    for n, state in enumerate([{"live_rows": 7}, {"live_rows": None}]):
+        counts = {"deleted_by_ttl": 2 + n, "scanned": 9}
+        readings.committed(BatchCommit("p", "id", n, "c", state, counts, (None,), "", Settings({}, {}, {}), None, 1, 2))
+    found = exposed(readings)
+    assert found["sessionlake_expired_rows_total"] == {("ttl",): 5, ("lru",): 0}
+    assert found["sessionlake_expiry_scanned_rows_total"] == {(): 18}
+    assert found["sessionlake_table_rows"] == {(): 7}
 
 
 def test_a_port_in_use_is_a_warning(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

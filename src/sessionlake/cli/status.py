@@ -86,6 +86,7 @@ def render_status(config: Config, status: "Status", now_us: int) -> RenderableTy
         f"events       {c['input']:,} = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead + {c['dropped']:,} dropped + {c['emitted']:,} emitted",
         f"late events  {late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting",
         f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired",
+        *([] if status.rows is None else [f"rows         {status.rows:,}"]),
         f"reconciles   {'yes' if status.reconciles else '[red]NO[/red]'}",
         f"store        {status.store_bytes / 1e6:,.1f} MB in {escape(status.store_dir)}",
         f"checkpoint   {escape(status.checkpoint)}",

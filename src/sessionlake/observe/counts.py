@@ -1,15 +1,27 @@
 """A batch's counts, or all batches' sums, as metrics."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from sessionlake.observe import metrics
 from sessionlake.observe.metrics import Metric
+from sessionlake.operators.keyed.expiry.pattern import LRU, TTL
+from sessionlake.operators.keyed.ttl import LIVE
 
 _OUTCOMES = {
     metrics.EVENTS: ("accepted", "late", "dead", "dropped", "emitted"),
     metrics.CORRECTIONS: ("applied", "stale", "expired", "malformed"),
 }
 _OPS = {"upsert": "upserts", "delete": "deletes"}
+
+
+def expiry_values(state: Mapping[str, Any], counts: Mapping[str, int]) -> Iterator[tuple[Metric, int, tuple[str, ...]]]:
+    """Yield metric, value and labels of what [ttl] did in a batch, and of how many rows the table then has, where that is known."""
+    for cause in (TTL, LRU):
+        yield metrics.EXPIRED_ROWS, counts.get(f"deleted_by_{cause}", 0), (cause,)
+    yield metrics.EXPIRY_SCANNED, counts.get("scanned", 0), ()
+    if state.get(LIVE) is not None:
+        yield metrics.TABLE_ROWS, int(state[LIVE]), ()
 
 
 def count_values(counts: Mapping[str, int]) -> Iterator[tuple[Metric, int, tuple[str, ...]]]:

@@ -56,6 +56,22 @@ QUARANTINED = Metric(
     "Sessions that batches moved above a threshold of [quarantine], since the stream started",
     sources=("stream",),
 )
+TABLE_ROWS = Metric(
+    "sessionlake_table_rows", "gauge", "Rows of a keyed table with [ttl], as of the last commit", sources=("stream",)
+)
+EXPIRED_ROWS = Metric(
+    "sessionlake_expired_rows_total",
+    "counter",
+    "Rows of a keyed table that [ttl] took away, by cause: ttl, lru; since the stream started",
+    _labels("cause"),
+    ("stream",),
+)
+EXPIRY_SCANNED = Metric(
+    "sessionlake_expiry_scanned_rows_total",
+    "counter",
+    "Rows and index entries that [ttl] looked at, since the stream started",
+    sources=("stream",),
+)
 WATERMARK = Metric(
     "sessionlake_watermark_timestamp_seconds",
     "gauge",

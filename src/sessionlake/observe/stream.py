@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 from prometheus_client.metrics_core import Metric as Family
 from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 from sessionlake.config.load import Config
 from sessionlake.engine.shard import CAUSES
 from sessionlake.observe import metrics
-from sessionlake.observe.counts import count_values
+from sessionlake.observe.counts import count_values, expiry_values
 from sessionlake.observe.disks import set_disks, store_bytes
 from sessionlake.observe.readings import Readings
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -40,6 +41,7 @@ class StreamReadings(Readings):
             self.add(metric, 0, *labels)
         if config.quarantine is not None:
             self.add(metrics.QUARANTINED, 0)
+        self._expire({}, {})
         for cause in CAUSES:
             self.add(metrics.STORES_RESTORED, 0, cause)
 
@@ -57,12 +59,21 @@ class StreamReadings(Readings):
                 self.add(metric, value, *labels)
             if self._config.quarantine is not None:
                 self.add(metrics.QUARANTINED, batch.counts.get(QUARANTINED, 0))
+            self._expire(batch.state, batch.counts)
             for cause, shards in batch.places.causes.items():
                 self.add(metrics.STORES_RESTORED, shards, cause)
             self.observe(metrics.BATCH_SECONDS, (batch.committed_us - batch.started_us) / 1e6)
             self.set(metrics.LAST_COMMIT, batch.committed_us / 1e6)
             if batch.watermark_us is not None:
                 self.set(metrics.WATERMARK, batch.watermark_us / 1e6)
+
+    def _expire(self, state: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+        """Take in what a batch says of expiry, where the config has [ttl]."""
+        if "ttl" not in self._config.live_settings():
+            return
+        for metric, value, labels in expiry_values(state, counts):
+            change = self.set if metric is metrics.TABLE_ROWS else self.add
+            change(metric, value, *labels)
 
     def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
         """Take in Spark's report of a trigger: its ISO time, its phases, and what its sources say of themselves."""
