@@ -1,0 +1,89 @@
+"""Tables whose rows expire, end to end on Spark: by the harness, whatever becomes of stores, and after kill -9."""
+
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sessionlake
+from sessionlake.config.load import Config, parse_config
+from sessionlake.observe.status import read_status
+from sessionlake.operators.run import run
+from sessionlake.testing.tables import TableHarness
+from sessionlake.warehouse.tables import Tables
+from tests.engine.crash_support import assert_stands_sigkill, run_once
+from tests.operators.keyed.table_support import EVENTS, changes, live, run_files, table_sections
+from tests.operators.keyed.test_crash import TableLake
+from tests.support import write_rows
+
+NAMES = ("op", "table_key", "event_time", "v", "s", "revision", "event_id", "cause")
+
+
+def expiring(root: Path, ttl: dict[str, Any], **settings: Any) -> Config:
+    (root / "events").mkdir(exist_ok=True)
+    return parse_config({**table_sections(**settings), "ttl": ttl}, root)
+
+
+def logged(config: Config) -> list[list[Any]]:
+    """Return the changelog, times in microseconds."""
+    table = changes(config)
+    at = table.schema.get_field_index("event_time")
+    rows = table.set_column(at, "event_time", table["event_time"].cast("int64")).to_pylist()
+    return sorted(([row[name] for name in NAMES] for row in rows), key=repr)
+
+
+def test_every_batch_takes_away_what_the_harness_does_with_stores_lost(spark: SparkSession, tmp_path: Path) -> None:
+    ttl = {"pattern": "index", "ttl": "12 minutes", "clock": "stream"}
+    config = expiring(tmp_path, ttl, retention="20 minutes")
+    columns = {"v": "long", "s": "string"}
+    with TableHarness(columns, retention="20 minutes", event_id="id", ttl=ttl, shards=2) as harness:
+        for number in range(4):
+            run_files(spark, tmp_path, config, range(number, number + 1))
+            some = EVENTS[number * 10 : number * 10 + 10]
+            harness.process([*({**row, "deleted": row["op"] == "d"} for row in some), {"key": None}])
+            if number == 2:
+                shutil.rmtree(config.driver_store_dir)
+        wanted = [[row[name] for name in NAMES] for row in harness.changelog()]
+        assert logged(config) == sorted(wanted, key=repr)
+        assert "ttl" in {row[-1] for row in wanted}
+        kept = [(key, row["event_time"], row["v"], row["s"]) for key, row in harness.rows().items()]
+        assert live(spark, config) == kept != []
+        assert sorted(row[0] for row in sessionlake.read_table(config).fetchall()) == list(harness.rows())
+        last = Tables.of(spark, config).last_commit("table_changelog")
+        assert last is not None
+        assert last.metadata["state"] == harness.state
+
+
+def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path: Path) -> None:
+    config = expiring(tmp_path, {"pattern": "scan", "where": "v = 1", "every": "1 us"})
+    write_rows(tmp_path, "0.json", [{**EVENTS[1], "key": "a", "v": 1}, {**EVENTS[1], "key": "b", "v": 2}])
+    run(spark, config, once=True)
+    assert [(row[0], row[1], row[-1]) for row in logged(config)] == [("delete", "a", "ttl"), ("upsert", "b", "update")]
+    last = Tables.of(spark, config).last_commit("table_changelog")
+    assert last is not None
+    # Batch 1 is of no input.
+    assert (last.metadata["batch_id"], last.metadata["counts"]["scanned"]) == (1, 1)
+    status = read_status(config)
+    assert (status.rows, status.reconciles) == (1, True)
+
+
+class ExpiringLake(TableLake):
+    """A table whose rows expire with the watermark."""
+
+    template: ClassVar[str] = f'{TableLake.template}\n[ttl]\npattern = "index"\nttl = "15 minutes"\nclock = "stream"\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["before_changelog", "after_changelog"])
+def test_sigkill_of_the_driver_in_a_batch_that_takes_rows_away(spark: SparkSession, tmp_path: Path, point: str) -> None:
+    half = ExpiringLake(tmp_path / "half", tmp_path / "events")
+    half.write_files(range(2))
+    run_once(spark, half)
+    half.correct(spark)
+    half.write_files(range(2, 4))
+    expected = half.copy(tmp_path / "expected")
+    run_once(spark, expected)
+    assert expected.commits()[2]["counts"]["deleted_by_ttl"] > 0, "the batch that is killed takes nothing away"
+    assert_stands_sigkill(spark, half.copy(tmp_path / "killed"), expected, point)
