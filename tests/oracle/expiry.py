@@ -22,20 +22,36 @@ class ExpiringTable:
     every: int
     stream: bool = False
     cleaned: int | None = None
-    gone: list[int] = field(default_factory=list)
+    now: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+    inserted: dict[str, int] = field(default_factory=dict)
 
     def batch(self, rows: Sequence[Row], clock: int) -> list[Row]:
         """Take a batch at a time of the clock; return its changes by key."""
         at = self.table.watermark if self.stream else clock
         due = at is not None and (self.cleaned is None or at // self.every != self.cleaned // self.every)
         before = self.table.rows()
+        self.now = max(self.now, clock)
+        for row in rows:
+            if row.get("kind") == "tombstone" and row["revision"] == before.get(row["key"], {}).get("revision"):
+                self.inserted.pop(row["key"], None)
         changes, _, _ = self.table.batch(rows)
+        self.note()
         if due and at is not None:
             self.cleaned = at
             for key, row in self.table.rows().items():
-                if self.expired(row, at):
+                if self.expired({**row, "written": self.written[key], "inserted": self.inserted[key]}, at):
                     changes = self.remove(key, "ttl", changes)
         return sorted((row for row in changes if self.matters(row, before)), key=lambda row: str(row["key"]))
+
+    def note(self) -> None:
+        """Take down when the rows that the batch wrote were written, and since when their keys have rows."""
+        rows = self.table.rows()
+        for key, row in rows.items():
+            if row["revision"] == self.table.batches - 1:
+                self.written[key] = self.now
+            self.inserted.setdefault(key, self.now)
+        self.inserted = {key: time for key, time in self.inserted.items() if key in rows}
 
     def remove(self, key: str, cause: str, changes: list[Row]) -> list[Row]:
         """Delete a key's row as a tombstone of it would; return the changes with that in place of its own."""
@@ -43,6 +59,7 @@ class ExpiringTable:
         time, offset, id_, _, _ = version
         self.table.seen[key].append(((time, offset, id_, True, b""), {"cause": cause}))
         self.table.revisions[key] = self.table.batches - 1
+        self.inserted.pop(key, None)
         if not self.table.by_offset:
             self.table.last_delete = max(time, time if self.table.last_delete is None else self.table.last_delete)
         change: dict[str, Any] = {"op": "delete", "key": key, "time": time, "cause": cause, "v": None, "s": None}

@@ -25,8 +25,15 @@ ROWS, EXPIRY, RECENCY = (1 << 62) + 2, (1 << 62) + 3, (1 << 62) + 4
 """The segments of rows, and of indexes of them, by their expiry and by their last change; those of markers have numbers of
 times, which are far below."""
 _SIGN = 1 << 63
-HEAD = np.dtype([("time", "<i8"), ("offset", "<i8"), ("partition", "<i4"), ("revision", "<i8"), ("id", "<u4")])
-"""The event's time, offset and source partition; the batch that wrote the value; the length of the event's id."""
+HEAD = np.dtype(
+    [
+        *((name, "<i8") for name in ("time", "offset", "revision", "written", "inserted")),
+        ("partition", "<i4"),
+        ("id", "<u4"),
+    ]
+)
+"""The event's time and offset; the batch that wrote the value, and its clock; the clock of the batch that gave the key a row, where
+it had none (0 of markers); the event's source partition; the length of its id."""
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,7 @@ class TableHarness(Harness[RowStore]):
                 **{f"column_{i}": row[name] for i, name in enumerate(spec.columns)},
                 "key": key,
                 "revision": row["revision"],
+                **{f"{name}_us": row[f"{name}_at"] or 0 for name in ("written", "inserted")},
                 "time_us": row["event_time"],
                 **{name: row.get(f"event_{name}", 0) for name in ("offset", "partition")},
                 "id": row.get("event_id", ""),

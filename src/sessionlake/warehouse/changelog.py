@@ -110,7 +110,7 @@ class Changelog:
     @property
     def hidden(self) -> tuple[str, ...]:
         """The tables' columns that the live view has not, and that are not published, beside those of every pipeline."""
-        return (DELETED, self.date, CAUSE) if self.keyed else ()
+        return (DELETED, self.date, CAUSE, WRITTEN, INSERTED) if self.keyed else ()
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -147,6 +147,8 @@ DELETED = "deleted"
 """The column of a keyed table's snapshot that tells deletions, kept for the retention, from rows."""
 CAUSE = "cause"
 """The column of a keyed table's changelog that says what changed the row."""
+WRITTEN, INSERTED = "written_at", "inserted_at"
+"""The columns of a keyed table's changelog and snapshot that say when a row was written last, and when its key got one."""
 OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
 """The changelogs that differ from others by more than their names, by operator."""
 

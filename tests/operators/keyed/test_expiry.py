@@ -75,6 +75,25 @@ def test_time_boxed_goes_on_where_it_stopped_and_begins_anew() -> None:
     assert left == [(1000, 1), (1000, 0), (500, 1), (1000, 0)]
 
 
+@pytest.mark.parametrize(("since", "left"), [("write", ["a"]), ("insert", [])])
+def test_update_renews_since_write_and_not_since_insert(since: str, left: list[str]) -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "index", "ttl": "1 hour", "since": since}) as table:
+        table.process([update("a", 99 * HOUR)], clock_us=12 * HOUR)
+        table.process([update("a", 99 * HOUR, 1)], clock_us=12 * HOUR + 30 * MINUTE)
+        table.lose_stores()
+        table.process(TICK, clock_us=13 * HOUR - 1)
+        assert list(table.rows()) == ["a"]
+        table.process(TICK, clock_us=13 * HOUR)
+        assert list(table.rows()) == left
+
+
+def test_rows_are_never_written_before_earlier_ones() -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "index", "ttl": "1 hour", "since": "write"}) as table:
+        table.process([update("a", 1)], clock_us=12 * HOUR)
+        output = table.process([update("b", 1)], clock_us=11 * HOUR)
+        assert [row["written_at"] for row in output.changes] == [12 * HOUR]
+
+
 ID = "017eb31e-1440-7b69-9d82-5f0937f823c8"
 MADE = 0x017EB31E1440 * 1000
 
@@ -136,6 +155,14 @@ def test_lru_keeps_the_latest_changed() -> None:
         ({"pattern": "scan", "ttl": "1 day", "key_format": "ulid"}, "ttl.key_format: is not used by pattern 'scan'"),
         ({"pattern": "lru"}, "ttl.max_entries: is missing"),
         ({"pattern": "scan", "ttl": "1 day", "every": "0 s"}, "ttl.every: '0 s' must be longer than zero"),
+        (
+            {"pattern": "scan", "where": "v = 1", "since": "write"},
+            "ttl.since: 'write' goes with ttl.ttl; write 'event'",
+        ),
+        (
+            {"pattern": "scan", "ttl": "1 day", "since": "insert", "clock": "stream"},
+            "ttl.since: 'insert' is by the batches'",
+        ),
         ({"pattern": "scan", "where": "v ="}, "ttl.where: 'v =' is no expression of Spark's SQL"),
         ({"pattern": "magic", "ttl": "1 day"}, "ttl.pattern"),
     ],

@@ -41,12 +41,25 @@ def done(row: Row, clock: int) -> bool:
     return row["v"] is not None and row["v"] % 2 == 0 and row["event_time"] < clock - 50 * SECOND
 
 
+def after_write(row: Row, clock: int) -> bool:
+    return bool(row["written"] + TTL_S * SECOND <= clock)
+
+
+def after_insert(row: Row, clock: int) -> bool:
+    return bool(row["inserted"] + TTL_S * SECOND <= clock)
+
+
 RULES: dict[str, tuple[dict[str, str], Expired]] = {
     "ttl": ({"ttl": f"{TTL_S} s"}, after_time),
     "expires_at": ({"expires_at": AT}, at_column),
     "where": ({"where": DONE}, done),
+    "write": ({"ttl": f"{TTL_S} s", "since": "write"}, after_write),
+    "insert": ({"ttl": f"{TTL_S} s", "since": "insert"}, after_insert),
 }
-PATTERNS = [(p, r) for p in ("scan", "index", "time_boxed") for r in RULES if (p, r) != ("index", "where")]
+PATTERNS = [
+    *((pattern, rule) for pattern in ("scan", "time_boxed") for rule in ("ttl", "expires_at", "where")),
+    *(("index", rule) for rule in ("ttl", "expires_at", "write", "insert")),
+]
 
 
 def changes_of(output: TableOutput) -> list[Row]:
@@ -56,7 +69,7 @@ def changes_of(output: TableOutput) -> list[Row]:
 
 
 @pytest.mark.parametrize(("pattern", "rule"), PATTERNS)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     batches=BATCHES,
     tombstones=st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.integers(0, 3)), max_size=3),
@@ -79,6 +92,7 @@ def test_every_batch_takes_away_what_has_expired_at_its_clock(
     by_offset: bool,
 ) -> None:
     named, expired = RULES[rule]
+    stream = stream and "since" not in named
     ttl: dict[str, Any] = {
         "pattern": pattern,
         **named,
@@ -118,7 +132,7 @@ def test_every_batch_takes_away_what_has_expired_at_its_clock(
             assert harness.state["last_delete_us"] == model.table.last_delete
             if pattern == "index":
                 assert len(harness.index()) == sum(
-                    rule == "ttl" or row["v"] is not None for row in harness.rows().values()
+                    rule != "expires_at" or row["v"] is not None for row in harness.rows().values()
                 )
                 assert counts.get("decoded", 0) == 0
 

@@ -50,7 +50,7 @@ def plain(output: TableOutput) -> list[Row]:
         {
             names.get(n, n): v
             for n, v in row.items()
-            if n not in ("revision", "event_id", "event_offset", "event_partition")
+            if n not in ("revision", "event_id", "event_offset", "event_partition", "written_at", "inserted_at")
         }
         for row in output.changes
     ]

@@ -10,7 +10,7 @@ from sessionlake.engine.operator import BatchContext, Inputs
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass
 from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.operators.keyed.spec import KeyedSpec
-from sessionlake.operators.keyed.ttl import CLEANUP, SCANNED, TOOK
+from sessionlake.operators.keyed.ttl import CLEANUP, SCANNED, TOOK, written_us
 from sessionlake.store.rows import HEAD, RowStore, Stored, index_writes
 
 NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
@@ -23,18 +23,20 @@ def stored_rows(spec: KeyedSpec, keys: pa.Array, rows: Stored) -> TableRows:
         unpacked = spec.unpack(rows.packed(np.arange(len(rows))))
         return dict(zip(spec.columns, unpacked, strict=True))
 
-    return TableRows(keys.cast(pa.string()), rows["time"], rows["revision"], columns)
+    return TableRows(keys.cast(pa.string()), rows["time"], rows["revision"], rows["written"], rows["inserted"], columns)
 
 
-def put_rows(spec: KeyedSpec, updates: pa.Table, at: Ints, batch_id: int) -> TableRows:
-    """Return the rows that some of a batch's updates make."""
+def put_rows(spec: KeyedSpec, updates: pa.Table, at: Ints, context: BatchContext, inserted: Ints) -> TableRows:
+    """Return the rows that some of a batch's updates make; `inserted` says when their keys got a row."""
     index = pa.array(at)
 
     def columns() -> Mapping[str, pa.Array]:
         return {name: combined(updates[f"column_{i}"]).take(index) for i, name in enumerate(spec.columns)}
 
     keys = combined(updates["key"]).take(index)
-    return TableRows(keys, combined(updates["time_us"]).to_numpy()[at], np.full(len(at), batch_id), columns)
+    time = combined(updates["time_us"]).to_numpy()[at]
+    written = np.full(len(at), written_us(context))
+    return TableRows(keys, time, np.full(len(at), context.batch_id), written, inserted, columns)
 
 
 def taken_away(

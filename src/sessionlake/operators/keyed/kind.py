@@ -136,6 +136,7 @@ class KeyedTable:
                 n: F.col(f"event_{n}") if spec.has_offsets else F.lit(0).cast("bigint") for n in ("offset", "partition")
             },
             "revision": F.col("revision"),
+            **{f"{name}_us": F.coalesce(F.unix_micros(f"{name}_at"), F.lit(0)) for name in ("written", "inserted")},
             "id": F.col("event_id") if spec.has_ids else F.lit(""),
             "deleted": F.col(DELETED),
             **{f"column_{i}": F.col(_quoted(name)) for i, name in enumerate(spec.columns)},

@@ -16,16 +16,21 @@ from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
-from sessionlake.operators.keyed.ttl import LIVE_CHANGE
+from sessionlake.operators.keyed.ttl import LIVE_CHANGE, written_us
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
-from sessionlake.warehouse.changelog import CAUSE
+from sessionlake.warehouse.changelog import CAUSE, INSERTED, WRITTEN
 from sessionlake.warehouse.schemas import TIME
 
+RESTORED = {
+    **{name: f"{name}_us" for name in ("time", "written", "inserted")},
+    **{name: name for name in ("offset", "partition", "revision")},
+}
+"""Fields of heads, and the columns of restored rows that they have."""
 PLACES = {"time": "time_us", "offset": "offset", "partition": "partition"}
-"""Fields of heads, and the columns of updates and of restored rows that they have."""
+"""Fields of heads, and the columns of updates that they have."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,8 @@ class KeyedShard:
         put, deletes = (won[news.deleted[won] == which] for which in (False, True))
         gone = np.isin(rows.codes, codes[won]) | removed.rows
         changed = named.take(pa.array(np.union1d(codes[won], rows.codes[gone])))
-        new = put_rows(self.spec, updates, put, context.batch_id)
+        since = self._inserted(codes, rows, removed, context)
+        new = put_rows(self.spec, updates, put, context, since[put])
         found = taken_away(self.spec, inputs, store, context, new, changed, int(gone.sum()))
         upserts, at_once = put[~found.at_once], put[found.at_once]
         if self.spec.by_offset:
@@ -88,7 +94,7 @@ class KeyedShard:
         lone = np.flatnonzero(removed.rows & ~np.isin(rows.codes, codes[won]))
         cause = TTL if self.spec.ttl is None else self.spec.ttl.pattern.cause
         changes = [
-            self._updated("upsert", updates, codes, upserts, context),
+            self._updated("upsert", updates, codes, upserts, context, inserted=since[upserts]),
             self._updated("delete", updates, codes, deletes, context),
             self._updated("delete", updates, codes, at_once, context, cause),
             self._taken_away(rows, lone, context),
@@ -118,7 +124,7 @@ class KeyedShard:
         ]
         if self.spec.index is not None:
             replaced = stored_rows(self.spec, named.take(pa.array(rows.codes[gone])), _some(rows, gone))
-            entered = put_rows(self.spec, updates, upserts, context.batch_id)
+            entered = put_rows(self.spec, updates, upserts, context, since[upserts])
             written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
         writes = _by_segment(written)
         table = pa.concat_tables(
@@ -131,7 +137,7 @@ class KeyedShard:
         table = inputs[RESTORE].combine_chunks()
         codes, keys = sorted_codes(table["key"])
         head = np.zeros(len(table), HEAD)
-        for field, name in {**PLACES, "revision": "revision"}.items():
+        for field, name in RESTORED.items():
             head[field] = combined(table[name]).to_numpy()
         ids = combined(table["id"])
         head["id"] = pc.binary_length(ids).to_numpy()
@@ -149,8 +155,8 @@ class KeyedShard:
         def unpacked() -> Mapping[str, pa.Array]:
             return dict(zip(self.spec.columns, columns, strict=True))
 
-        time, revision = (head[name][kept].astype(np.int64) for name in ("time", "revision"))
-        put = TableRows(keys.take(pa.array(codes[kept])), time, revision, unpacked)
+        fields = {name: head[name][kept].astype(np.int64) for name in ("time", "revision", "written", "inserted")}
+        put = TableRows(keys=keys.take(pa.array(codes[kept])), columns=unpacked, **fields)
         return _by_segment([writes, indexed(self.spec, put, [])])
 
     def _against_stored(self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: Removed) -> Ints:
@@ -164,8 +170,26 @@ class KeyedShard:
             result[there] = compared(news.take(there), olds, by_offset=self.spec.by_offset)
         return result
 
+    @staticmethod
+    def _inserted(codes: Ints, rows: Stored, removed: Removed, context: BatchContext) -> Ints:
+        """Return for each of some codes when its key got a row: of those that have none, now."""
+        there = rows.codes[~removed.rows]
+        since = np.full(len(codes), written_us(context))
+        at = np.searchsorted(there, codes)
+        held = np.flatnonzero(at < len(there))
+        held = held[there[at[held]] == codes[held]]
+        since[held] = rows["inserted"][~removed.rows][at[held]]
+        return since
+
     def _updated(
-        self, op: str, updates: pa.Table, codes: Ints, at: Ints, context: BatchContext, cause: str = UPDATE
+        self,
+        op: str,
+        updates: pa.Table,
+        codes: Ints,
+        at: Ints,
+        context: BatchContext,
+        cause: str = UPDATE,
+        inserted: Ints | int = 0,
     ) -> Change:
         index = pa.array(at)
         ids = combined(updates["id"]).take(index)
@@ -173,13 +197,14 @@ class KeyedShard:
         for field, name in PLACES.items():
             head[field] = combined(updates[name]).to_numpy()[at]
         head["revision"], head["id"] = context.batch_id, pc.binary_length(ids).to_numpy()
+        head["written"], head["inserted"] = written_us(context), inserted
         columns = [combined(updates[f"column_{i}"]).take(index) for i in range(len(self.spec.columns))]
         return Change(op, cause, codes[at], head, ids, columns if op == "upsert" else None)
 
     @staticmethod
     def _taken_away(rows: Stored, at: Ints, context: BatchContext, cause: str = TOMBSTONE) -> Change:
         head = rows.head[at]
-        head["revision"] = context.batch_id
+        head["revision"], head["written"], head["inserted"] = context.batch_id, written_us(context), 0
         return Change("delete", cause, rows.codes[at], head, rows.ids(at))
 
     def _writes(
@@ -217,6 +242,12 @@ class KeyedShard:
             "table_key": keys.take(pa.array(change.codes)),
             "event_time": pa.array(change.head["time"].astype(np.int64)).cast(TIME),
             "revision": pa.array(change.head["revision"].astype(np.int64)),
+            WRITTEN: pa.array(change.head["written"].astype(np.int64)).cast(TIME),
+            **(
+                {INSERTED: pa.array(change.head["inserted"].astype(np.int64)).cast(TIME)}
+                if change.op == "upsert"
+                else {}
+            ),
             **{f"event_{name}": pa.array(change.head[name].astype(np.int64)) for name in ("partition", "offset")},
             "event_id": change.ids,
             CAUSE: pa.repeat(change.cause, n),

@@ -20,7 +20,7 @@ from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import CAUSE, DELETED, TABLE
+from sessionlake.warehouse.changelog import CAUSE, DELETED, INSERTED, TABLE, WRITTEN
 
 KEY, EVENT_TIME = "key", "event_time"
 """What expressions call the key, and the time."""
@@ -153,7 +153,10 @@ def stored_schema(spec: KeyedSpec) -> pa.Schema:
     return pa.schema(
         [
             ("key", pa.string()),
-            *((name, pa.int64()) for name in ("time_us", "offset", "partition", "revision")),
+            *(
+                (name, pa.int64())
+                for name in ("time_us", "offset", "partition", "revision", "written_us", "inserted_us")
+            ),
             ("id", pa.string()),
             ("deleted", pa.bool_()),
             *((f"column_{i}", type_) for i, type_ in enumerate(spec.types.values())),
@@ -180,6 +183,8 @@ def _row(spec: KeyedSpec) -> list[pa.Field]:
         schemas.commented("event_time", schemas.TIME, "Time of the event that the row is of, or that deleted it"),
         *(schemas.commented(name, type_, name) for name, type_ in spec.types.items()),
         schemas.commented("revision", pa.int64(), "batch_id of the row's last change"),
+        schemas.commented(WRITTEN, schemas.TIME, "Clock of that batch; it never goes back"),
+        schemas.commented(INSERTED, schemas.TIME, "Clock of the batch that gave the key a row; null in a delete"),
         *(place if spec.has_offsets else []),
         *ids,
     ]

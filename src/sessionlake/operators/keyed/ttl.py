@@ -9,6 +9,7 @@ import pyarrow as pa
 from sessionlake.engine.operator import STATE, BatchContext, Counted, Everywhere, Split
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, IdFormat
 from sessionlake.operators.keyed.expiry.pattern import Pattern
+from sessionlake.operators.keyed.expiry.rule import Since
 from sessionlake.operators.keyed.expiry.time_boxed import FIRST_RATE, LEAST_ROWS, TimeBoxed, next_rate
 from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
@@ -20,6 +21,8 @@ LIVE, RATE = "live_rows", "scan_rows_per_ms"
 """Of a table's state: how many rows there are (null where that was not counted from the start); how fast they are looked at."""
 LIVE_CHANGE, SCANNED, TOOK = f"{STATE}live", f"{STATE}scanned", f"{STATE}scan_us"
 """Numbers of a batch that the next state is of."""
+WRITTEN_UP_TO, MAX_WRITTEN = "clock_us", "max_written_us"
+"""The greatest clock that rows were written at, in the state and of a batch; there where time to live goes by it."""
 _LEAST_IDLE_US = 10_000_000
 """How long an idle pipeline waits for a batch of its own, at least."""
 _CLOCKS: tuple[Clock, ...] = ("wall", "stream")
@@ -33,6 +36,8 @@ class Ttl:
     clock: Clock = "wall"
     every_us: int | None = None
     """How far cleanups lie apart, by the clock; None for a pattern that knows no cleanups."""
+    since: Since = "event"
+    """Which time of a row its time to live goes by."""
 
     def due(self, context: BatchContext) -> int | None:
         """Return the clock of the cleanup that is due in a batch, None for none: in each interval of the clock one is.
@@ -55,6 +60,8 @@ class Ttl:
 
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""
+        if context.part == 0 and self.since != "event":
+            yield Counted({MAX_WRITTEN: written_us(context)})
         clock_us = self.due(context) if context.part == 0 else None
         if clock_us is not None:
             yield Everywhere(CLEANUP, pa.table({"clock_us": pa.array([clock_us], pa.int64())}))
@@ -74,6 +81,11 @@ class Ttl:
         return max(LEAST_ROWS, int(state.get(RATE) or FIRST_RATE) * self.pattern.max_duration_us // 1000)
 
 
+def written_us(context: BatchContext) -> int:
+    """Return the clock that a batch's rows are written at: the batch's, but never before that of an earlier batch."""
+    return max(context.clock_us, int(context.state.get(WRITTEN_UP_TO) or 0))
+
+
 def next_cleaning(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
     """Return what of a state is about cleanups, after a batch with these numbers."""
     live = state.get(LIVE, None if state else 0)
@@ -81,6 +93,8 @@ def next_cleaning(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[st
     for clock in _CLOCKS:
         last = stats.get(f"max_{_cleaned(clock)}", state.get(_cleaned(clock)))
         told |= {} if last is None else {_cleaned(clock): last}
+    if MAX_WRITTEN in stats or WRITTEN_UP_TO in state:
+        told[WRITTEN_UP_TO] = stats.get(MAX_WRITTEN, state.get(WRITTEN_UP_TO))
     if SCANNED in stats or RATE in state:
         told[RATE] = next_rate(int(state.get(RATE) or FIRST_RATE), stats.get(SCANNED, 0), stats.get(TOOK, 0))
     return told

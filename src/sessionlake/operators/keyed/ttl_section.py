@@ -14,7 +14,7 @@ from sessionlake.operators.keyed.expiry.index import Index
 from sessionlake.operators.keyed.expiry.lru import Lru
 from sessionlake.operators.keyed.expiry.ordered_ids import KeyFormat
 from sessionlake.operators.keyed.expiry.pattern import Pattern
-from sessionlake.operators.keyed.expiry.rule import Rule
+from sessionlake.operators.keyed.expiry.rule import Rule, Since
 from sessionlake.operators.keyed.expiry.scan import Scan
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
 from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from sessionlake.columnar.spark_sql import Parsed
 
 _RULES = ("ttl", "expires_at", "where")
-_CLEANED = ("clock", "every")
+_CLEANED = ("since", "clock", "every")
 _USED: Mapping[str, tuple[str, ...]] = {
     "scan": (*_RULES, *_CLEANED),
     "index": ("ttl", "expires_at", *_CLEANED),
     "time_boxed": (*_RULES, *_CLEANED, "max_duration"),
-    "time_ordered_keys": ("ttl", "where", *_CLEANED, "key_format"),
+    "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format"),
     "lru": ("max_entries",),
 }
 """The settings that each pattern has."""
@@ -40,7 +40,9 @@ class TtlSection(Section):
 
     pattern: Literal["scan", "index", "time_boxed", "time_ordered_keys", "lru"]
     ttl: Duration | None = None
-    """A row expires so long after its time."""
+    """A row expires so long after a time of it."""
+    since: Since = "event"
+    """Which time: its event's, or the clock of the batch that wrote it last, or of the one that gave its key a row."""
     expires_at: str | None = None
     """SQL over the row: the time at which it expires, null for never."""
     where: str | None = None
@@ -77,6 +79,9 @@ class TtlSection(Section):
         elif len(given) != 1:
             told = "none is there" if not given else f"{' and '.join(given)} are there"
             raise ConfigError(f"ttl: {told}; write exactly one of {', '.join(rules)}")
+        if self.since != "event" and (self.ttl is None or self.clock == "stream"):
+            remedy = "goes with ttl.ttl" if self.ttl is None else "is by the batches' clock, and ttl.clock is 'stream'"
+            raise ConfigError(f"ttl.since: {self.since!r} {remedy}; write 'event'")
         for name in ("every", "max_duration"):
             if parse_duration(getattr(self, name)) == 0:
                 raise ConfigError(f"ttl.{name}: {getattr(self, name)!r} must be longer than zero")
@@ -104,7 +109,7 @@ class TtlSection(Section):
             "index": Index,
             "time_boxed": lambda rule: TimeBoxed(rule, parse_duration(self.max_duration)),
         }
-        return Ttl(made[self.pattern](self._rule(types)), self.clock, parse_duration(self.every))
+        return Ttl(made[self.pattern](self._rule(types)), self.clock, parse_duration(self.every), self.since)
 
     def settings(self) -> dict[str, Any]:
         """Return the section as JSON values."""
@@ -117,7 +122,7 @@ class TtlSection(Section):
     def _rule(self, types: Mapping[str, pa.DataType]) -> Rule:
         parsed, known = self.parsed, {KEY: pa.string(), EVENT_TIME: TIME, **types}
         if parsed is None:
-            return Rule(ttl_us=parse_duration(self.ttl or ""))
+            return Rule(ttl_us=parse_duration(self.ttl or ""), since=self.since)
         if self.expires_at is None:
             return Rule(where=parsed.typed(known, "boolean"))
         expires_at = parsed.typed(known, "timestamp")

@@ -22,8 +22,8 @@ class Index:
     @property
     def layout(self) -> str:
         """Return the rule, since entries are its expiries."""
-        expires_at = self.rule.expires_at
-        return f"index/{self.rule.ttl_us if expires_at is None else expires_at.text}"
+        rule = self.rule
+        return f"index/{f'{rule.ttl_us} {rule.since}' if rule.expires_at is None else rule.expires_at.text}"
 
     def entries(self, rows: TableRows) -> pa.Array:
         """Return an entry for each row that ever expires."""

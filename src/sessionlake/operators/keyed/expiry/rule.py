@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME, Expression
 
+Since = Literal["event", "write", "insert"]
 NEVER = int(np.iinfo(np.int64).max)
 """The expiry of a row that has none."""
 
@@ -22,6 +24,10 @@ class TableRows:
     """Text."""
     time: Ints
     revision: Ints
+    written: Ints
+    """The clock of the batch that wrote the row last."""
+    inserted: Ints
+    """The clock of the batch that gave the key a row."""
     columns: Callable[[], Mapping[str, pa.Array]]
     """The columns by name, made only where a rule reads them: they are packed in the store."""
 
@@ -31,9 +37,11 @@ class TableRows:
 
 @dataclass(frozen=True)
 class Rule:
-    """One of three: so long after a row's time, at the time that SQL over the row says, or where SQL is true of it."""
+    """One of three: so long after a time of a row, at the time that SQL over the row says, or where SQL is true of it."""
 
     ttl_us: int | None = None
+    since: Since = "event"
+    """Which time: of its event, of the batch that wrote it last, or of the one that gave the key a row."""
     expires_at: Expression | None = None
     where: Expression | None = None
 
@@ -45,7 +53,8 @@ class Rule:
     def expires_us(self, rows: TableRows) -> Ints:
         """Return when each row expires; NEVER where SQL is null. Not of a rule with `where`."""
         if self.expires_at is None:
-            return rows.time + (self.ttl_us or 0)
+            since = {"event": rows.time, "write": rows.written, "insert": rows.inserted}[self.since]
+            return since + (self.ttl_us or 0)
         found = self.expires_at.evaluate(_visible(rows), len(rows)).cast(pa.int64())
         return pc.fill_null(found, NEVER).to_numpy(zero_copy_only=False)
 
