@@ -1,4 +1,4 @@
-"""The time to live of a keyed table, written from docs/rules.md, rules 170 to 175, on top of `tests/oracle/tables.py`.
+"""The time to live of a keyed table, written from docs/rules.md, rules 170 to 176, on top of `tests/oracle/tables.py`.
 
 Everything is in one place: no shards, no index, no cursor. Each batch it takes a table's rows after the updates and says which
 of them go.
@@ -23,6 +23,7 @@ class ExpiringTable:
     stream: bool = False
     cleaned: int | None = None
     now: int = 0
+    hidden: int = -(1 << 62)
     written: dict[str, int] = field(default_factory=dict)
     inserted: dict[str, int] = field(default_factory=dict)
 
@@ -43,6 +44,14 @@ class ExpiringTable:
                 if self.expired({**row, "written": self.written[key], "inserted": self.inserted[key]}, at):
                     changes = self.remove(key, "ttl", changes)
         return sorted((row for row in changes if self.matters(row, before)), key=lambda row: str(row["key"]))
+
+    def hide(self, ttl: int, clock: int) -> None:
+        """Forget the rows that were written so long before a batch at a time of the clock, as if they had never been."""
+        self.hidden = max(self.hidden, max(self.now, clock) - ttl)
+        for key in self.table.rows():
+            if self.written[key] <= self.hidden:
+                del self.table.seen[key]
+                self.inserted.pop(key)
 
     def note(self) -> None:
         """Take down when the rows that the batch wrote were written, and since when their keys have rows."""

@@ -367,6 +367,10 @@ def _check_sink(config: Config) -> None:
     sink = config.sink.kafka
     if sink is not None:
         check_sink(sink)
+        if config.section.hides_us is not None:
+            raise ConfigError(
+                "sink.kafka: would never hear of rows that expire, which pattern 'segments' logs no deletes of; write ttl.pattern = 'index'"
+            )
         if sink.emit == "final" and not config.section.CLOSES:
             raise ConfigError(
                 f"sink.kafka.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"

@@ -190,6 +190,11 @@ class OperatorSection(Section):
         return True
 
     @property
+    def hides_us(self) -> int | None:
+        """How long after they were written rows expire without a change that tells of it; None where all changes are told."""
+        return None
+
+    @property
     def removes_open(self) -> bool:
         """Whether a tombstone removes a row that is not final, too."""
         return False

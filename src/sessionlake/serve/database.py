@@ -8,7 +8,15 @@ from sessionlake.config.quarantine import RATE, RULE, rate_sql
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import DUCKDB, FOLD, QUARANTINED, QUARANTINED_KEYS, live_sql, quarantined_keys_sql
+from sessionlake.warehouse.changelog import (
+    DUCKDB,
+    FOLD,
+    HIDDEN_WRITTEN,
+    QUARANTINED,
+    QUARANTINED_KEYS,
+    live_sql,
+    quarantined_keys_sql,
+)
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
@@ -45,7 +53,9 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> No
     of = lake.changelog
     columns = lake.table(of.snapshot).schema().to_arrow().names
     fold = lake.app_version(of.snapshot, FOLD)
-    live = live_sql(DUCKDB, columns, of=of, after=-1 if fold is None else fold)
+    last = find_last_batch(lake)
+    hidden_us = None if last is None else last.state.get(HIDDEN_WRITTEN)
+    live = live_sql(DUCKDB, columns, of=of, after=-1 if fold is None else fold, hidden_us=hidden_us)
     database.execute(f"create temp view {of.every} as {live}")
     shown, final, kept = "*", "true", ""
     rule = config.quarantined_sql(DUCKDB.micros)
@@ -57,7 +67,6 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> No
         )
         database.execute(f"create temp view {QUARANTINED_KEYS} as {quarantined_keys_sql('duckdb')}")
     if config.section.shown != "all":
-        last = find_last_batch(lake)
         final = config.section.final_sql(of.end, {} if last is None else last.state)
     if config.section.shown == "marked":
         shown, final = f"*, {final} as final", "true"

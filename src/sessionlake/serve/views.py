@@ -47,6 +47,11 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
         final = section.final_sql(of.end, {})
     rule = config.quarantined_sql(dialect.micros)
     conditions = [*([final] if section.shown == "final" else []), *([f"{rule} is null"] if rule else [])]
+    hidden_us = None
+    if section.hides_us is not None:
+        # A batch starts after its clock: rows are hidden a moment sooner than by the stream.
+        seen = f"select {dialect.micros.format('max(started_at)')} - {section.hides_us} from {table(schemas.BATCHES)}"
+        hidden_us = f"coalesce(({seen}), 0)"
     live = live_sql(
         dialect,
         columns,
@@ -55,5 +60,6 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
         changelog=table(of.changes),
         where=" and ".join(conditions) or None,
         final=final if section.shown == "marked" else None,
+        hidden_us=hidden_us,
     )
     return f"create or replace view {prefix}{of.live} as\n{live};"

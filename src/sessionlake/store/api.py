@@ -1,6 +1,6 @@
 """What the engine asks of a shard's store, whatever the operator keeps in it, and what a store asks of its database."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -47,6 +47,9 @@ class Segments(Protocol):
 
     def drop_before(self, segment: int) -> None:
         """Drop all segments numbered below `segment`, whatever they hold."""
+
+    def drop(self, segments: Iterable[int]) -> None:
+        """Drop live segments, whatever they hold."""
 
     def clear(self) -> None:
         """Remove everything and start empty."""

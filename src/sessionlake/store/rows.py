@@ -1,6 +1,7 @@
 """The store of a keyed table: of each key its row, or the marker of its deletion.
 
-Rows lie in a segment of their own, which never expires: a table keeps what nobody deletes. A marker lies in the segment of its
+Rows lie in a segment of their own, which never expires: a table keeps what nobody deletes. Or, where a row's time to live is over
+so long after it was written, in segments of these times, which are dropped whole (`hidden_us`). A marker lies in the segment of its
 time, so that those nothing can meet any more go by whole segments, without a scan. A key has a row, a marker or nothing.
 Beside the rows may lie an index of them: entries without values, a number in eight bytes that sort as it does, then the key.
 
@@ -24,6 +25,8 @@ from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
 ROWS, EXPIRY, RECENCY = (1 << 62) + 2, (1 << 62) + 3, (1 << 62) + 4
 """The segments of rows, and of indexes of them, by their expiry and by their last change; those of markers have numbers of
 times, which are far below."""
+_WRITTEN, _MARKERS_END = 1 << 61, 1 << 60
+"""From where on segments of rows by the time of writing are numbered; below what those of markers are."""
 _SIGN = 1 << 63
 HEAD = np.dtype(
     [
@@ -81,19 +84,33 @@ class Values:
 class RowStore(BlockStore):
     """Rows and markers of one shard. `rows`, `markers` and `writes` change nothing; `apply` comes once a batch is committed."""
 
-    def __init__(self, path: Path, *, retention_us: int) -> None:
+    def __init__(self, path: Path, *, retention_us: int, row_interval_us: int | None = None) -> None:
+        """`row_interval_us` is how long a segment of rows is written to; None for one that never expires."""
         super().__init__(path)
-        self._interval = segment_interval(retention_us)
+        self._interval, self._row_interval = segment_interval(retention_us), row_interval_us
 
     def rows(self, keys: pa.Array) -> Stored:
-        """Return the rows of distinct keys, bytes, ascending."""
-        codes = np.arange(len(keys))
-        return self._found(ROWS, keys, codes) if ROWS in self._db.segments else _stored(codes[:0], [])
+        """Return the rows of distinct keys, bytes, ascending; those that are hidden, too, as long as they are there."""
+        return self._looked_up(self._row_segments(), keys, np.arange(len(keys)))
 
     def markers(self, keys: pa.Array, codes: Ints) -> Stored:
         """Return the markers of those of the keys that codes, ascending, name: of keys without a row."""
-        found = [self._found(number, keys, codes) for number in self._db.segments if number < ROWS]
+        return self._looked_up([number for number in self._db.segments if number < _MARKERS_END], keys, codes)
+
+    def _row_segments(self) -> list[int]:
+        return [number for number in self._db.segments if _WRITTEN <= number <= ROWS]
+
+    def _row_segment(self, written_us: Ints) -> Ints:
+        """Return the segments that rows written at some times lie in."""
+        if self._row_interval is None:
+            return np.full(len(written_us), ROWS)
+        return _WRITTEN + written_us // self._row_interval
+
+    def _looked_up(self, segments: list[int], keys: pa.Array, codes: Ints) -> Stored:
+        found = [self._found(number, keys, codes) for number in segments]
         found = [part for part in found if len(part)]
+        if len(found) == 1:
+            return found[0]
         if not found:
             return _stored(codes[:0], [])
         codes = np.concatenate([part.codes for part in found])
@@ -105,16 +122,24 @@ class RowStore(BlockStore):
         asked = keys if len(codes) == len(keys) else keys.take(pa.array(codes))
         return _stored(codes, self._db.get(segment, asked.to_pylist()) if len(asked) else [])
 
-    def writes(self, keys: pa.Array, rows: Values, gone: Ints, markers: Values, freed: Stored) -> pa.Table:
-        """Return the writes that put rows, remove those of the codes `gone`, put markers, and remove `freed` ones."""
+    def writes(self, keys: pa.Array, rows: Values, replaced: Stored, markers: Values, freed: Stored) -> pa.Table:
+        """Return the writes that put rows, remove others of the store, put markers, and remove `freed` ones.
+
+        `replaced` are the rows in the store that go, and those of the keys that rows are put of.
+        """
+        row_put = self._row_segment(rows.head["written"].astype(np.int64))
+        row_was = self._row_segment(replaced["written"])
+        row_place = np.full(len(keys), -1)
+        row_place[rows.codes] = row_put
+        gone = row_place[replaced.codes] != row_was
         put, free = markers.head["time"].astype(np.int64) // self._interval, freed["time"] // self._interval
         # A marker that another one takes the place of, in the same segment, is written once.
         place = np.full(len(keys), ROWS)
         place[markers.codes] = put
         left = place[freed.codes] != free
-        segments = [np.full(len(rows.codes) + len(gone), ROWS), put, free[left]]
-        codes = np.concatenate([rows.codes, gone, markers.codes, freed.codes[left]])
-        nothing = [pa.nulls(n, pa.binary()) for n in (len(gone), int(left.sum()))]
+        segments = [row_put, row_was[gone], put, free[left]]
+        codes = np.concatenate([rows.codes, replaced.codes[gone], markers.codes, freed.codes[left]])
+        nothing = [pa.nulls(int(some.sum()), pa.binary()) for some in (gone, left)]
         values = pa.concat_arrays([_value(rows), nothing[0], _value(markers), nothing[1]])
         segment = np.concatenate(segments)
         order = np.lexsort((codes, segment))
@@ -123,9 +148,17 @@ class RowStore(BlockStore):
             [pa.array(segment[order]), keys.take(pa.array(codes[order])), values.take(index)], schema=WRITE_SCHEMA
         )
 
-    def apply(self, writes: pa.Table, meta: dict[str, bytes], horizon_us: int) -> None:
-        """Apply writes and metadata atomically, then drop markers of before a time, by whole segments."""
+    def apply(self, writes: pa.Table, meta: dict[str, bytes], horizon_us: int, hidden_us: int) -> None:
+        """Apply writes and metadata atomically, then drop markers of before a time and hidden rows, by whole segments."""
         self.commit(writes, meta, horizon_us // self._interval)
+        self._db.drop(self.hidden_segments(hidden_us))
+
+    def hidden_segments(self, hidden_us: int) -> list[int]:
+        """Return the segments of which all rows are hidden: those written at a time or before it."""
+        if self._row_interval is None:
+            return []
+        first_kept = _WRITTEN + (hidden_us + 1) // self._row_interval
+        return [number for number in self._row_segments() if number < first_kept]
 
     def page(
         self, after: bytes | None = None, limit: int | None = None, high: bytes | None = None
@@ -142,9 +175,11 @@ class RowStore(BlockStore):
 
     def scan(self) -> tuple[list[bytes], Stored, list[bytes], Stored]:
         """Return all keys that have rows and these, then all that have markers and these; for inspection."""
-        items = {number: self._db.items(number) for number in self._db.segments if number <= ROWS}
-        rows = items.pop(ROWS, [])
-        return *_listed(rows), *_listed(sorted(item for some in items.values() for item in some))
+        rows, markers = (
+            sorted(item for number in segments for item in self._db.items(number))
+            for segments in (self._row_segments(), [n for n in self._db.segments if n < _MARKERS_END])
+        )
+        return *_listed(rows), *_listed(markers)
 
 
 def index_writes(index: int, put: pa.Array, removed: pa.Array) -> pa.Table:

@@ -13,6 +13,7 @@ from sessionlake.operators.keyed.control import KINDS
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, stored_schema
+from sessionlake.operators.keyed.ttl import hidden_us
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
@@ -118,7 +119,10 @@ class TableHarness(Harness[RowStore]):
         )
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """Return the rows that the stores hold, by key: event_time, revision and the columns, times in microseconds."""
+        """Return the rows that the stores hold, by key: event_time, revision and the columns, times in microseconds.
+
+        Those that are hidden, and go with their segments, are left out.
+        """
         found: dict[str, dict[str, Any]] = {}
         for shard in range(self._shards.shards):
             keys, stored, _, _ = self._shards.store(self._operator, shard).scan()
@@ -127,8 +131,20 @@ class TableHarness(Harness[RowStore]):
                 [pa.array(stored[name]) for name in ("time", "revision")] + columns,
                 names=["event_time", "revision", *self._operator.spec.columns],
             )
-            found |= dict(zip((key.decode() for key in keys), _plain(table), strict=True))
+            shown = (stored["written"] > hidden_us(self._state)).tolist()
+            named = zip((key.decode() for key in keys), _plain(table), shown, strict=True)
+            found |= {key: row for key, row, is_shown in named if is_shown}
         return dict(sorted(found.items()))
+
+    def stored_keys(self) -> list[str]:
+        """Return the keys of the rows that the stores have, hidden ones, too."""
+        stores = [self._shards.store(self._operator, shard) for shard in range(self._shards.shards)]
+        return sorted(key.decode() for store in stores for key in store.scan()[0])
+
+    def due_us(self) -> int | None:
+        """Return when a pipeline without input would make a batch, for a cleanup; None for never."""
+        ttl = self._operator.spec.ttl
+        return None if ttl is None else ttl.due_us(self._state)
 
     def index(self) -> list[bytes]:
         """Return the entries of the stores' indexes of rows."""
@@ -164,7 +180,7 @@ class TableHarness(Harness[RowStore]):
                 "deleted": row["op"] == "delete",
             }
             for key, row in last.items()
-            if row["op"] == "upsert" or not spec.by_offset
+            if (not spec.by_offset if row["op"] == "delete" else row["written_at"] > hidden_us(self._state))
         ]
         context = BatchContext(self._batch_id, "", dict(self._state))
         self._shards.restore(self._operator, pa.Table.from_pylist(rows, schema=stored_schema(spec)), context)

@@ -149,6 +149,8 @@ CAUSE = "cause"
 """The column of a keyed table's changelog that says what changed the row."""
 WRITTEN, INSERTED = "written_at", "inserted_at"
 """The columns of a keyed table's changelog and snapshot that say when a row was written last, and when its key got one."""
+HIDDEN_WRITTEN = "hidden_written_us"
+"""The number of a keyed table's state that is the time at which or before it rows were written that have expired without a delete."""
 OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
 """The changelogs that differ from others by more than their names, by operator."""
 
@@ -199,6 +201,7 @@ def live_sql(
     where: str | None = None,
     final: str | None = None,
     deleted: bool = False,
+    hidden_us: int | str | None = None,
 ) -> str:
     """Return the query of the latest state of every row: the snapshot's row, unless the changelog has a later one.
 
@@ -206,7 +209,8 @@ def live_sql(
     the fold point, need not be read; without it they do no harm, since of each row the last change counts, and the
     changelog is trimmed from its beginning only: where it has any change of a row, it has the last one. `where` leaves rows
     out, `final` is the condition that a further column of that name tells. With `deleted` a keyed table's deletions are among
-    the rows, and all columns of the snapshot.
+    the rows, and all columns of the snapshot. Rows of a keyed table that were written at `hidden_us`, a number or SQL, or before it
+    are left out.
     """
     snapshot, changelog = snapshot or of.snapshot, changelog or of.changes
     identity = (of.key, of.id) if dialect.by_id and not of.keyed else of.identity
@@ -219,6 +223,9 @@ def live_sql(
     dated = [f"{part[name]} as {n}" if name in part else n for name, n in zip(shown, names, strict=True)]
     conditions = " and ".join(["op <> 'emit'", *([f"batch_id > {after}"] if after is not None else [])])
     kept, put = (f" and not {DELETED}" if of.keyed else "", " and op = 'upsert'") if not deleted else ("", "")
+    if of.keyed and hidden_us is not None:
+        written = f"{dialect.micros.format(WRITTEN)} > {hidden_us}"
+        kept, put = f"{kept} and ({DELETED} or {written})", f"{put} and (op = 'delete' or {written})"
     live = f"""\
 with tail as (
   select * from {changelog} where {conditions}

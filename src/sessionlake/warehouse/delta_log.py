@@ -63,13 +63,15 @@ class DeltaLog(ABC):
         """Say whether the table is there."""
         return self.latest_version(name) >= 0
 
-    def last_commit(self, name: str) -> Commit | None:
-        """Return the commit of the highest batch, or the newest copy of its metadata.
+    def last_commit(self, name: str, until: int | None = None) -> Commit | None:
+        """Return the commit of the highest batch, or the newest copy of its metadata; up to a version, where it is given.
 
         A maintenance job copies (with `copied`) what it saw last; a batch committed beside it counts though it is older.
         """
         best: Commit | None = None
         for version in self.versions(name):
+            if until is not None and version > until:
+                continue
             commit = self.commit(name, version)
             # A job's commit on a table that the stream has not written yet has nothing of the stream's to copy.
             if commit is None or "batch_id" not in commit.metadata:

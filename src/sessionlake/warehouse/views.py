@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.warehouse import changelog, schemas
 from sessionlake.warehouse.batches import batches_after
-from sessionlake.warehouse.changelog import DELETED, FOLD, SESSIONS, Changelog
+from sessionlake.warehouse.changelog import DELETED, FOLD, HIDDEN_WRITTEN, SESSIONS, Changelog
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 ERASURES = "sessionlake.erasures"
@@ -54,6 +54,7 @@ def merged_rows(
         changelog="{changelog}",
         after=-1 if fold is None else fold,
         deleted=deleted,
+        hidden_us=hidden_us(tables, changelog_version) if of.keyed else None,
     )
     kept = changes_ if until is None else changes_.where(F.col("batch_id") <= until)
     return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
@@ -67,6 +68,12 @@ def pinned_versions(
     # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
     changelog = tables.latest_version(of.changes) if changelog is None else changelog
     return (tables.latest_version(of.snapshot) if snapshot is None else snapshot), changelog
+
+
+def hidden_us(tables: Tables, version: int | None = None) -> int | None:
+    """Return the time at which or before it a keyed table's rows were written that its state hides, as of a version of its changelog."""
+    last = tables.last_commit(tables.changelog.changes, version)
+    return None if last is None else last.metadata["state"].get(HIDDEN_WRITTEN)
 
 
 def fold_point(tables: Tables, snapshot_version: int | None = None, of: Changelog | None = None) -> int | None:

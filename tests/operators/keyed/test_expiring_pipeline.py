@@ -9,8 +9,12 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from sessionlake.config.load import Config, parse_config
+from sessionlake.jobs.compact import compact
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.quality.run import run_quality
+from sessionlake.serve.views import live_view
+from sessionlake.stream import run as stream_run
 from sessionlake.testing.tables import TableHarness
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import assert_stands_sigkill, run_once
@@ -67,6 +71,40 @@ def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path
     assert (last.metadata["batch_id"], last.metadata["counts"]["scanned"]) == (1, 1)
     status = read_status(config)
     assert (status.rows, status.reconciles) == (1, True)
+
+
+def test_rows_of_segments_are_hidden_wherever_a_table_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = expiring(tmp_path, {"pattern": "segments", "ttl": "1 hour"})
+    hour, shift = 3_600_000_000, 0
+    clock_of = stream_run.clock_of
+    monkeypatch.setattr(stream_run, "clock_of", lambda offsets: clock_of(offsets) + shift)
+
+    def wrote(time: int, *keys: str) -> list[str]:
+        """Run a batch of some keys' events; return the keys that are read in each way, which must be the same."""
+        write_rows(tmp_path, f"{shift}.json", [{**EVENTS[1], "key": key, "time_us": time} for key in keys])
+        run(spark, config, once=True)
+        found = sorted(row[0] for row in live(spark, config))
+        assert sorted(row[0] for row in sessionlake.read_table(config).fetchall()) == found
+        return found
+
+    assert wrote(5, "a", "b") == ["a", "b"]
+    shift = hour // 2
+    assert wrote(6, "b", "c") == ["a", "b", "c"]
+    shift = hour + hour // 4
+    assert wrote(7, "d") == ["b", "c", "d"]
+    compact(spark, config)
+    stored = {row["table_key"] for row in changes(config, "table_snapshot").to_pylist()}
+    assert "a" not in stored
+    shutil.rmtree(config.driver_store_dir)
+    shift = 2 * hour
+    # Older than what `a` had, and yet a new row: nothing remembers what has expired.
+    assert wrote(4, "a") == ["a", "d"]
+    lax = config.quality.model_copy(update={"max_dead_rate": 1, "max_null_key_rate": 1})
+    report = run_quality(spark, config.model_copy(update={"quality": lax}))
+    assert not report.failed, report.notes
+    assert "written_at" in live_view(config, "trino", "delta.test")
 
 
 class ExpiringLake(TableLake):

@@ -56,6 +56,8 @@ RULES: dict[str, tuple[dict[str, str], Expired]] = {
     "write": ({"ttl": f"{TTL_S} s", "since": "write"}, after_write),
     "insert": ({"ttl": f"{TTL_S} s", "since": "insert"}, after_insert),
 }
+FAST = [("index", "insert"), ("scan", "where"), ("time_boxed", "expires_at")]
+"""What the fast tests have: each pattern and each kind of rule once."""
 PATTERNS = [
     *((pattern, rule) for pattern in ("scan", "time_boxed") for rule in ("ttl", "expires_at", "where")),
     *(("index", rule) for rule in ("ttl", "expires_at", "write", "insert")),
@@ -68,7 +70,9 @@ def changes_of(output: TableOutput) -> list[Row]:
     return sorted(({names.get(n, n): row[n] for n in kept} for row in output.changes), key=lambda row: str(row["key"]))
 
 
-@pytest.mark.parametrize(("pattern", "rule"), PATTERNS)
+@pytest.mark.parametrize(
+    ("pattern", "rule"), [pytest.param(*one, marks=() if one in FAST else pytest.mark.slow) for one in PATTERNS]
+)
 @settings(max_examples=20)
 @given(
     batches=BATCHES,
@@ -135,6 +139,48 @@ def test_every_batch_takes_away_what_has_expired_at_its_clock(
                     rule != "expires_at" or row["v"] is not None for row in harness.rows().values()
                 )
                 assert counts.get("decoded", 0) == 0
+
+
+@settings(max_examples=20)
+@given(
+    batches=BATCHES,
+    tombstones=st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc")), max_size=3),
+    shards=st.integers(1, 2),
+    by_offset=st.booleans(),
+    lost=st.sets(st.integers(0, 7)),
+)
+def test_rows_of_segments_are_absent_as_soon_as_their_time_is_over(
+    batches: list[tuple[list[Row], int]],
+    tombstones: list[tuple[int, str]],
+    shards: int,
+    lost: set[int],
+    *,
+    by_offset: bool,
+) -> None:
+    model = ExpiringTable(Table(RETENTION_S * SECOND, by_offset=by_offset), lambda *_: False, SECOND)
+    order: dict[str, Any] = {"order": "offset"} if by_offset else {"event_id": "eid"}
+    ttl = {"pattern": "segments", "ttl": f"{TTL_S} s", "every": f"{EVERY_S} s"}
+    clock, offset = 100 * SECOND, 0
+    with TableHarness(COLUMNS, retention=f"{RETENTION_S} s", shards=shards, ttl=ttl, **order) as harness:
+        for number, (events, step) in enumerate(batches):
+            clock += step * SECOND
+            if number in lost:
+                harness.lose_stores()
+            rows = [
+                {**row, "offset": offset + n, "eid": None if by_offset else row["eid"]} for n, row in enumerate(events)
+            ]
+            offset += len(rows)
+            removals = [
+                {"kind": "tombstone", "key": k, "revision": model.table.revisions.get(k, 0), "correction_id": str(i)}
+                for i, (batch, k) in enumerate(tombstones)
+                if batch == number
+            ]
+            output = harness.process([*rows, *removals, {"kind": "tick"}], clock_us=clock)
+            model.hide(TTL_S * SECOND, clock)
+            assert changes_of(output) == model.batch([*rows, *removals], clock)
+            assert harness.rows() == model.table.rows()
+            assert harness.state["last_delete_us"] == model.table.last_delete
+            assert harness.state["hidden_written_us"] == model.hidden
 
 
 def uuid7(ms: int, n: int) -> str:

@@ -9,6 +9,7 @@ from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass
 from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.spec import KeyedSpec
 from sessionlake.operators.keyed.ttl import CLEANUP, SCANNED, TOOK, written_us
 from sessionlake.store.rows import HEAD, RowStore, Stored, index_writes
@@ -73,6 +74,8 @@ def taken_away(
 def counts_of(found: Found, spec: KeyedSpec) -> dict[str, int]:
     """Return the numbers of a pass; empty where there is no TTL."""
     if spec.ttl is None:
+        return {}
+    if isinstance(spec.ttl.pattern, Segments):
         return {}
     gone = int(found.at_once.sum()) + len(found.rows)
     counts = {f"deleted_by_{spec.ttl.pattern.cause}": gone, "scanned": found.scanned, "decoded": found.decoded}

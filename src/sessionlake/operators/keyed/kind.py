@@ -28,6 +28,7 @@ from sessionlake.operators.keyed.spec import (
     snapshot_schema,
     stored_schema,
 )
+from sessionlake.operators.keyed.ttl import hidden_us
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.sources.base import Source
 from sessionlake.sources.record_columns import META, NO_VALUE, OFFSET, PARTITION
@@ -38,7 +39,7 @@ from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DELETED, TABLE, Changelog
+from sessionlake.warehouse.changelog import DELETED, TABLE, WRITTEN, Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 
@@ -167,13 +168,14 @@ class KeyedTable:
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> dict[str, str]:
-        """Return the snapshot's deletions that nothing can meet any more."""
+        """Return the snapshot's deletions that nothing can meet any more, and its hidden rows."""
+        horizon, hidden = Progress.of(state).horizon_us, hidden_us(state)
+        over = [f"not {DELETED} and {WRITTEN} <= timestamp_micros({hidden})"] if hidden != NO_WATERMARK else []
         if cast("TableSection", config.section).by_offset:
-            return {TABLE.snapshot: DELETED}
-        horizon = Progress.of(state).horizon_us
-        if horizon == NO_WATERMARK:
-            return {}
-        return {TABLE.snapshot: f"{DELETED} and {EVENT_TIME} < timestamp_micros({horizon})"}
+            over.append(DELETED)
+        elif horizon != NO_WATERMARK:
+            over.append(f"{DELETED} and {EVENT_TIME} < timestamp_micros({horizon})")
+        return {TABLE.snapshot: " or ".join(f"({some})" for some in over)} if over else {}
 
     def restated_us(self) -> Column:
         """Raise JobError: nothing is late."""

@@ -11,6 +11,7 @@ from sessionlake.operators.keyed.control import KINDS
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.shard import KeyedShard
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress
+from sessionlake.operators.keyed.ttl import hidden_us
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
@@ -42,15 +43,15 @@ class TableKeeper:
 
     def open_store(self, path: Path) -> RowStore:
         """Open a shard's store."""
-        return RowStore(path, retention_us=self.spec.retention_us)
+        return RowStore(path, retention_us=self.spec.retention_us, row_interval_us=self.spec.row_interval_us)
 
     def apply(self, inputs: Inputs, store: RowStore, context: BatchContext) -> ShardResult:
         """Compute a shard."""
         return KeyedShard(self.spec).computed(inputs, store, context)
 
     def commit(self, store: RowStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
-        """Apply writes; markers that nothing can meet any more are dropped."""
-        store.apply(writes, meta, Progress.of(context.state).horizon_us)
+        """Apply writes; markers that nothing can meet any more are dropped, and rows that the last commit hides."""
+        store.apply(writes, meta, Progress.of(context.state).horizon_us, hidden_us(context.state))
 
     def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
         """Return the writes of handed-in rows and markers."""

@@ -95,6 +95,11 @@ class TableSection(OperatorSection):
         """Any row can be removed."""
         return True
 
+    @property
+    def hides_us(self) -> int | None:
+        """How long after they were written rows are absent without a delete; None where deletes are logged."""
+        return None if self.ttl is None else self.ttl.hides_us
+
     def check(self) -> None:
         """Refuse names of the tables' own columns, SQL that is none, and settings without a meaning."""
         check_columns(self.columns or ())

@@ -16,11 +16,12 @@ from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
-from sessionlake.operators.keyed.ttl import LIVE_CHANGE, written_us
+from sessionlake.operators.keyed.ttl import CLEANUP, LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
+from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.changelog import CAUSE, INSERTED, WRITTEN
 from sessionlake.warehouse.schemas import TIME
 
@@ -69,7 +70,8 @@ class KeyedShard:
         given = pa.chunked_array([*updates["key"].chunks, *removals["key"].chunks], pa.string())
         codes, keys = sorted_codes(given)
         named = keys.cast(pa.binary())
-        rows = store.rows(named)
+        there = store.rows(named)
+        rows = self._present(there, context)
         absent = np.delete(np.arange(len(keys)), rows.codes)
         markers = store.markers(named, absent)
         removed = _removed(removals, codes[len(updates) :], rows)
@@ -108,6 +110,7 @@ class KeyedShard:
             "deletes": len(deletes) + len(at_once) + len(lone) + len(found.rows),
             LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(found.rows),
             **counts_of(found, self.spec),
+            **({MAX_PUT: written_us(context)} if self.spec.row_interval_us is not None and len(upserts) else {}),
         }
         if not self.spec.by_offset:
             times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], found.rows["time"])
@@ -119,18 +122,24 @@ class KeyedShard:
             side = {DEAD: stale_letters(removals, "tombstone", removed.stale)}
             side |= {OUTCOMES: told_outcomes(inputs[OUTCOMES], removed.stale)} if OUTCOMES in inputs else {}
         written = [
-            self._writes(store, named, updates, upserts, changes, rows, markers),
-            self._writes_of_expired(store, found.keys, expired),
+            self._writes(store, named, updates, upserts, changes, there, markers),
+            self._writes_of_expired(store, found.keys, found.rows, expired),
         ]
         if self.spec.index is not None:
             replaced = stored_rows(self.spec, named.take(pa.array(rows.codes[gone])), _some(rows, gone))
             entered = put_rows(self.spec, updates, upserts, context, since[upserts])
             written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
         writes = _by_segment(written)
+        kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
             [*(self._table(keys, change) for change in changes), self._table(found.keys.cast(pa.string()), expired)]
         )
-        return ShardResult(table, writes if len(writes) else None, side, counts, found.cursor)
+        return ShardResult(table, writes if kept else None, side, counts, found.cursor)
+
+    def _present(self, rows: Stored, context: BatchContext) -> Stored:
+        """Return those of the store's rows that are not hidden."""
+        hidden = self.spec.hidden_us(context)
+        return rows if hidden == NO_WATERMARK else _some(rows, rows["written"] > hidden)
 
     def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
         """Return the writes of handed-in rows and markers, a table of `stored_schema`."""
@@ -145,9 +154,10 @@ class KeyedShard:
         kept, gone = np.flatnonzero(~deleted), np.flatnonzero(deleted)
         columns = [combined(table[f"column_{i}"]).take(pa.array(kept)) for i in range(len(self.spec.columns))]
         rows = Values(codes[kept], head[kept], ids.take(pa.array(kept)), self.spec.pack(columns, len(kept)))
-        none = np.zeros(0, np.int64)
         named = keys.cast(pa.binary())
-        writes = store.writes(named, rows, none, _markers(codes[gone], head[gone], ids.take(pa.array(gone))), NO_ROWS)
+        writes = store.writes(
+            named, rows, NO_ROWS, _markers(codes[gone], head[gone], ids.take(pa.array(gone))), NO_ROWS
+        )
 
         if self.spec.index is None:
             return writes
@@ -227,13 +237,14 @@ class KeyedShard:
         changed = np.isin(markers.codes, np.concatenate([put.codes, gone]))
         freed = _some(markers, changed)
         values = Values(put.codes, put.head, put.ids, packed_of(self.spec, updates, upserts))
-        return store.writes(named, values, gone[np.isin(gone, rows.codes)], kept, freed)
+        replaced = _some(rows, np.isin(rows.codes, np.concatenate([put.codes, gone])))
+        return store.writes(named, values, replaced, kept, freed)
 
-    def _writes_of_expired(self, store: RowStore, keys: pa.Array, expired: Change) -> pa.Table:
+    def _writes_of_expired(self, store: RowStore, keys: pa.Array, rows: Stored, expired: Change) -> pa.Table:
         """Return the writes that remove rows which no update names, and remember that they are gone."""
         none = _markers(expired.codes[:0], expired.head[:0], expired.ids[:0])
         markers = none if self.spec.by_offset else _markers(expired.codes, expired.head, expired.ids)
-        return store.writes(keys, none, expired.codes, markers, NO_ROWS)
+        return store.writes(keys, none, rows, markers, NO_ROWS)
 
     def _table(self, keys: pa.Array, change: Change) -> pa.Table:
         schema, n = changes_schema(self.spec, marks=False), len(change.codes)

@@ -14,7 +14,9 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.columnar.expressions import Expression
-from sessionlake.operators.keyed.ttl import Ttl, next_cleaning
+from sessionlake.engine.operator import BatchContext
+from sessionlake.operators.keyed.expiry.segments import Segments
+from sessionlake.operators.keyed.ttl import Ttl, hidden_us, next_cleaning
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
@@ -102,6 +104,16 @@ class KeyedSpec:
     def index(self) -> int | None:
         """The store's index of rows; None for none."""
         return None if self.ttl is None else self.ttl.pattern.index
+
+    @property
+    def row_interval_us(self) -> int | None:
+        """How long a segment of rows is written to; None where all rows are in one."""
+        pattern = None if self.ttl is None else self.ttl.pattern
+        return pattern.interval_us if isinstance(pattern, Segments) else None
+
+    def hidden_us(self, context: BatchContext) -> int:
+        """Return the time at which or before it rows were written that are absent in a batch; NO_WATERMARK for none."""
+        return hidden_us(context.state) if self.ttl is None else self.ttl.hidden_us(context)
 
     def deleted(self, events: Events) -> Bools:
         """Return which events delete their key: those whose Kafka record has no value, and those of which `delete_when` is true."""

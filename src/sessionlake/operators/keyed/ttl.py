@@ -10,9 +10,11 @@ from sessionlake.engine.operator import STATE, BatchContext, Counted, Everywhere
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, IdFormat
 from sessionlake.operators.keyed.expiry.pattern import Pattern
 from sessionlake.operators.keyed.expiry.rule import Since
+from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.time_boxed import FIRST_RATE, LEAST_ROWS, TimeBoxed, next_rate
 from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
+from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
 
 Clock = Literal["wall", "stream"]
 CLEANUP = "cleanup"
@@ -23,6 +25,8 @@ LIVE_CHANGE, SCANNED, TOOK = f"{STATE}live", f"{STATE}scanned", f"{STATE}scan_us
 """Numbers of a batch that the next state is of."""
 WRITTEN_UP_TO, MAX_WRITTEN = "clock_us", "max_written_us"
 """The greatest clock that rows were written at, in the state and of a batch; there where time to live goes by it."""
+MAX_HIDDEN, LAST_PUT, MAX_PUT = "max_hidden_us", "last_put_us", "max_put_us"
+"""Of a batch, what HIDDEN_WRITTEN is after it; when a row was written last, in the state and of a batch, where rows hide."""
 _LEAST_IDLE_US = 10_000_000
 """How long an idle pipeline waits for a batch of its own, at least."""
 _CLOCKS: tuple[Clock, ...] = ("wall", "stream")
@@ -58,10 +62,22 @@ class Ttl:
         """What keys must be; None for any."""
         return FORMATS[self.pattern.key_format] if isinstance(self.pattern, TimeOrderedKeys) else None
 
+    def hidden_us(self, context: BatchContext) -> int:
+        """Return the time at which or before it rows were written that are absent without a delete (rule 176); NO_WATERMARK for none.
+
+        It never goes back, also where [ttl] changes: what was hidden may be dropped already.
+        """
+        return max(hidden_us(context.state), self._hides_us(context))
+
+    def _hides_us(self, context: BatchContext) -> int:
+        return written_us(context) - self.pattern.ttl_us if isinstance(self.pattern, Segments) else NO_WATERMARK
+
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""
         if context.part == 0 and self.since != "event":
             yield Counted({MAX_WRITTEN: written_us(context)})
+        if context.part == 0 and isinstance(self.pattern, Segments):
+            yield Counted({MAX_HIDDEN: self.hidden_us(context)})
         clock_us = self.due(context) if context.part == 0 else None
         if clock_us is not None:
             yield Everywhere(CLEANUP, pa.table({"clock_us": pa.array([clock_us], pa.int64())}))
@@ -72,6 +88,8 @@ class Ttl:
         last = state.get(_cleaned(self.clock))
         if self.clock != "wall" or self.every_us is None or last is None or state.get(LIVE) == 0:
             return None
+        if isinstance(self.pattern, Segments) and hidden_us(state) >= int(state.get(LAST_PUT) or NO_WATERMARK):
+            return None
         return max((int(last) // self.every_us + 1) * self.every_us, int(last) + _LEAST_IDLE_US)
 
     def budget(self, state: Mapping[str, Any]) -> int:
@@ -81,6 +99,12 @@ class Ttl:
         return max(LEAST_ROWS, int(state.get(RATE) or FIRST_RATE) * self.pattern.max_duration_us // 1000)
 
 
+def hidden_us(state: Mapping[str, Any]) -> int:
+    """Return the time at which or before it rows were written that a state says are absent; NO_WATERMARK for none."""
+    found = state.get(HIDDEN_WRITTEN)
+    return NO_WATERMARK if found is None else int(found)
+
+
 def written_us(context: BatchContext) -> int:
     """Return the clock that a batch's rows are written at: the batch's, but never before that of an earlier batch."""
     return max(context.clock_us, int(context.state.get(WRITTEN_UP_TO) or 0))
@@ -88,13 +112,17 @@ def written_us(context: BatchContext) -> int:
 
 def next_cleaning(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
     """Return what of a state is about cleanups, after a batch with these numbers."""
-    live = state.get(LIVE, None if state else 0)
+    # Rows that go with their segments are not counted.
+    live = None if MAX_HIDDEN in stats else state.get(LIVE, None if state else 0)
     told: dict[str, Any] = {LIVE: None if live is None else int(live) + stats.get(LIVE_CHANGE, 0)}
     for clock in _CLOCKS:
         last = stats.get(f"max_{_cleaned(clock)}", state.get(_cleaned(clock)))
         told |= {} if last is None else {_cleaned(clock): last}
     if MAX_WRITTEN in stats or WRITTEN_UP_TO in state:
         told[WRITTEN_UP_TO] = stats.get(MAX_WRITTEN, state.get(WRITTEN_UP_TO))
+    for name, greatest in ((HIDDEN_WRITTEN, MAX_HIDDEN), (LAST_PUT, MAX_PUT)):
+        if greatest in stats or name in state:
+            told[name] = stats.get(greatest, state.get(name))
     if SCANNED in stats or RATE in state:
         told[RATE] = next_rate(int(state.get(RATE) or FIRST_RATE), stats.get(SCANNED, 0), stats.get(TOOK, 0))
     return told

@@ -16,6 +16,7 @@ from sessionlake.operators.keyed.expiry.ordered_ids import KeyFormat
 from sessionlake.operators.keyed.expiry.pattern import Pattern
 from sessionlake.operators.keyed.expiry.rule import Rule, Since
 from sessionlake.operators.keyed.expiry.scan import Scan
+from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
 from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.operators.keyed.ttl import Clock, Ttl
@@ -31,6 +32,7 @@ _USED: Mapping[str, tuple[str, ...]] = {
     "time_boxed": (*_RULES, *_CLEANED, "max_duration"),
     "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format"),
     "lru": ("max_entries",),
+    "segments": ("ttl", "since", "every"),
 }
 """The settings that each pattern has."""
 
@@ -38,11 +40,11 @@ _USED: Mapping[str, tuple[str, ...]] = {
 class TtlSection(Section):
     """When rows of a keyed table expire, and how they are found."""
 
-    pattern: Literal["scan", "index", "time_boxed", "time_ordered_keys", "lru"]
+    pattern: Literal["scan", "index", "time_boxed", "time_ordered_keys", "lru", "segments"]
     ttl: Duration | None = None
     """A row expires so long after a time of it."""
-    since: Since = "event"
-    """Which time: its event's, or the clock of the batch that wrote it last, or of the one that gave its key a row."""
+    since: Since | None = None
+    """Which time: its event's, as is the default but with segments, or the clock of the batch that wrote it last, or of the one that gave its key a row."""
     expires_at: str | None = None
     """SQL over the row: the time at which it expires, null for never."""
     where: str | None = None
@@ -79,13 +81,20 @@ class TtlSection(Section):
         elif len(given) != 1:
             told = "none is there" if not given else f"{' and '.join(given)} are there"
             raise ConfigError(f"ttl: {told}; write exactly one of {', '.join(rules)}")
-        if self.since != "event" and (self.ttl is None or self.clock == "stream"):
-            remedy = "goes with ttl.ttl" if self.ttl is None else "is by the batches' clock, and ttl.clock is 'stream'"
-            raise ConfigError(f"ttl.since: {self.since!r} {remedy}; write 'event'")
-        for name in ("every", "max_duration"):
+        self._check_since()
+        for name in ("every", "max_duration", *(["ttl"] if self.pattern == "segments" else [])):
             if parse_duration(getattr(self, name)) == 0:
                 raise ConfigError(f"ttl.{name}: {getattr(self, name)!r} must be longer than zero")
         _ = self.parsed
+
+    def _check_since(self) -> None:
+        if self.pattern == "segments" and self.since not in (None, "write"):
+            raise ConfigError(
+                f"ttl.since: {self.since!r} is not what segments are by; write 'write', or pattern = 'index'"
+            )
+        if self.since not in (None, "event") and (self.ttl is None or self.clock == "stream"):
+            remedy = "goes with ttl.ttl" if self.ttl is None else "is by the batches' clock, and ttl.clock is 'stream'"
+            raise ConfigError(f"ttl.since: {self.since!r} {remedy}; write 'event'")
 
     @property
     def parsed(self) -> "Parsed | None":
@@ -98,10 +107,17 @@ class TtlSection(Section):
 
         return parse(f"ttl.{name}", text)
 
+    @property
+    def hides_us(self) -> int | None:
+        """How long after they were written rows are absent without a delete; None where deletes are logged."""
+        return parse_duration(self.ttl or "") if self.pattern == "segments" else None
+
     def made(self, types: Mapping[str, pa.DataType], shards: int) -> Ttl:
         """Return what workers know of it, over rows with columns of these types; ConfigError where SQL does not fit them."""
         if self.max_entries is not None:
             return Ttl(Lru(-(-self.max_entries // shards)))
+        if self.hides_us is not None:
+            return Ttl(Segments(self.hides_us), "wall", parse_duration(self.every), "write")
         if self.pattern == "time_ordered_keys":
             return Ttl(self._by_key(types), self.clock, parse_duration(self.every))
         made: Mapping[str, Callable[[Rule], Pattern]] = {
@@ -109,7 +125,7 @@ class TtlSection(Section):
             "index": Index,
             "time_boxed": lambda rule: TimeBoxed(rule, parse_duration(self.max_duration)),
         }
-        return Ttl(made[self.pattern](self._rule(types)), self.clock, parse_duration(self.every), self.since)
+        return Ttl(made[self.pattern](self._rule(types)), self.clock, parse_duration(self.every), self.since or "event")
 
     def settings(self) -> dict[str, Any]:
         """Return the section as JSON values."""
@@ -122,7 +138,7 @@ class TtlSection(Section):
     def _rule(self, types: Mapping[str, pa.DataType]) -> Rule:
         parsed, known = self.parsed, {KEY: pa.string(), EVENT_TIME: TIME, **types}
         if parsed is None:
-            return Rule(ttl_us=parse_duration(self.ttl or ""), since=self.since)
+            return Rule(ttl_us=parse_duration(self.ttl or ""), since=self.since or "event")
         if self.expires_at is None:
             return Rule(where=parsed.typed(known, "boolean"))
         expires_at = parsed.typed(known, "timestamp")

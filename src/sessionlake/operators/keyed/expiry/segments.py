@@ -1,0 +1,44 @@
+"""Pattern `segments`: rows lie in segments of the times at which they were written, which go whole, without being read.
+
+Nothing is found and nothing deleted: a row counts as absent as soon as its time is over, wherever it is read, and the changelog
+says nothing of it. What a window store does with its windows.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sessionlake.operators.keyed.expiry.pattern import TTL, Found, Pass
+from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.store.rows import RowStore
+
+_SEGMENTS = 3
+"""How many times a segment's length goes into a row's time to live: so many segments and one are live."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """See `Pattern` for the methods. A row is hidden so long after it was written."""
+
+    ttl_us: int
+    index: None = None
+    cause: str = TTL
+
+    @property
+    def interval_us(self) -> int:
+        """How long a segment is written to."""
+        return max(self.ttl_us // _SEGMENTS, 1)
+
+    @property
+    def layout(self) -> str:
+        """Return the segments' length, since rows lie by it."""
+        return f"segments/{self.interval_us}"
+
+    def entries(self, rows: TableRows) -> pa.Array:
+        """Raise NotImplementedError: there is no index."""
+        raise NotImplementedError
+
+    def found(self, store: RowStore, at: Pass) -> Found | None:
+        """Return None: nothing is taken away."""
+        del store, at
+        return None
