@@ -14,11 +14,6 @@ SECOND = 1_000_000
 MINUTE = 60 * SECOND
 
 
-def at(clock: str) -> int:
-    hours, minutes, seconds = map(int, clock.split(":"))
-    return ((hours * 60 + minutes) * 60 + seconds) * SECOND
-
-
 class Taker:
     """What comes downstream: takes `room` outputs, then none until it is given more."""
 
