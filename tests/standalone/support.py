@@ -10,8 +10,7 @@ import pytest
 from sessionlake.errors import BackPressureError
 
 Row = dict[str, Any]
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
+MINUTE = 60_000_000
 
 
 class Taker:
