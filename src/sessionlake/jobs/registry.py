@@ -106,8 +106,6 @@ class Job:
     """A module that must be installed, and the extra that brings it."""
     dag: str | None = None
     """The DAG that runs it."""
-    sessions_only: bool = False
-    """Whether it is for pipelines of sessions alone."""
     not_for: Mapping[str, str] = field(default_factory=dict)
     """By operator that it is not for, why not, and what is."""
     by_time: bool = False
@@ -260,14 +258,15 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "backfill",
-        "Compute a date range's sessions from the events again and correct those that differ.",
+        "Compute a date range's sessions or windows from the events again and correct those that differ.",
         "sessionlake.jobs.backfill:backfill",
-        _times(", of the sessions that reach into the range", required=True),
+        _times(", of what reaches into the range", required=True),
         reads=_rows(EVENTS_AGAIN, *_COMPUTED, "late_events", "correction_outcomes"),
         writes={"corrections": ("corrections",)},
         corrections="corrections",
         dag="backfill_sessions",
-        sessions_only=True,
+        by_time=True,
+        not_for={"table": "is what the latest updates say, whatever their order: send what is missing again, or use `sessionlake rebuild`"},
     ),
     Job(
         "rebuild",

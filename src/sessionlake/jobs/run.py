@@ -175,10 +175,6 @@ def require_known(config: Config, job: str) -> None:
             f"{config.operator}: {found.command} is for sessions and windows by time: here the order counts in which messages "
             "came, and that can't be had again; use `sessionlake rebuild`"
         )
-    if found is not None and found.sessions_only and config.session is None:
-        raise NotNeededError(
-            f"{config.operator}: {found.command} is for pipelines of sessions so far, with a section [session]; name such a config"
-        )
     if found is not None and config.operator in found.not_for:
         raise NotNeededError(f"{found.command}: a [{config.operator}] {found.not_for[config.operator]}")
 

@@ -88,6 +88,7 @@ def test_letters_join_their_windows_once_also_closed_ones(
 
 def test_windows_by_count_and_joins_refuse_in_one_line(tmp_path: Path) -> None:
     for config, name in ((count_config(tmp_path), "window"), (join_config(tmp_path), "join")):
-        with pytest.raises(NotNeededError, match=f"^{name}: redeem is for sessions and windows by time") as refused:
-            require_known(config, "redeem")
-        assert "\n" not in str(refused.value)
+        for job in ("redeem", "backfill"):
+            with pytest.raises(NotNeededError, match=f"^{name}: {job} is for sessions and windows by time") as refused:
+                require_known(config, job)
+            assert "\n" not in str(refused.value)
