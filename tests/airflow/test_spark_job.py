@@ -26,7 +26,9 @@ NO_BATCHES = "sessionlake: pipeline.warehouse: '/w' has no batches yet; run `ses
 BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
 FENCED = "sessionlake: table '/w/session_changelog': another driver committed batch 2; keep only one running"
 HELD = "sessionlake: store: '/s/0' is open in another process; stop that one"
-BY_COUNT = "sessionlake: window: backfill is for sessions and windows by time; use `sessionlake rebuild`"
+BY_COUNT = (
+    "sessionlake: backfill: a [window] by count goes by the order in which messages came; use `sessionlake rebuild`"
+)
 NO_RULE = "sessionlake: expire: no rule says what expires; write one"
 
 
