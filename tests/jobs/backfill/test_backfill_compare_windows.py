@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
@@ -23,6 +23,7 @@ from tests.operators.windows.test_emission import definition, given_rows, harnes
 from tests.operators.windows.test_oracle import Batch, models, streams
 from tests.operators.windows.test_replace import ROUNDS, Row, computed, contents, damage, on_grid
 from tests.oracle.windows import Event, WindowModel
+from tests.support import examples
 
 AGGREGATES = build_aggregates({"total": "sum(v)"}, {"v": pa.int64()}, with_id=False)
 EVER = 10**7
@@ -91,7 +92,7 @@ def played(run: WindowHarness, batches: list[Batch]) -> tuple[list[Of], list[Of]
 
 
 @given(models(), streams(), ROUNDS, st.integers(0, 3), st.integers(-30, 30), st.integers(1, 60))
-@settings(max_examples=10)
+@examples(40)
 def test_what_differs_is_made_right_and_nothing_else(
     model: WindowModel, batches: list[Batch], how: list[tuple[str, int]], rows: int, low: int, width: int
 ) -> None:
