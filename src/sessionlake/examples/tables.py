@@ -59,7 +59,7 @@ def run_table(spark: SparkSession, root: Path, console: Console) -> None:
     summary = run(spark, config, once=True)
     console.print(
         f"{config.pipeline.name}: {summary.counts['input']:,} changes in {summary.batches} batches, "
-        f"{summary.counts['superseded']:,} older than the latest of their folder"
+        f"{summary.counts['upserts']:,} rows sent"
     )
     read_table(spark, config).createOrReplaceTempView(config.pipeline.name)
     console.print(
