@@ -74,6 +74,7 @@ def rows_of(spark: SparkSession, config: Config, of: Changelog) -> list[tuple[An
     return sorted(map(tuple, merged_rows(Tables.of(spark, config), of=of).select(*names).collect()))
 
 
+@pytest.mark.slow
 def test_compact_folds_windows_and_their_state_and_the_stream_goes_on(spark: SparkSession, config: Config) -> None:
     before = {of: folded(config, of) for of in (WINDOWS, SLICES)}
     report = compact(spark, config)
@@ -130,6 +131,7 @@ PLANTED = {
 """Defects of rows of the changelog, by the checks that find them."""
 
 
+@pytest.mark.slow
 def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: Config) -> None:
     from sessionlake.quality.run import run_quality
 
@@ -205,6 +207,6 @@ def test_jobs_of_late_events_refuse_in_one_line(spark: SparkSession, ran: Config
     with pytest.raises(NotNeededError, match="no late events") as raised:
         reprocess_late(spark, ran)
     assert "\n" not in str(raised.value)
-    with pytest.raises(NotNeededError, match="backfill is for pipelines of sessions") as refused:
+    with pytest.raises(NotNeededError, match=r"^backfill: a \[window\] by count goes by the order") as refused:
         backfill(spark, ran, from_us=0, to_us=10)
     assert "\n" not in str(refused.value)

@@ -14,8 +14,7 @@ import sessionlake
 from infra.kafka.broker import Broker
 from sessionlake.cli import main
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, NotNeededError
-from sessionlake.jobs.backfill import backfill
+from sessionlake.errors import ConfigError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.final import Reached, closed_us, finals
@@ -152,12 +151,6 @@ def test_the_command_windows_and_its_counterpart(ran: Config, tmp_path: Path) ->
         sessionlake.read_sessions(ran)
 
 
-def test_jobs_that_know_sessions_only_refuse_in_one_line(spark: SparkSession, config: Config) -> None:
-    with pytest.raises(NotNeededError, match=r"^window: backfill is for pipelines of sessions so far"):
-        backfill(spark, config, from_us=0, to_us=1000)
-    assert tables_of(spark, config).read("job_runs").where("job != 'compact'").isEmpty()
-
-
 def closed(config: Config) -> dict[tuple[str, int], tuple[Any, ...]]:
     """Return the windows that no event changes any more, by key and start."""
     watermark = read_status(config).watermark_us
@@ -165,6 +158,7 @@ def closed(config: Config) -> dict[tuple[str, int], tuple[Any, ...]]:
     return {row[:2]: row for row in folded(config) if row[1] + 10 <= watermark - GRACE}
 
 
+@pytest.mark.slow
 def test_a_window_is_published_as_final_once_when_it_closes_and_again_where_it_changes_after(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -237,6 +231,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 def test_checks_of_windows_hold_and_each_fails_on_its_defect(spark: SparkSession, config: Config) -> None:
     from sessionlake.quality.run import run_quality
 

@@ -36,6 +36,9 @@ from tests.support import write_rows
 Window = tuple[Any, ...]
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Config:
     root = tmp_path_factory.mktemp("windows")
@@ -83,7 +86,6 @@ def stored(config: Config, name: str) -> Any:
     return DeltaTable(f"{config.pipeline.warehouse}/{name}").to_pyarrow_table()
 
 
-@pytest.mark.slow
 def test_expire_removes_closed_windows_and_no_others(spark: SparkSession, config: Config) -> None:
     before = folded(config)
     going = [window for window in before if window[2] > 1 and is_closed(config, window)]
@@ -150,7 +152,6 @@ def test_tombstones_of_windows_do_not_go_to_a_topic(spark: SparkSession, config:
         expire(spark, config, ttl="1 s", to_topic=True)
 
 
-@pytest.mark.slow
 def test_forget_leaves_nothing_of_a_key_in_any_table_or_store(spark: SparkSession, hopping: Config) -> None:
     config, tables = hopping, tables_of(spark, hopping)
     others = [window for window in folded(config) if window[0] != "a"]
