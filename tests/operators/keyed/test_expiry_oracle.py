@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.testing.tables import TableHarness, TableOutput
 from tests.oracle.expiry import Expired, ExpiringTable
 from tests.oracle.tables import Row, Table
+from tests.support import examples
 
 SECOND = 1_000_000
 RETENTION_S = 100
@@ -73,7 +74,7 @@ def changes_of(output: TableOutput) -> list[Row]:
 @pytest.mark.parametrize(
     ("pattern", "rule"), [pytest.param(*one, marks=() if one in FAST else pytest.mark.slow) for one in PATTERNS]
 )
-@settings(max_examples=20)
+@examples(40)
 @given(
     batches=BATCHES,
     tombstones=st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.integers(0, 3)), max_size=3),
@@ -141,7 +142,7 @@ def test_every_batch_takes_away_what_has_expired_at_its_clock(
                 assert counts.get("decoded", 0) == 0
 
 
-@settings(max_examples=20)
+@examples(40)
 @given(
     batches=BATCHES,
     tombstones=st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc")), max_size=3),
@@ -194,7 +195,7 @@ def ulid(ms: int, n: int) -> str:
 
 
 @pytest.mark.parametrize(("key_format", "made"), [("uuid7", uuid7), ("ulid", ulid)])
-@settings(max_examples=15)
+@examples(30)
 @given(batches=BATCHES, narrowed=st.booleans(), shards=st.integers(1, 2), lost=st.sets(st.integers(0, 7)))
 def test_keys_that_begin_with_their_time_expire_by_it(
     key_format: str,
@@ -226,7 +227,7 @@ def test_keys_that_begin_with_their_time_expire_by_it(
             assert narrowed or output.counts.get("decoded", 0) == 0
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     batches=st.lists(
         st.lists(EVENTS.map(lambda row: {**row, "key": row["key"] + str(row["v"])}), max_size=6), max_size=8
