@@ -1,9 +1,11 @@
 """Tables whose rows expire, end to end on Spark: by the harness, whatever becomes of stores, and after kill -9."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
@@ -65,6 +67,14 @@ def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path
     write_rows(tmp_path, "0.json", [{**EVENTS[1], "key": "a", "v": 1}, {**EVENTS[1], "key": "b", "v": 2}])
     run(spark, config, once=True)
     assert [(row[0], row[1], row[-1]) for row in logged(config)] == [("delete", "a", "ttl"), ("upsert", "b", "update")]
+    suite = json.loads((Path(__file__).parents[3] / "expectations/table_changelog.json").read_text())["expectations"]
+    known = next(e["kwargs"]["condition"] for e in suite if e["kwargs"].get("name") == "known_cause")
+    with duckdb.connect() as database:
+        database.register("found", changes(config))
+        assert database.execute(f"select cause, {known} as is_known from found order by cause").fetchall() == [
+            ("ttl", True),
+            ("update", True),
+        ]
     last = Tables.of(spark, config).last_commit("table_changelog")
     assert last is not None
     # Batch 1 is of no input.
@@ -73,6 +83,7 @@ def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path
     assert (status.rows, status.reconciles) == (1, True)
 
 
+@pytest.mark.slow
 def test_rows_of_segments_are_hidden_wherever_a_table_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
