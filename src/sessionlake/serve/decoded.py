@@ -1,0 +1,147 @@
+"""Rows as their live view shows them, of the bytes that stores keep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates import build_aggregates
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import values_of
+from sessionlake.aggregates.scalars import from_state, state_type
+from sessionlake.columnar.identity import record_ids
+from sessionlake.config.load import Config
+from sessionlake.errors import ConfigError
+from sessionlake.operators.keyed.section import TableSection
+from sessionlake.operators.sessions.kernel import until_of
+from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.sources.columns import type_named
+from sessionlake.sources.record_columns import META
+from sessionlake.store.layout import unpack
+from sessionlake.store.rows import ROWS, stored_of
+from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.changelog import SESSIONS, TABLE
+from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What the shards have of some keys: values[i] is one of the value bytes of keys[owner[i]]."""
+
+    keys: Sequence[bytes]
+    owner: Sequence[int]
+    values: Sequence[bytes]
+
+
+class Decoder(Protocol):
+    """What differs from one operator's stores to another's, as of one batch."""
+
+    complete_from_us: int | None
+    """Rows that ended before it may lie in the tables only; None where stores have all."""
+
+    def has(self, segment: int) -> bool:
+        """Say whether rows lie in a segment."""
+
+    def rows(self, packed: Packed) -> pa.Table:
+        """Return rows by key, then by time; keys come ascending."""
+
+
+def decoder_of(config: Config, commit: BatchCommit) -> Decoder:
+    """Return that of a pipeline as of a batch; ConfigError for what is neither sessions nor a keyed table."""
+    types = {name: type_named(text) for name, text in commit.settings.types.items()}
+    if config.operator == "session":
+        return SessionDecoder(config, commit, types)
+    if config.operator == "table":
+        return TableDecoder(config, types)
+    raise ConfigError(
+        f"{config.operator}: stores of sessions and of tables can be read, not of {config.operator}s; use `sessionlake sql`"
+    )
+
+
+class SessionDecoder:
+    """Sessions: all that an event or a correction can still meet without a look into the tables (docs/rules.md, rule 7)."""
+
+    def __init__(self, config: Config, commit: BatchCommit, types: dict[str, pa.DataType]) -> None:
+        live = commit.settings.live
+        self._windows = replace(SessionWindows.of(config), grace_us=live["grace_us"], retention_us=live["retention_us"])
+        self._aggregates = build_aggregates(
+            config.aggregates, types, with_id=config.event.id is not None, directory=config.pipeline.code
+        )
+        watermark = watermark_of(commit.state)
+        self._expired_us = self._windows.bounds(watermark).expired_us
+        self.complete_from_us = None if watermark == NO_WATERMARK else self._expired_us
+
+    def has(self, segment: int) -> bool:
+        """Say yes."""
+        del segment
+        return True
+
+    def rows(self, packed: Packed) -> pa.Table:
+        """Return sessions by key and start."""
+        found = unpack(pa.array(packed.values, pa.binary()), with_until=self._windows.keeps_until)
+        code = np.asarray(packed.owner, np.int64)[found.codes]
+        # What is colder may have been replaced in the tables since, and may have gone from the store or not.
+        kept = np.flatnonzero(until_of(self._windows, found) >= self._expired_us)
+        kept = kept[np.lexsort((found.start[kept], code[kept]))]
+        found, code = found.take(kept), code[kept]
+        keys = _text(packed.keys).take(pa.array(code))
+        states = StateCodec(self._aggregates).decode(found.state)
+        columns = {
+            SESSIONS.key: keys,
+            SESSIONS.start: pa.array(found.start).cast(TIME),
+            SESSIONS.end: pa.array(found.end).cast(TIME),
+            **({} if found.until is None else {OPEN_UNTIL: pa.array(found.until).cast(TIME)}),
+            SESSIONS.id: pa.array(record_ids(keys, found.start)),
+            "event_count": pa.array(found.count),
+            "revision": pa.array(found.revision),
+            **dict(zip(config_names(self._aggregates), values_of(self._aggregates, states), strict=True)),
+        }
+        return pa.table(columns)
+
+
+class TableDecoder:
+    """The rows of a keyed table; markers of deletions are no rows."""
+
+    complete_from_us: int | None = None
+
+    def __init__(self, config: Config, types: dict[str, pa.DataType]) -> None:
+        own = (config.event.key, config.event.time, config.event.id, *META)
+        section = cast(TableSection, config.section)
+        names = section.columns or [name for name in types if name not in own]
+        self._types = {name: types[name] for name in names}
+        self._offsets = config.source.kind == "kafka"
+        self._ids = config.event.id is not None and not self._offsets
+
+    def has(self, segment: int) -> bool:
+        """Say whether it is the segment of rows."""
+        return segment == ROWS
+
+    def rows(self, packed: Packed) -> pa.Table:
+        """Return rows by key."""
+        stored = stored_of(np.asarray(packed.owner, np.int64), list(packed.values))
+        every = np.arange(len(stored))
+        codec = StateCodec((), [state_type(type_, name) for name, type_ in self._types.items()])
+        columns = zip(codec.decode(stored.packed(every)), self._types.values(), strict=True)
+        places = {f"event_{name}": pa.array(stored[name]) for name in ("partition", "offset")} if self._offsets else {}
+        return pa.table(
+            {
+                TABLE.key: _text(packed.keys).take(pa.array(stored.codes)),
+                "event_time": pa.array(stored["time"]).cast(TIME),
+                **dict(zip(self._types, (from_state(column, type_) for column, type_ in columns), strict=True)),
+                "revision": pa.array(stored["revision"]),
+                **places,
+                **({"event_id": stored.ids(every)} if self._ids else {}),
+            }
+        )
+
+
+def config_names(aggregates: Sequence[Any]) -> list[str]:
+    """Return the aggregates' names."""
+    return [aggregate.name for aggregate in aggregates]
+
+
+def _text(keys: Sequence[bytes]) -> pa.Array:
+    return pa.array(keys, pa.binary()).cast(pa.string())
