@@ -138,7 +138,7 @@ class OverlaidSegments:
         self._base = base
         self._keys, self._values = combined(writes["key"]), combined(writes["value"])
         numbers, first = np.unique(writes["segment"].to_numpy(), return_index=True)
-        ends = [*first.tolist()[1:], writes.num_rows]
+        ends = [*first.tolist(), writes.num_rows][1:]  # none where a batch writes nothing to the store
         self._rows = {n: range(a, b) for n, a, b in zip(numbers.tolist(), first.tolist(), ends, strict=True)}
 
     @property
