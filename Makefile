@@ -26,7 +26,8 @@ test: lint kafka-jars ## check style and types, run all but the slow tests
 	@$(PYTHON) -m pytest -n 2 -m "not slow"
 
 .PHONY: test-all
-test-all: lint kafka-jars ## the same with the slow tests; those that can't share the machine come last, one by one
+test-all: export HYPOTHESIS_PROFILE := search
+test-all: lint kafka-jars ## the same with the slow tests and new random examples; those that can't share the machine come last, one by one
 	@$(PYTHON) -m pytest -n 2 -m "not alone"
 	@$(PYTHON) -m pytest -m alone
 

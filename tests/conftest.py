@@ -1,5 +1,6 @@
 """One Spark for all tests that need it, and one profile of Hypothesis."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,11 @@ from xdist.scheduler import LoadScopeScheduling
 from infra.kafka.broker import Broker
 from sessionlake.engine.spark import build_session
 
-# No test is judged by the time it takes: others run beside it.
-settings.register_profile("ci", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-settings.load_profile("ci")
+# No test is judged by the time it takes: others run beside it. `make test` draws the same examples each time, so that a red run
+# is the doing of the change that it judges, as Hypothesis does by itself on a CI's machine; `make test-all` draws new ones.
+settings.register_profile("search", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+settings.register_profile("ci", settings.get_profile("search"), derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 SLOW_TIMEOUT_SECONDS = 900
 # By the time they take, the longest first.

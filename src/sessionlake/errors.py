@@ -98,7 +98,7 @@ class LockedError(NotNeededError):
 class BackPressureError(SessionlakeError):
     """What comes downstream of the standalone API takes no outputs; `taken` says whether the message is in the state all the same."""
 
-    def __init__(self, message: str, *, taken: bool) -> None:
+    def __init__(self, message: str, *, taken: bool = False) -> None:
         super().__init__(message)
         self.taken = taken
 

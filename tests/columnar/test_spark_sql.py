@@ -1,10 +1,14 @@
 """Expressions of a config: what DuckDB makes of them is what Spark makes of them, and all else is refused in one line."""
 
 import datetime as dt
+import random
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from sessionlake.columnar.spark_sql import parse
 from sessionlake.columnar.spark_sql.casts import _CASTS
@@ -157,7 +161,7 @@ CASES = {
         "get_json_object(json, '$.b.c')",
         "nullif(s, u)",
         "greatest(s, u)",
-        "'it''s' || s",
+        "'it\\'s' || s",
     ],
     "timestamp": [
         "t + interval 36 hours",
@@ -180,7 +184,7 @@ CASES = {
         "now()",
     ],
     "date": [
-        "date_add(d, j)",
+        "date_add(d, cast(j as int))",
         "date_sub(t, 3)",
         "d + interval 1 month",
         "to_date(t)",
@@ -196,16 +200,197 @@ CASES = {
         "greatest(interval 1 hour, j * interval 1 minute)",
     ],
 }
+CLOCK = dt.datetime(2020, 6, 15, 12, 34, 56, 789, UTC)
 
 
-def test_each_listed_function_has_a_case() -> None:
+def _columns(rows: int, seed: int) -> dict[str, pa.Array]:
+    random_ = random.Random(seed)
+    words = [
+        "tv",
+        "a",
+        "",
+        " a ",
+        "TV",
+        "12",
+        "7",
+        "a_b",
+        "%",
+        "a%b",
+        "é",
+        "ß",
+        "naïve 😀",
+        "e\u0301",
+        "it's",
+        "\ta",
+        "v",
+    ]
+    numbers = [
+        "1",
+        " 12 ",
+        "-7",
+        "+3",
+        "1.5",
+        "1e3",
+        ".5",
+        "2.",
+        "abc",
+        "",
+        "1_000",
+        "0x10",
+        "9" * 18,
+        "9" * 20,
+        "1d",
+        "\t4\n",
+        "NULL",
+    ]
+    flags = ["true", "F", " yes", "0", "1", "tr", "", "N", "on"]
+    dates = [
+        "2020-02-29",
+        "2021-02-29",
+        "2020-1-5",
+        "2020-01-31 10:00:00",
+        "2020-01-31T1",
+        " 1999-12-31 ",
+        "",
+        "31.1.2020",
+        "infinity",
+    ]
+    times = [
+        "2020-02-29 01:02:03.4567",
+        "2020-01-31T23:59:59Z",
+        "2020-1-5 1:2:3",
+        "2020-01-31 12:30",
+        "2020-01-31",
+        "2021-02-29 01:00:00",
+        "epoch",
+        "2020-01-01 25:00:00",
+        "",
+    ]
+    documents = [
+        '{"a": "x", "b": {"c": 1}}',
+        '{"a": null}',
+        '{"a": true, "b": {"c": "é"}}',
+        '{"b": {}}',
+        "[]",
+        "{bad",
+        "",
+        '{"a": [1,2]}',
+        '{"a": {"k":"v"}}',
+        '{"a": 12}',
+        '{"b": 5}',
+    ]
+    integers = [0, 1, 2, 5, -1, -7, 100, 86_400, -1_000_003]
+    doubles = [0.0, -0.0, 0.1, 1.5, -2.0, 1e10, float("nan"), float("inf"), 3.0]
+    moments = [
+        0,
+        -1,
+        1,
+        -500_000,
+        1_580_473_800_500_000,
+        1_582_934_400_000_000,
+        1_577_836_799_999_999,
+        951_782_400_000_001,
+    ]
+    days = [0, -1, 18_321, 18_292, 18_293, 10_956]
+
+    def drawn(values: list[Any]) -> list[Any]:
+        return [None if random_.random() < 0.1 else random_.choice(values) for _ in range(rows)]
+
+    values = {
+        "b": drawn([True, False]),
+        "i": drawn([*integers, *range(-30, 30)]),
+        "j": drawn([0, 1, 2, -3, 40]),
+        "x": drawn(doubles),
+        "y": drawn(doubles),
+        "s": drawn(words),
+        "u": drawn(words),
+        "t": drawn([*moments, *(random_.randrange(-(10**14), 2 * 10**15) for _ in range(rows))]),
+        "v": drawn(moments),
+        "d": drawn([*days, *range(18_000, 18_400)]),
+        "text_of_number": drawn(numbers),
+        "text_of_date": drawn(dates),
+        "text_of_time": drawn(times),
+        "text_of_flag": drawn(flags),
+        "json": drawn(documents),
+    }
+    columns = {
+        name: pa.array(column).cast(TYPES[name]) for name, column in values.items() if name not in ("t", "v", "d")
+    }
+    columns |= {name: pa.array(values[name], pa.int64()).cast(TYPES[name]) for name in ("t", "v")}
+    columns["d"] = pa.array(values["d"], pa.int32()).cast(pa.date32())
+    columns["n"] = pa.array(drawn([0, 1, 125, -250, 12_345]), pa.int64()).cast(pa.float64())
+    columns["n"] = pa.compute.divide(columns["n"], 100.0).cast(TYPES["n"])
+    return columns
+
+
+def _ours(text: str, result: Any, columns: dict[str, pa.Array]) -> list[Any]:
+    clock_us = int(CLOCK.timestamp()) * 1_000_000 + CLOCK.microsecond
+    found = parse("test", text).typed(TYPES, result).evaluate(columns, len(columns["b"]), clock_us)
+    if result == "timestamp":
+        return found.cast(pa.int64()).to_pylist()
+    return (found.cast(pa.int32()) if result == "date" else found).to_pylist()
+
+
+def _sparks(text: str, result: str) -> str:
+    """Return Spark's own SQL: the clock is a moment, and what fails is null."""
+    moment = f"timestamp '{CLOCK:%Y-%m-%d %H:%M:%S.%f}'"
+    for name in ("now()", "current_timestamp()"):
+        text = text.replace(name, moment)
+    text = text.replace("current_date()", f"to_date({moment})").replace("cast(", "try_cast(")
+    wrapped = {
+        "timestamp": "unix_micros({})",
+        "date": "unix_date({})",
+        "interval": "unix_micros(timestamp_micros(0) + ({}))",
+    }
+    return wrapped.get(result, "{}").format(text)
+
+
+def test_duckdb_says_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    columns = _columns(2000, 7)
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    asked = [(text, result) for result, texts in CASES.items() for text in texts]
+    ansi = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        rows = spark.read.parquet(str(tmp_path / "rows.parquet")).coalesce(1)
+        frame = rows.selectExpr(*(f"{_sparks(text, result)} as c{i}" for i, (text, result) in enumerate(asked)))
+        theirs = frame.toArrow()
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
+    wrong: list[str] = []
+    for i, (text, result) in enumerate(asked):
+        ours, spark_has = _ours(text, result, columns), theirs[f"c{i}"].to_pylist()
+        differ = [(row, a, b) for row, (a, b) in enumerate(zip(ours, spark_has, strict=True)) if not _same(a, b)]
+        if differ:
+            row, a, b = differ[0]
+            wrong.append(
+                f"{text}: {a!r}, of Spark {b!r}, at { {n: columns[n][row].as_py() for n in parse('', text).columns} }"
+            )
+    assert not wrong
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float) and np.isnan(a) and np.isnan(b):
+        return True
+    return bool(a == b) and (a is None) == (b is None)
+
+
+def test_each_case_is_computed() -> None:
+    columns = _columns(50, 1)
+    for result, texts in CASES.items():
+        assert all(len(_ours(text, result, columns)) == 50 for text in texts)
+
+
+def test_each_listed_function_is_compared() -> None:
     trees = [parse("", text).tree for texts in CASES.values() for text in texts]
     nodes = [node for tree in trees for node in tree.walk()]
     assert {type(node) for node in nodes} >= {*OPERATORS, *SHAPED, *FUNCTIONS}
     assert {node.name.lower() for node in nodes if type(node).__name__ == "Anonymous"} == set(BY_NAME)
 
 
-def test_each_listed_cast_has_a_case() -> None:
+def test_each_listed_cast_is_compared() -> None:
     texts = " ".join(text for texts in CASES.values() for text in texts)
     names = {"bigint": "i", "double": "x", "boolean": "b", "timestamp": "t", "date": "d", "decimal": "n"}
     of_text = {"bigint": "number", "double": "number", "boolean": "flag", "date": "date", "timestamp": "time"}
@@ -269,7 +454,7 @@ def test_what_is_not_listed_is_refused_in_one_line(text: str, result: Any, told:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "i >", "'open", "i = 1; j = 2", "select 1", "i = ?", "s rlike '(?=a)'", "(" * 500]
+    "text", ["", "i >", "'open", "i = 1; j = 2", "select 1", "i = ?", "s rlike '(?=a)'", "s = 'it''s'", "(" * 500]
 )
 def test_what_is_no_expression_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^session.gap_by: [^\n]*$"):

@@ -169,6 +169,7 @@ def test_publish_sends_full_windows_once(spark: SparkSession, ran: Config) -> No
     assert later == {row[:2] for row in wanted if row[4] > 1}
 
 
+@pytest.mark.slow
 def test_expire_removes_full_windows_only(spark: SparkSession, config: Config) -> None:
     before = folded(config, WINDOWS)
     expire(spark, config, where="total < 1000")

@@ -75,6 +75,7 @@ def live(spark: SparkSession, config: Config) -> list[tuple[int, int]]:
     return sorted((row[0], row[1]) for row in rows)
 
 
+@pytest.mark.slow
 def test_jobs_leave_the_pairs_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
     config = join_config(tmp_path, quality=LAX, compact={"safety": "0 seconds"})
     run_batches(spark, tmp_path, config, range(3))

@@ -83,6 +83,7 @@ def stored(config: Config, name: str) -> Any:
     return DeltaTable(f"{config.pipeline.warehouse}/{name}").to_pyarrow_table()
 
 
+@pytest.mark.slow
 def test_expire_removes_closed_windows_and_no_others(spark: SparkSession, config: Config) -> None:
     before = folded(config)
     going = [window for window in before if window[2] > 1 and is_closed(config, window)]

@@ -134,10 +134,10 @@ def test_healthy_warehouse_passes_and_its_results_are_kept(spark: SparkSession, 
     before = {name: tables.latest_version(name) for name in names}
     report = check(spark, lake, run_id="r1")
     assert found(report) == {}
-    assert report.counts["checks"] == report.counts["passed"] == 41
+    assert report.counts["checks"] == report.counts["passed"] == 42
     assert {name: tables.latest_version(name) for name in names} == before
     rows = tables.read(schemas.QUALITY_RESULTS).collect()
-    assert len(rows) == 41
+    assert len(rows) == 42
     assert {row["table"] for row in rows} == set(TABLES)
     version = next(row["version"] for row in rows if row["table"] == "sessions")
     assert version == f"sessions@{before['sessions']}, session_changelog@{before['session_changelog']}"

@@ -209,10 +209,10 @@ class Config(Section):
 
     def warnings(self) -> list[str]:
         """Return what is allowed but probably not meant."""
-        grace = format_duration(self.grace_us)
+        grace, patience = format_duration(self.grace_us), self.section.PATIENCE
         return [
-            f"{side.event_at}.max_future_skew ({format_duration(side.max_future_skew_us)}) exceeds {self.operator}.grace ({grace}): "
-            "one early event can make all others late; raise grace or lower it"
+            f"{side.event_at}.max_future_skew ({format_duration(side.max_future_skew_us)}) exceeds {self.operator}.{patience} ({grace}): "
+            f"one early event can make all others late; raise {patience} or lower it"
             for side in self.inputs.values()
             if side.max_future_skew_us > max(self.grace_us, MINUTE_US)
         ]

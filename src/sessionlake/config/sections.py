@@ -88,6 +88,8 @@ class OperatorSection(Section):
 
     KEYED: ClassVar[bool] = True
     """Whether the config must name the events' key."""
+    PATIENCE: ClassVar[str] = "grace"
+    """The key of what is to be raised where too much comes too late: `grace_us` is its value."""
     AGGREGATES: ClassVar[bool] = True
     """Whether what is computed may have aggregates."""
     CLOSES: ClassVar[bool] = True

@@ -26,6 +26,8 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None
 
     `until` says until when a row is open, microseconds; null is never near. `versions` are the rows of `views.row_versions`: of each row the newest counts.
     """
+    # Not the column itself: what goes to workers can't hold one.
+    looks = until is not None
 
     def count(columns: Columns) -> tuple[int, int]:
         places = [columns[name] for name in reversed(identity)]
@@ -35,7 +37,7 @@ def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None
         in_snapshot = np.add.reduceat(kind == _SNAPSHOT, np.flatnonzero(newest), dtype=np.int64)
         current = newest & (kind != _DELETE)
         key, start, open_until = key[current], start[current], open_until[current]
-        near = 0 if until is None else ((key[1:] == key[:-1]) & (start[1:] <= open_until[:-1])).sum()
+        near = ((key[1:] == key[:-1]) & (start[1:] <= open_until[:-1])).sum() if looks else 0
         return int(near), int((in_snapshot > 1).sum())
 
     kind = F.when(F.col("op") == "snapshot", _SNAPSHOT).when(F.col("op") == "delete", _DELETE).otherwise(_UPSERT)

@@ -254,7 +254,7 @@ class _Run:
         if counts["input"] and refused > 0.05 * counts["input"]:
             warnings.append(
                 f"{refused / counts['input']:.0%} of this run's {counts['input']:,} events were late or dead; "
-                f"raise {self.config.operator}.grace, look into late_events and dead_letters, or for old unordered data start with `sessionlake bootstrap`"
+                f"raise {self.config.operator}.{self.config.section.PATIENCE}, look into late_events and dead_letters, or for old unordered data start with `sessionlake bootstrap`"
             )
         last = self.coordinator.last
         return RunSummary(self.batches, counts, last.watermark_us if last else None, warnings)

@@ -120,7 +120,10 @@ class WindowHarness(Harness[SliceStore]):
         return self.correct(rows, clock_us)
 
     def correct(self, corrections: Sequence[Mapping[str, Any]], clock_us: int = 0) -> WindowOutput:
-        """Run a micro-batch of corrections, given as rows of their table: times in microseconds, what is left out null."""
+        """Run a micro-batch of corrections, given as rows of their table: times in microseconds, what is left out null.
+
+        A row's correction_id is its place among the rows, as text.
+        """
         operator = self._operator or self._make_operator([])
         table = pa.Table.from_pylist([dict(row) for row in corrections], schema=CORRECTIONS_SCHEMA)
         limits = Limits(Progress.of(self._state).expired_us, None, clock_us)

@@ -109,8 +109,8 @@ class Changelog:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The snapshot's columns that the live view has not."""
-        return (DELETED, self.date) if self.keyed else ()
+        """The tables' columns that the live view has not, and that are not published, beside those of every pipeline."""
+        return (DELETED, self.date, CAUSE) if self.keyed else ()
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -145,6 +145,8 @@ JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_pos
 TABLE = Changelog("table", time="event_time", keyed=True, counts=("changed", "superseded", "unchanged"))
 DELETED = "deleted"
 """The column of a keyed table's snapshot that tells deletions, kept for the retention, from rows."""
+CAUSE = "cause"
+"""The column of a keyed table's changelog that says what changed the row."""
 OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
 """The changelogs that differ from others by more than their names, by operator."""
 

@@ -104,9 +104,7 @@ def live(tables: Tables, **versions: int) -> list[Row]:
 def upkeep_of(spark: SparkSession, config: Config, run_id: str = "by hand") -> Upkeep:
     """Return a run's hold on the tables, without the record of the run."""
     tables = Tables(spark, config.pipeline.warehouse)
-    return Upkeep(
-        spark, config, JobRun(tables, "compact", run_id, 0, _pin(tables, config), dry_run=False, finished=None)
-    )
+    return Upkeep(spark, config, JobRun(tables, "compact", run_id, 0, _pin(tables), dry_run=False, finished=None))
 
 
 def metadata_of(tables: Tables, table: str) -> dict[str, Any]:

@@ -22,13 +22,13 @@ EVENTS: list[Row] = [
         "key": "abcdefg"[n * 5 % 7],
         "time_us": (n * 7 % 60) * MINUTE,
         "id": f"{n:03d}",
-        "v": n % 11 - 5 if n % 4 else None,
+        "v": n % 11 - 5 if n % 9 else None,
         "s": f"é{n % 3}" if n % 5 else None,
-        "op": "d" if n % 6 == 0 else "c",
+        "op": "d" if n % 4 == 0 else "c",
     }
     for n in range(60)
 ]
-"""Events of all files together, which come in no order of time; every sixth deletes its key."""
+"""Events of all files together, which come in no order of time; every fourth deletes its key."""
 
 
 def table_sections(*, shards: int = 2, source: Row | None = None, **table: Any) -> Row:

@@ -1,8 +1,10 @@
 """Records of a topic as updates of a table: their offsets, and those without a value."""
 
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +16,9 @@ from sessionlake.operators.keyed.spec import KeyedSpec, next_state
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
 from sessionlake.sources.record_columns import META
+from sessionlake.standalone.shards import LocalShards
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.testing.local import LocalShards
 
 PLACES = ("_offset", "_partition", "_no_value")
 RECORDS = pa.schema(
@@ -49,7 +51,10 @@ def topic_table(*, by_offset: bool, key: str = "_key", time: str = "_timestamp")
     decoder = RecordDecoder(columns, Topic("topic", avro=False))
     operator = TableKeeper(KeyedSpec(EventSpec(decoder), ("v",), 3_600_000_000, by_offset))
     state: dict[str, Any] = {}
-    with closing(LocalShards[RowStore](2)) as shards:
+    with (
+        tempfile.TemporaryDirectory() as root,
+        closing(LocalShards[RowStore](2, lambda of, shard: of.open_store(Path(root, str(shard))))) as shards,
+    ):
 
         def batch(*records: dict[str, Any]) -> tuple[dict[str, int | None], list[str], dict[str, int]]:
             nonlocal state

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sessionlake.operators.windows.control import WINDOW
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
+from sessionlake.operators.windows.section import EmitSection
 from sessionlake.testing.windows import WindowHarness
 from tests.operators.windows.test_emission import given_rows, harness
 from tests.operators.windows.test_oracle import Batch, models, streams
@@ -24,7 +25,7 @@ def replacement(number: int, key: str, start: int, old: dict[str, Any] | None, n
     """Return a correction that makes a slice, stored as `old`, what `new` is (count and state); None for none."""
     put = [] if new is None else [dict(zip(("event_count", "state"), new, strict=True))]
     return {
-        "correction_id": f"r{number:05d}",
+        "correction_id": f"{number:05d}",
         "kind": "replace",
         "session_key": key,
         "session_start": start,
@@ -76,7 +77,8 @@ def test_damage_is_mended_at_any_time_whatever_is_sent_when(
     model: WindowModel, batches: list[Batch], at: int, how: list[tuple[str, int]], wait: int, shards: int, lost: int
 ) -> None:
     """One run is damaged, and mended some batches later by what another run has at that time."""
-    model = replace(model, retention=10**6)
+    # What `computed` tells knows no retention, neither by time nor by number.
+    model = replace(model, retention=10**6, keep=None)
     step = 1 if model.kind == "sliding" else model.size if model.kind == "tumbling" else model.advance
     step = max(step, 1)
     accepted: list[Event] = []
@@ -157,3 +159,30 @@ def test_a_replacement_is_stale_where_the_slice_is_another_since(kind: str) -> N
         assert (output.counts["applied"], output.counts["stale"]) == (1, 4)
         assert [row for row in contents(run) if row[0] != "a"] == [row for row in sent if row[0] != "a"]
         assert run.slices()["a", 0]["count"] == 5
+
+
+@pytest.mark.parametrize("late", ["batch", "close"])
+def test_a_window_that_is_one_slice_is_replaced_when_the_store_has_it_no_more(late: str) -> None:
+    """By its row in the tables; one that shares slices is refused."""
+    emit = EmitSection(early="batch" if late == "batch" else "off", late=late)
+    with WindowHarness(TumblingWindows.of("4 us").grace("4 us").until("8 us"), {"total": "sum(v)"}, emit=emit) as run:
+        run.process(given_rows([("a", 0, 1), ("b", 0, 2), ("c", 900, 3)]))
+        run.process(given_rows([("c", 950, 3)]))
+        seven = (7, run.slices()["b", 0]["state"])
+        old = {"revision": 0}
+        rows = [
+            replacement(0, "a", 0, old, seven),
+            replacement(1, "b", 0, old, None),
+            replacement(2, "d", 4, None, seven),
+        ]
+        rows.append(replacement(3, "e", 0, old, seven))
+        output = run.correct(rows)
+        assert (output.counts["applied"], output.counts["stale"]) == (3, 1)
+        assert [row[:2] + row[3:] for row in contents(run) if row[0] != "c"] == [("a", 0, 7, 2), ("d", 4, 7, 2)]
+        run.lose_stores()
+        assert run.correct([replacement(0, "a", 0, old, seven, revision=0)]).counts["stale"] == 1
+    with WindowHarness(HoppingWindows.of("4 us", "2 us").grace("4 us").until("8 us"), {"total": "sum(v)"}) as run:
+        run.process(given_rows([("a", 0, 1), ("c", 900, 3)]))
+        run.process(given_rows([("c", 950, 3)]))
+        output = run.correct([replacement(0, "a", 0, old, (1, seven[1]))])
+        assert (output.counts["expired"], output.counts.get("stale", 0)) == (1, 0)

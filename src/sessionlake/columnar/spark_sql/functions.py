@@ -8,6 +8,7 @@ from sessionlake.columnar.spark_sql.casts import cast
 from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Typed, Walk, quoted
 
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+_DAY = "date|timestamp"
 _ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
 
 
@@ -109,17 +110,17 @@ FUNCTIONS: Mapping[type[exp.Expression], Function] = {
     exp.StrPosition: Function("instr({0}, {1})", "bigint", ("string", "string")),
     exp.Replace: Function("replace({0}, {1}, {2})", "string", ("string", "string", "string")),
     exp.IsNan: Function("coalesce(isnan({0}), false)", "boolean", ("double",)),
-    exp.Year: Function("year({0})", "bigint", ("date",)),
-    exp.Quarter: Function("quarter({0})", "bigint", ("date",)),
-    exp.Month: Function("month({0})", "bigint", ("date",)),
-    exp.Day: Function("day({0})", "bigint", ("date",)),
-    exp.DayOfMonth: Function("day({0})", "bigint", ("date",)),
-    exp.DayOfWeek: Function("(dayofweek({0}) + 1)", "bigint", ("date",)),
-    exp.DayOfYear: Function("dayofyear({0})", "bigint", ("date",)),
+    exp.Year: Function("year({0})", "bigint", (_DAY,)),
+    exp.Quarter: Function("quarter({0})", "bigint", (_DAY,)),
+    exp.Month: Function("month({0})", "bigint", (_DAY,)),
+    exp.Day: Function("day({0})", "bigint", (_DAY,)),
+    exp.DayOfMonth: Function("day({0})", "bigint", (_DAY,)),
+    exp.DayOfWeek: Function("(dayofweek({0}) + 1)", "bigint", (_DAY,)),
+    exp.DayOfYear: Function("dayofyear({0})", "bigint", (_DAY,)),
     exp.Hour: Function("hour({0})", "bigint", ("timestamp",)),
     exp.Minute: Function("minute({0})", "bigint", ("timestamp",)),
     exp.Second: Function("second({0})", "bigint", ("timestamp",)),
-    exp.DateDiff: Function("cast({0} - {1} as bigint)", "bigint", ("date", "date")),
+    exp.DateDiff: Function("cast(cast({0} as date) - cast({1} as date) as bigint)", "bigint", (_DAY, _DAY)),
     exp.UnixMicros: Function("epoch_us({0})", "bigint", ("timestamp",)),
     exp.UnixMillis: Function("(epoch_us(date_trunc('millisecond', {0})) // 1000)", "bigint", ("timestamp",)),
     exp.UnixSeconds: Function("(epoch_us(date_trunc('second', {0})) // 1000000)", "bigint", ("timestamp",)),

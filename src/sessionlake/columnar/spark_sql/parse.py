@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
 
 from sessionlake.columnar.expressions import CLOCK, Expression, Result
@@ -58,6 +60,10 @@ def parse(setting: str, text: str) -> Parsed:
     except (SqlglotError, RecursionError) as error:
         told = first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
         raise ConfigError(f"{setting}: {text!r} is no expression of Spark's SQL ({told}); correct it") from error
+    kinds = [token.token_type.name for token in Spark().tokenize(text)]
+    if any(pair == ("STRING", "STRING") for pair in pairwise(kinds)):
+        # Spark reads '' as a quote or as the end of one text and the begin of another, by its version.
+        raise ConfigError(f"{setting}: {text!r} has two texts side by side; write \\' for a quote in a text")
     for node in nodes:
         if isinstance(node, exp.Anonymous):
             listed = node.name.lower() in BY_NAME

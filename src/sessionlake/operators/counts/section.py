@@ -48,6 +48,7 @@ class CountSection(OperatorSection):
     KIND: ClassVar[str | None] = "sessionlake.operators.counts.kind:CountedWindows"
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
     KEYED: ClassVar[bool] = False
+    PATIENCE: ClassVar[str] = "retention_time"
     RESERVED: ClassVar[frozenset[str]] = frozenset(
         (
             *("window_key", "window_start", "window_end", "window_id", "window_date", "window_part"),

@@ -27,6 +27,7 @@ RESERVED = frozenset(
 class TableSection(OperatorSection):
     """A keyed table: the latest row of each key."""
 
+    PATIENCE: ClassVar[str] = "retention"
     AGGREGATES: ClassVar[bool] = False
     CLOSES: ClassVar[bool] = False
 
@@ -56,8 +57,8 @@ class TableSection(OperatorSection):
 
     @property
     def grace_us(self) -> int:
-        """Zero: a row never closes."""
-        return 0
+        """The retention: until it is over, no update is refused for its time."""
+        return self.retention_us
 
     @property
     def retention_us(self) -> int:

@@ -17,6 +17,7 @@ from sessionlake.operators.windows.control import stale_letters, told_outcomes
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
+from sessionlake.warehouse.changelog import CAUSE
 from sessionlake.warehouse.schemas import TIME
 
 PLACES = {"time": "time_us", "offset": "offset", "partition": "partition"}
@@ -177,7 +178,7 @@ class KeyedShard:
             "revision": pa.array(change.head["revision"].astype(np.int64)),
             **{f"event_{name}": pa.array(change.head[name].astype(np.int64)) for name in ("partition", "offset")},
             "event_id": change.ids,
-            "cause": pa.repeat(change.cause, n),
+            CAUSE: pa.repeat(change.cause, n),
             **(dict(zip(self.spec.columns, change.columns, strict=True)) if change.columns is not None else {}),
         }
         arrays = [found[field.name] if field.name in found else pa.nulls(n, field.type) for field in schema]

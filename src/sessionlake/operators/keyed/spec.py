@@ -19,7 +19,7 @@ from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DELETED, TABLE
+from sessionlake.warehouse.changelog import CAUSE, DELETED, TABLE
 
 KEY, EVENT_TIME = "key", "event_time"
 """What expressions call the key, and the time."""
@@ -131,7 +131,7 @@ def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
         [
             schemas.commented("op", pa.string(), "upsert, delete"),
             *_row(spec),
-            schemas.commented("cause", pa.string(), "update (an event) or tombstone (a correction)"),
+            schemas.commented(CAUSE, pa.string(), "update (an event) or tombstone (a correction)"),
             *(schemas.BATCH_MARKS if marks else []),
         ]
     )
