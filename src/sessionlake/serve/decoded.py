@@ -1,6 +1,6 @@
 """Rows as their live view shows them, of the bytes that stores keep."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
@@ -11,11 +11,14 @@ from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.aggregates.scalars import from_state, state_type
+from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.identity import record_ids
+from sessionlake.columnar.records import Records
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError
 from sessionlake.operators.keyed.section import TableSection
 from sessionlake.operators.sessions.kernel import until_of
+from sessionlake.operators.sessions.quarantine import above
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import type_named
 from sessionlake.sources.record_columns import META
@@ -36,6 +39,11 @@ class Packed:
     values: Sequence[bytes]
 
 
+OPEN, QUARANTINED = "open", "quarantined"
+ALL = frozenset((OPEN, QUARANTINED))
+"""What a live view may leave out: with emit = "final" sessions that are open, and those in quarantine."""
+
+
 class Decoder(Protocol):
     """What differs from one operator's stores to another's, as of one batch."""
 
@@ -45,8 +53,8 @@ class Decoder(Protocol):
     def has(self, segment: int) -> bool:
         """Say whether rows lie in a segment."""
 
-    def rows(self, packed: Packed) -> pa.Table:
-        """Return rows by key, then by time; keys come ascending."""
+    def rows(self, packed: Packed, include: Collection[str] = ALL) -> pa.Table:
+        """Return rows by key, then by time; keys come ascending. `include` names what is shown that live views leave out, of ALL."""
 
 
 def decoder_of(config: Config, commit: BatchCommit) -> Decoder:
@@ -71,7 +79,10 @@ class SessionDecoder:
             config.aggregates, types, with_id=config.event.id is not None, directory=config.pipeline.code
         )
         watermark = watermark_of(commit.state)
-        self._expired_us = self._windows.bounds(watermark).expired_us
+        bounds = self._windows.bounds(watermark)
+        self._expired_us, self._open_us = bounds.expired_us, bounds.open_us
+        self._quarantine = None if config.quarantine is None else config.quarantine.thresholds
+        self._shows_open = config.section.shown == "all"
         self.complete_from_us = None if watermark == NO_WATERMARK else self._expired_us
 
     def has(self, segment: int) -> bool:
@@ -79,14 +90,40 @@ class SessionDecoder:
         del segment
         return True
 
-    def rows(self, packed: Packed) -> pa.Table:
+    def rows(self, packed: Packed, include: Collection[str] = ALL) -> pa.Table:
         """Return sessions by key and start."""
-        found = unpack(pa.array(packed.values, pa.binary()), with_until=self._windows.keeps_until)
-        code = np.asarray(packed.owner, np.int64)[found.codes]
+        found, code = self._unpacked(packed)
+        until = until_of(self._windows, found)
         # What is colder may have been replaced in the tables since, and may have gone from the store or not.
-        kept = np.flatnonzero(until_of(self._windows, found) >= self._expired_us)
+        shown = until >= self._expired_us
+        if not self._shows_open and OPEN not in include:
+            shown &= until < self._open_us
+        if self._quarantine is not None and QUARANTINED not in include:
+            shown &= ~above(self._quarantine, found)
+        kept = np.flatnonzero(shown)
         kept = kept[np.lexsort((found.start[kept], code[kept]))]
-        found, code = found.take(kept), code[kept]
+        return self._table(packed, found.take(kept), code[kept])
+
+    def longest_open(self, packed: Packed, limit: int) -> tuple[pa.Table, bool]:
+        """Return the sessions that events can still lengthen, the longest of them first, and whether there was any at all.
+
+        Those in quarantine are left out. Of two that are equally long the one that began first comes first.
+        """
+        found, code = self._unpacked(packed)
+        is_open = until_of(self._windows, found) >= self._open_us
+        any_open = bool(is_open.any())
+        if self._quarantine is not None:
+            is_open &= ~above(self._quarantine, found)
+        kept = np.flatnonzero(is_open)
+        kept = kept[np.lexsort((code[kept], found.start[kept], (found.start - found.end)[kept]))][:limit]
+        return self._table(packed, found.take(kept), code[kept]), any_open
+
+    def _unpacked(self, packed: Packed) -> tuple[Records, Ints]:
+        """Return the records, and of each the place of its key."""
+        found = unpack(pa.array(packed.values, pa.binary()), with_until=self._windows.keeps_until)
+        return found, np.asarray(packed.owner, np.int64)[found.codes]
+
+    def _table(self, packed: Packed, found: Records, code: Ints) -> pa.Table:
         keys = _text(packed.keys).take(pa.array(code))
         states = StateCodec(self._aggregates).decode(found.state)
         columns = {
@@ -119,8 +156,9 @@ class TableDecoder:
         """Say whether it is the segment of rows."""
         return segment == ROWS
 
-    def rows(self, packed: Packed) -> pa.Table:
+    def rows(self, packed: Packed, include: Collection[str] = ALL) -> pa.Table:
         """Return rows by key."""
+        del include
         stored = stored_of(np.asarray(packed.owner, np.int64), list(packed.values))
         every = np.arange(len(stored))
         codec = StateCodec((), [state_type(type_, name) for name, type_ in self._types.items()])

@@ -6,20 +6,21 @@ n is a store that is at n's commit, or one at the commit that n's file builds on
 
 import heapq
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sessionlake.config.load import Config
 from sessionlake.engine.erasure import FORGET
 from sessionlake.engine.pending import PENDING, Pending
-from sessionlake.errors import NoBatchesError, StoreError
-from sessionlake.serve.decoded import Decoder, Packed, decoder_of
+from sessionlake.errors import ConfigError, NoBatchesError, StoreError
+from sessionlake.serve.decoded import ALL, Decoder, Packed, SessionDecoder, decoder_of
 from sessionlake.store.secondary import (
     NoSegments,
     OverlaidSegments,
@@ -29,10 +30,12 @@ from sessionlake.store.secondary import (
 )
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import SESSIONS
 from sessionlake.warehouse.lake import Lake
 
 COMMIT = "commit_id"
 """A store's metadata: the commit that it is at (`engine/shard.py`)."""
+_LENGTH = " length"
 _ATTEMPTS = 20
 _PAUSE_S = 0.02
 
@@ -65,6 +68,8 @@ class Page:
     rows: pa.Table
     last_key: str | None
     """The last key that was looked at; None where none is left."""
+    looked: int
+    """How many stored values were looked at."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,11 @@ class View:
         """Return the shard of a key."""
         return crc32(key.encode()) % len(self.commit.shards)
 
-    def find(self, keys: Sequence[str]) -> pa.Table:
-        """Return the rows of keys, by key and time; NotLocalError where a shard of theirs is not here."""
+    def find(self, keys: Sequence[str], include: Collection[str] = ALL) -> pa.Table:
+        """Return the rows of keys, by key and time; NotLocalError where a shard of theirs is not here.
+
+        `include` names what is shown that the live view leaves out: all, where nothing is given.
+        """
         names = sorted({key.encode() for key in keys})
         by_shard: dict[int, list[int]] = {}
         for at, name in enumerate(names):
@@ -106,33 +114,76 @@ class View:
                     if value is not None:
                         owner.append(at)
                         values.append(value)
-        return self.decoder.rows(Packed(names, owner, values))
+        return self.decoder.rows(Packed(names, owner, values), include)
 
-    def scan(self, low: str | None, high: str | None, limit: int, *, after: str | None = None) -> Page:
-        """Return the rows of the first `limit` keys from low to high, both inclusive, that come after a key.
+    def scan(
+        self,
+        low: str | None,
+        high: str | None,
+        limit: int,
+        *,
+        after: str | None = None,
+        prefix: str = "",
+        most: int | None = None,
+        include: Collection[str] = ALL,
+    ) -> Page:
+        """Return the rows of the first `limit` keys from low to high, both inclusive, that begin with a prefix and come after a key.
 
-        Keys are in the order of their UTF-8 bytes. NotLocalError where any shard is not here.
+        Keys are in the order of their UTF-8 bytes. The page ends before the key at which `most` stored values would be exceeded,
+        unless it is the first. `include` as in `find`. NotLocalError where any shard is not here.
         """
         names: list[bytes] = []
         owner: list[int] = []
         values: list[bytes] = []
         left = False
-        for name, found in self._keys(low, high, after):
-            if len(names) == limit:
+        for name, found in self._keys(low, high, after, prefix):
+            if len(names) == limit or (most is not None and names and len(values) + len(found) > most):
                 left = True
                 break
             for value in found:
                 owner.append(len(names))
                 values.append(value)
             names.append(name)
-        return Page(self.decoder.rows(Packed(names, owner, values)), names[-1].decode() if left else None)
+        rows = self.decoder.rows(Packed(names, owner, values), include)
+        return Page(rows, names[-1].decode() if left else None, len(values))
 
-    def _keys(self, low: str | None, high: str | None, after: str | None) -> Iterator[tuple[bytes, list[bytes]]]:
+    def longest_open(self, limit: int, most: int) -> tuple[pa.Table, bool]:
+        """Return the longest sessions that events can still lengthen, and whether all were looked at; it looks at `most` stored values.
+
+        NotLocalError where any shard is not here, ConfigError where the stores hold no sessions.
+        """
+        decoder = self.decoder
+        if not isinstance(decoder, SessionDecoder):
+            raise ConfigError("open: is of sessions, and this pipeline computes none; ask for its rows")
+        found: list[pa.Table] = []
+        left = most
+        for shard in range(len(self.commit.shards)):
+            segments = self._local(shard)
+            # Segments go by the end: where none is open in one, none is in those before it.
+            for number in reversed(segments.segments):
+                items = list(islice(segments.items(number), left))
+                left -= len(items)
+                names, values = [name for name, _ in items], [value for _, value in items]
+                rows, any_open = decoder.longest_open(Packed(names, range(len(names)), values), limit)
+                found.append(rows)
+                if left == 0 or (items and not any_open):
+                    break
+        rows = pa.concat_tables(found) if found else decoder.rows(Packed([], [], []))
+        length = pc.subtract(rows[SESSIONS.start].cast(pa.int64()), rows[SESSIONS.end].cast(pa.int64()))
+        order = pc.sort_indices(
+            rows.append_column(_LENGTH, length),
+            [(_LENGTH, "ascending"), (SESSIONS.start, "ascending"), (SESSIONS.key, "ascending")],
+        )
+        return rows.take(order[:limit]), left > 0
+
+    def _keys(
+        self, low: str | None, high: str | None, after: str | None, prefix: str
+    ) -> Iterator[tuple[bytes, list[bytes]]]:
         """Yield keys of all shards and their values, ascending, as they are asked for."""
-        first = None if low is None else low.encode()
-        if after is not None:
-            first = max(first or b"", after.encode() + b"\0")
-        last = None if high is None else high.encode()
+        first = max((low or "").encode(), prefix.encode(), b"" if after is None else after.encode() + b"\0") or None
+        # No UTF-8 has this byte: what begins with the prefix comes before it.
+        lasts = [*([] if high is None else [high.encode()]), *([prefix.encode() + b"\xff"] if prefix else [])]
+        last = min(lasts, default=None)
         each = [
             segments.items(number, first, last)
             for segments in [self._local(shard) for shard in range(len(self.commit.shards))]
