@@ -1,9 +1,11 @@
+import tomllib
 from typing import Any
 
 import pytest
 
 from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
+from tests.infra.infra_files import ROOT
 from tests.support import make_config
 
 OUTSIDE = "serve.host: '0.0.0.0' is reached from outside"
@@ -61,3 +63,10 @@ def test_options_are_checked_as_the_file_is() -> None:
     assert ServeSection().on("::1", 0).port == 0
     with pytest.raises(ConfigError, match=f"^{OUTSIDE} and needs TLS"):
         ServeSection().on("0.0.0.0", None)  # noqa: S104 (is refused)
+
+
+def test_the_page_shows_the_defaults() -> None:
+    page = (ROOT / "docs" / "serve.md").read_text()
+    shown = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["serve"]
+    missing = {"tls_certificate", "tls_key"}
+    assert {**shown, **dict.fromkeys(missing)} == ServeSection().model_dump()

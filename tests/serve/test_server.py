@@ -1,14 +1,20 @@
 """What the query server answers and refuses, over HTTP, from the stores of a pipeline whose commits a test makes."""
 
+import shutil
 import socket
+import subprocess
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from ssl import TLSVersion, create_default_context
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from sessionlake.client import QueryClient, QueryError
+from sessionlake.engine.erasure import mark
+from sessionlake.errors import ConfigError
 from sessionlake.serve.guard import MAX_HEAD, Rates
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving
@@ -260,3 +266,39 @@ def test_client(stream: Stream, url: str) -> None:
         QueryClient("http://127.0.0.1:1", retries=0).status()
     with pytest.raises(ValueError, match="is no address of a server"):
         QueryClient("127.0.0.1")
+
+
+def test_an_erased_store_is_not_read(tmp_path: Path) -> None:
+    """There are no tables here to answer from instead."""
+    stream = Stream(tmp_path)
+    stream.run([("a", 0), ("b", 0)])
+    with serving(stream.config) as url:
+        assert ask(url, "/v1/sessions", key="a")[0] == 200
+        for shard in range(2):
+            mark(Path(stream.config.driver_store_dir), shard)
+        for parameters in ({"key": "a"}, {"key_from": ""}):
+            status, answer, headers = ask(url, "/v1/sessions", **parameters)
+            assert (status, headers["retry-after"]) == (503, "5"), answer
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+def test_tls(stream: Stream, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*made.split(), "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    files = {"tls_key": str(key), "tls_certificate": str(certificate)}
+    with serving(stream.config, **files) as url:
+        assert url.startswith("https://127.0.0.1:")
+        with QueryClient(url, tls=create_default_context(cafile=certificate)) as client:
+            assert client.status()["batch_id"] == 1
+        old = create_default_context(cafile=certificate)
+        with warnings.catch_warnings(action="ignore"):
+            old.minimum_version = old.maximum_version = TLSVersion.TLSv1_1
+        for wrong in (old, None):
+            with QueryClient(url, tls=wrong, retries=0) as client, pytest.raises(QueryError, match="can't be reached"):
+                client.status()
+    with (
+        pytest.raises(ConfigError, match=r"^serve\.tls_certificate: "),
+        serving(stream.config, **{**files, "tls_key": str(certificate)}),
+    ):
+        pass

@@ -232,12 +232,16 @@ class Server:
         question = self._question(asked, from_us, to_us, include, order)
         after = self._answers.asked_after(question, asked.cursor)
 
-        def answer() -> bytes:
-            return self._answers.listing(after, cold=asked.cold, times=asked.times)
+        def of_store() -> bytes | None:
+            return self._answers.of_store(after, times=asked.times)
 
-        # A key in a store that is here takes less than handing it to a thread.
-        quick = not asked.cold and self._answers.is_quick(after)
-        return _json(answer() if quick else await self._in_thread(answer))
+        body = None
+        if not asked.cold:
+            # A look-up of one key takes less than handing it to a thread.
+            body = of_store() if asked.key is not None else await self._in_thread(of_store)
+        if body is None:
+            body = await self._in_thread(lambda: self._answers.of_tables(after, times=asked.times))
+        return _json(body)
 
     def _question(
         self, asked: Listed, from_us: int | None, to_us: int | None, include: frozenset[str], order: str

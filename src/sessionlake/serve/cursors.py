@@ -1,4 +1,4 @@
-"""Cursors: where a listing goes on, bound to the question that it belongs to (docs/rules.md, rule 193)."""
+"""Cursors: where a listing goes on, bound to the question that it belongs to (docs/rules.md, rule 197)."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from sessionlake.config.load import Config
-from sessionlake.errors import NoBatchesError, SessionlakeError, first_line
+from sessionlake.errors import NoBatchesError, first_line
 from sessionlake.serve.replica import Replica, View
 from sessionlake.serve.tables import Moment, open_moment
 from sessionlake.warehouse import schemas
@@ -83,13 +83,14 @@ class Following:
     def stop(self) -> None:
         """End the thread."""
         self._stopped.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def look(self) -> None:
         """Follow the log once; a failure keeps what was seen before."""
         try:
             self._look()
-        except (SessionlakeError, OSError, ValueError, duckdb.Error) as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, what was seen before is still served)
             self.failure = first_line(error)
         else:
             self.failure = None

@@ -86,8 +86,8 @@ class Guard:
         """Raise RefusedError for a request that may not be made."""
         if scope["path"] == "/healthz":
             return
-        if scope["method"] not in ("GET", "HEAD"):
-            raise RefusedError(405, f"method: {scope['method']} is not allowed; use GET", {"allow": "GET, HEAD"})
+        if scope["method"] != "GET":
+            raise RefusedError(405, f"method: {scope['method']} is not allowed; use GET", {"allow": "GET"})
         headers = dict(scope["headers"])
         address = (scope.get("client") or ("",))[0]
         # By another name a page of somebody else's could have the browser ask this server (DNS rebinding).
