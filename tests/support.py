@@ -8,10 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from hypothesis import settings
 
 from sessionlake.config.load import Config, parse_config
 
 _seconds = count(1_000_000_000, 10)
+
+
+def examples(number: int) -> settings:
+    """Return how many examples a test draws: this many where it is to search (`make test-all`), a quarter of them else.
+
+    A few are drawn at least. What is drawn in `make test` is the same each time, so that more of it finds nothing new.
+    """
+    searches = not settings().derandomize
+    return settings(max_examples=number if searches else max(number // 4, min(number, 5)))
 
 
 def make_config(root: Path, **sections: dict[str, Any]) -> Config:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import ConfigError
 from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
+from tests.support import examples
 
 INT64 = np.iinfo(np.int64)
 randoms = st.randoms(use_true_random=False)
@@ -57,7 +58,7 @@ def typed(kind: str) -> st.SearchStrategy[list[Event]]:
 
 
 @every_type
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), random=randoms)
 def test_min_and_max_ignore_nulls_and_order_nan_last(kind: str, data: st.DataObject, random: Random) -> None:
     rows = data.draw(typed(kind))
@@ -66,7 +67,7 @@ def test_min_and_max_ignore_nulls_and_order_nan_last(kind: str, data: st.DataObj
 
 
 @every_type
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), random=randoms)
 def test_first_and_last_by_time_then_id_then_value(kind: str, data: st.DataObject, random: Random) -> None:
     def place(m: Event) -> Any:
@@ -81,7 +82,7 @@ def test_first_and_last_by_time_then_id_then_value(kind: str, data: st.DataObjec
 
 
 @every_type
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), random=randoms)
 def test_first_without_ids_breaks_ties_by_value(kind: str, data: st.DataObject, random: Random) -> None:
     rows = data.draw(typed(kind))
@@ -92,7 +93,7 @@ def test_first_without_ids_breaks_ties_by_value(kind: str, data: st.DataObject, 
 
 
 @every_type
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), random=randoms)
 def test_count_of_a_column_and_of_events(kind: str, data: st.DataObject, random: Random) -> None:
     rows = data.draw(typed(kind))
@@ -158,7 +159,7 @@ def test_sum_and_avg_carry_nan_and_overflow_without_a_warning(rows: list[Event],
 
 
 @pytest.mark.parametrize("kind", ["long", "decimal", "int"])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), random=randoms)
 def test_avg_of_exact_numbers(kind: str, data: st.DataObject, random: Random) -> None:
     rows = data.draw(typed(kind))

@@ -17,13 +17,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.errors import AggregateError, BadEventsError, ConfigError
 from tests.aggregates.test_aggregates import TYPED, order_of, randoms, same, typed
 from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
+from tests.support import examples
 
 HERE = __name__
 FRACTIONS = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
@@ -41,7 +42,7 @@ def exact(values: list[Any], fraction: float) -> float | None:
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
 @pytest.mark.parametrize("kind", ["long", "int", "decimal", "bool"])
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), random=randoms)
 def test_quantile_of_exact_numbers(kind: str, fraction: float, data: st.DataObject, random: Random) -> None:
     rows = data.draw(typed(kind))
@@ -57,7 +58,7 @@ def test_quantile_of_exact_numbers(kind: str, fraction: float, data: st.DataObje
             assert math.isclose(found[group], expected, rel_tol=1e-12, abs_tol=1e-14 * around)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(rows=events(st.floats(allow_nan=False) | st.floats(-1000, 1000)), random=randoms)
 def test_median_of_doubles_is_the_middle_or_halfway(rows: list[Event], random: Random) -> None:
     found = values_of("median(x)", pa.float64(), rows, random)
@@ -74,7 +75,7 @@ def test_median_of_doubles_is_the_middle_or_halfway(rows: list[Event], random: R
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
-@settings(max_examples=25)
+@examples(25)
 @given(rows=events(st.floats(-1e6, 1e6)), random=randoms)
 def test_quantile_equals_numpy_and_duckdb(fraction: float, rows: list[Event], random: Random) -> None:
     found = values_of(f"quantile(x, {fraction})", pa.float64(), rows, random)
@@ -240,7 +241,7 @@ def test_evaluate_with_a_serde_of_its_own_and_none_as_null(rows: list[Event], ra
 
 
 @pytest.mark.parametrize("kind", TYPED)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data(), random=randoms)
 def test_rows_of_every_type_can_be_stored(kind: str, data: st.DataObject, random: Random) -> None:
     def shown(value: Any) -> Any:

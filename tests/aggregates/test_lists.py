@@ -6,19 +6,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.errors import ConfigError
 from tests.aggregates.test_aggregates import TYPED, every_type, order_of, randoms, typed
 from tests.operators.sessions.merging import Event, by_group, events, values_of
+from tests.support import examples
 
 HERE = __name__
 
 
 @every_type
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), random=randoms, limit=st.integers(1, 6))
 def test_collect_by_time_then_id_then_value(kind: str, data: st.DataObject, random: Random, limit: int) -> None:
     rows = data.draw(typed(kind))

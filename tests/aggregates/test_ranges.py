@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
@@ -14,6 +14,7 @@ from sessionlake.aggregates.partials import lift, merge_states, values_of
 from sessionlake.aggregates.ranges import merge_ranges
 from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import StoreError
+from tests.support import examples
 
 SPECS = {
     "n": "count()",
@@ -56,7 +57,7 @@ class Listed:
 
 @pytest.mark.parametrize("specs", [SPECS, USERS, FULL, {**SPECS, **FULL}])
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_equal_to_one_range_after_the_other(specs: dict[str, str], data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=4))
     keys = pa.array([f"k{i}" for i, size in enumerate(sizes) for _ in range(size)])

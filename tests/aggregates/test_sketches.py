@@ -8,19 +8,20 @@ import pyarrow as pa
 import pytest
 from ddsketch import DDSketch
 from ddsketch.mapping import LogarithmicMapping
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.sketches import GAMMA, RELATIVE_ACCURACY
 from tests.aggregates.test_aggregates import TYPED, every_type, order_of, randoms, typed
 from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
+from tests.support import examples
 
 FRACTIONS = (0.0, 0.25, 0.5, 0.99, 1.0)
 
 
 @every_type
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), random=randoms)
 def test_count_distinct_is_exact_up_to_the_bound(kind: str, data: st.DataObject, random: Random) -> None:
     rows = data.draw(typed(kind))
@@ -53,7 +54,7 @@ def near(found: float, exact: float) -> bool:
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
-@settings(max_examples=40)
+@examples(40)
 @given(rows=events(st.floats() | st.floats(-1000, 1000)), random=randoms)
 def test_percentile_of_any_double_within_one_percent(fraction: float, rows: list[Event], random: Random) -> None:
     found = values_of(f"percentile(x, {fraction})", pa.float64(), rows, random)
@@ -71,7 +72,7 @@ def test_percentile_at_the_ends_of_double(value: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["long", "decimal", "bool"])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), random=randoms)
 def test_percentile_of_exact_numbers(kind: str, data: st.DataObject, random: Random) -> None:
     rows = data.draw(typed(kind))
@@ -82,7 +83,7 @@ def test_percentile_of_exact_numbers(kind: str, data: st.DataObject, random: Ran
 
 
 @pytest.mark.parametrize("fraction", FRACTIONS)
-@settings(max_examples=30)
+@examples(30)
 @given(rows=events(st.floats(-1e9, 1e9).filter(lambda v: v == 0 or abs(v) > 1e-9), size=60), random=randoms)
 def test_percentile_equals_the_ddsketch_library(fraction: float, rows: list[Event], random: Random) -> None:
     found = values_of(f"percentile(x, {fraction})", pa.float64(), rows, random)

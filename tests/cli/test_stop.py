@@ -14,9 +14,10 @@ WAIT_S = 300
 
 
 @pytest.mark.timeout(WAIT_S)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "everybody"),
-    [(signal.SIGINT, True), pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow)],
+    [(signal.SIGINT, True), (signal.SIGTERM, False)],
     ids=["ctrl-C in a terminal", "SIGTERM of a supervisor"],
 )
 def test_a_stream_that_is_stopped_ends_in_one_line(tmp_path: Path, number: int, everybody: bool) -> None:  # noqa: FBT001

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.engine import exchange
@@ -16,6 +16,7 @@ from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.engine.shard import KEPT, NEW, RESTORED, ShardTask
 from sessionlake.errors import StoreError
 from sessionlake.store.rocks import RocksSegments
+from tests.support import examples
 
 TOTALS = pa.schema([("key", pa.string()), ("total", pa.int64())])
 
@@ -105,7 +106,7 @@ def test_shard_that_comes_back_before_the_other_disk_committed_is_kept(tmp_path:
     assert pipeline.batch("a", ["x"]) == (KEPT, {"x": 2})
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from("xyz"), min_size=1), st.booleans()), max_size=6)
 )

@@ -74,6 +74,7 @@ def rows_of(spark: SparkSession, config: Config, of: Changelog) -> list[tuple[An
     return sorted(map(tuple, merged_rows(Tables.of(spark, config), of=of).select(*names).collect()))
 
 
+@pytest.mark.slow
 def test_compact_folds_windows_and_their_state_and_the_stream_goes_on(spark: SparkSession, config: Config) -> None:
     before = {of: folded(config, of) for of in (WINDOWS, SLICES)}
     report = compact(spark, config)
@@ -130,6 +131,7 @@ PLANTED = {
 """Defects of rows of the changelog, by the checks that find them."""
 
 
+@pytest.mark.slow
 def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: Config) -> None:
     from sessionlake.quality.run import run_quality
 

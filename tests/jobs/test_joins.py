@@ -116,6 +116,7 @@ def plant(tables: Tables, table: str, defects: dict[str, str]) -> None:
     row.unpersist()
 
 
+@pytest.mark.slow
 def test_each_check_of_a_join_fails_on_its_defect(spark: SparkSession, tmp_path: Path) -> None:
     config = join_config(tmp_path, quality=LAX)
     run_batches(spark, tmp_path, config, range(1))
@@ -180,6 +181,7 @@ def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: Spa
     assert not run_quality(spark, config).failed
 
 
+@pytest.mark.slow
 def test_a_restored_copy_goes_on_and_a_rebuild_reads_all(spark: SparkSession, tmp_path: Path) -> None:
     config = join_config(tmp_path)
     run_batches(spark, tmp_path, config, range(1))

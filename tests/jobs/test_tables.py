@@ -82,7 +82,7 @@ def snapshot(spark: SparkSession, config: Config, where: str) -> int:
     return Tables.of(spark, config).read(TABLE.snapshot).where(where).count()
 
 
-@pytest.mark.parametrize("method", ["merge", "rewrite"])
+@pytest.mark.parametrize("method", [pytest.param("merge", marks=pytest.mark.slow), "rewrite"])
 def test_compact_folds_rows_and_deletions_and_the_stream_goes_on(
     spark: SparkSession, config: Config, method: str
 ) -> None:
@@ -161,6 +161,7 @@ IN_SNAPSHOT = {
 """The same of rows of the snapshot, of keys that the changelog has not."""
 
 
+@pytest.mark.slow
 def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: Config) -> None:
     from sessionlake.quality.run import run_quality
 
@@ -233,6 +234,7 @@ def test_rebuild_gives_the_same_table(spark: SparkSession, config: Config, tmp_p
     assert [row[:4] for row in folded(moved)] == [row[:4] for row in folded(config)]
 
 
+@pytest.mark.slow
 def test_backup_restored_goes_on(spark: SparkSession, config: Config, tmp_path: Path) -> None:
     before = folded(config)
     backup(spark, config, str(tmp_path / "saved"))

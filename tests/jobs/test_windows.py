@@ -165,6 +165,7 @@ def closed(config: Config) -> dict[tuple[str, int], tuple[Any, ...]]:
     return {row[:2]: row for row in folded(config) if row[1] + 10 <= watermark - GRACE}
 
 
+@pytest.mark.slow
 def test_a_window_is_published_as_final_once_when_it_closes_and_again_where_it_changes_after(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.slow
 def test_checks_of_windows_hold_and_each_fails_on_its_defect(spark: SparkSession, config: Config) -> None:
     from sessionlake.quality.run import run_quality
 

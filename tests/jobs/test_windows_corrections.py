@@ -112,6 +112,7 @@ def test_expire_removes_closed_windows_and_no_others(spark: SparkSession, config
     assert live(tables_of(spark, config)) == kept
 
 
+@pytest.mark.slow
 def test_a_tombstone_is_stale_where_its_window_is_open_gone_or_changes(spark: SparkSession, config: Config) -> None:
     windows = folded(config)
     closed = next(window for window in windows if is_closed(config, window))
@@ -132,6 +133,7 @@ def test_a_tombstone_is_stale_where_its_window_is_open_gone_or_changes(spark: Sp
     assert read_status(config).reconciles
 
 
+@pytest.mark.slow
 def test_expire_deletes_the_rows_of_hopping_windows_and_leaves_their_slices(
     spark: SparkSession, hopping: Config
 ) -> None:
@@ -179,6 +181,7 @@ def test_forget_leaves_nothing_of_a_key_in_any_table_or_store(spark: SparkSessio
     assert {row[:2] for row in others} <= {row[:2] for row in live(tables)}
 
 
+@pytest.mark.slow
 def test_a_backup_has_all_changelogs_as_of_one_batch_and_is_gone_on_from(
     spark: SparkSession, hopping: Config, tmp_path: Path
 ) -> None:

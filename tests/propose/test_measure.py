@@ -3,7 +3,7 @@
 from typing import Literal
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.durations import parse_duration
@@ -12,13 +12,14 @@ from sessionlake.propose.windows import SIZES, windows_of
 from sessionlake.propose.windows import late_share as windows_late_share
 from tests.oracle.model import ReferenceModel
 from tests.oracle.windows import WindowModel
+from tests.support import examples
 
 MINUTE = 60_000_000
 events = st.tuples(st.integers(0, 2), st.integers(0, 60))
 streams = st.lists(st.lists(events, max_size=6), max_size=8)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(streams, st.integers(1, 6), st.integers(0, 8), st.integers(0, 8))
 def test_late_share_is_what_the_reference_model_refuses(
     stream: list[list[tuple[int, int]]], gap: int, grace: int, more: int
@@ -38,7 +39,7 @@ def test_late_share_is_what_the_reference_model_refuses(
     assert found == (refused / total if total else 0.0)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(streams, st.sampled_from(["tumbling", "hopping", "sliding"]), st.integers(0, 90), st.integers(0, 30))
 def test_late_share_of_windows_is_what_the_machines_refuse(
     stream: list[list[tuple[int, int]]], kind: Literal["tumbling", "hopping", "sliding"], grace: int, more: int

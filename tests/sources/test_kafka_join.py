@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
@@ -12,6 +13,7 @@ from tests.operators.joins.join_support import accepted, join_config, joined, me
 from tests.sources.kafka_support import Topic, records
 
 
+@pytest.mark.slow
 def test_files_beside_a_topic_and_their_pairs_to_another_topic(
     spark: SparkSession, tmp_path: Path, broker: Broker
 ) -> None:

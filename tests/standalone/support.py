@@ -10,13 +10,7 @@ import pytest
 from sessionlake.errors import BackPressureError
 
 Row = dict[str, Any]
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
-
-
-def at(clock: str) -> int:
-    hours, minutes, seconds = map(int, clock.split(":"))
-    return ((hours * 60 + minutes) * 60 + seconds) * SECOND
+MINUTE = 60_000_000
 
 
 class Taker:

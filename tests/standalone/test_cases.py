@@ -7,7 +7,8 @@ import pytest
 
 from sessionlake import CountWindows, TumblingWindows
 from sessionlake.standalone import Emit, JoinWindow, WindowedAggregator
-from tests.standalone.support import Row, at
+from tests.oracle.case2 import BY, CLOCKS, EACH_MESSAGE, EACH_MINUTE, ORDERS, SHIPMENTS, SIZES, at, shown
+from tests.standalone.support import Row
 
 MESSAGES = {
     "9:00:00": (1, {"value": 0, "time_us": at("8:59:10")}),
@@ -77,37 +78,6 @@ def test_clocks_never_go_back(tmp_path: Path) -> None:
     assert sent == [[], [(2, at("9:01:10"))], [], [], [(5, at("9:02:00"))]]
 
 
-ORDERS = [
-    ("9:00:00", {"value": 0, "id": 1, "time_us": at("8:59:10")}),
-    ("9:00:59", {"value": 5, "id": 3, "time_us": at("9:00:00")}),
-    ("9:02:01", {"value": 9, "id": 9, "time_us": at("8:59:30")}),
-]
-SHIPMENTS = [
-    ("9:00:00", {"cost": 0, "id": 3, "time_us": at("9:00:10")}),
-    ("9:00:10", {"cost": 2, "id": 1, "time_us": at("9:00:10")}),
-    ("9:01:01", {"cost": 3, "id": 1, "time_us": at("9:01:10")}),
-    ("9:01:01", {"cost": 1, "id": 9, "time_us": at("9:01:20")}),
-]
-CLOCKS = ["9:00:00", "9:00:10", "9:00:59", "9:01:00", "9:01:01", "9:02:00", "9:02:01", "9:03:00"]
-SETTINGS: dict[str, dict[str, Any]] = {
-    "time": {"by": "time", "retention_time": "1 hour"},
-    "count": {"by": "count", "retention_count": 1000},
-}
-SIZES: dict[str, Any] = {"time": "2 minutes", "count": 3}
-EACH_MINUTE = [
-    ("9:01:00", "1", 0, 2, 1, 2),
-    ("9:01:00", "3", 5, 0, 2, 1),
-    ("9:02:00", "1", 0, 3, 1, 3),
-    ("9:03:00", "9", 9, 1, 3, 4),
-]
-EACH_MESSAGE = [
-    ("9:00:10", "1", 0, 2, 1, 2),
-    ("9:00:59", "3", 5, 0, 2, 1),
-    ("9:01:01", "1", 0, 3, 1, 3),
-    ("9:02:01", "9", 9, 1, 3, 4),
-]
-
-
 def case_2(directory: Path, by: str, emit: str, **options: Any) -> JoinWindow:
     return JoinWindow(
         directory,
@@ -115,7 +85,7 @@ def case_2(directory: Path, by: str, emit: str, **options: Any) -> JoinWindow:
         left={"name": "orders", "size": SIZES[by], "columns": ["value"]},
         right={"name": "shipments", "size": None, "columns": ["cost"]},
         emit=Emit(early=emit, late=emit),
-        **SETTINGS[by],
+        **BY[by],
         **options,
     )
 
@@ -124,11 +94,6 @@ def at_clock(clock: str) -> list[tuple[str, int, Row]]:
     """Return side, offset and message of what comes at a time of the clock: those of Shipments begin at 1000."""
     left = [("left", n + 1, row) for n, (when, row) in enumerate(ORDERS) if when == clock]
     return left + [("right", n + 1000, row) for n, (when, row) in enumerate(SHIPMENTS) if when == clock]
-
-
-def shown(clock: str, rows: list[Row]) -> list[tuple[Any, ...]]:
-    names = ("join_key", "orders_value", "shipments_cost", "left_position", "right_position")
-    return sorted((clock, *(row[name] for name in names)) for row in rows)
 
 
 @pytest.mark.parametrize("flushed", ["each", "never"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.standalone import WindowedAggregator
@@ -23,6 +23,7 @@ from tests.standalone.kinds import (
     window_harness,
 )
 from tests.standalone.support import Row
+from tests.support import examples
 
 KINDS = [*WINDOWS, "sessions"]
 batches = st.lists(st.lists(messages, max_size=4), min_size=1, max_size=12)
@@ -48,7 +49,7 @@ def sorted_rows(rows: Sequence[Row]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(given_batches=batches)
 def test_each_batch_is_the_harnesss(kind: str, given_batches: list[list[Row]]) -> None:
     with tempfile.TemporaryDirectory() as root, window_harness(kind) as harness, aggregator(kind, Path(root)) as run:
@@ -62,7 +63,7 @@ def test_each_batch_is_the_harnesss(kind: str, given_batches: list[list[Row]]) -
 
 
 @pytest.mark.parametrize("kind", JOINS)
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(
     given_batches=st.lists(st.tuples(st.sampled_from(["left", "right"]), st.lists(messages, max_size=4)), max_size=12)
 )
@@ -87,7 +88,7 @@ def test_each_batch_of_a_join_is_the_harnesss(kind: str, given_batches: list[tup
 
 
 @pytest.mark.parametrize("kind", ["tumbling, each", "sliding, each", "sessions"])
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(rows=st.lists(messages, min_size=1, max_size=12))
 def test_one_at_a_time_ends_as_all_at_once(kind: str, rows: list[Row]) -> None:
     """While nothing is late, the last row of each window does not depend on the batches: their times span the retention at most."""

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.standalone.kinds import JOINS, WINDOWS, aggregator, join, messages
 from tests.standalone.support import Row
+from tests.support import examples
 
 KINDS = [*WINDOWS, "sessions", *(f"join, {kind}" for kind in JOINS)]
 SCHEMA = pa.schema([("key", pa.string()), ("time_us", pa.int64()), ("v", pa.int64())])
@@ -117,7 +118,7 @@ class SlowStandaloneMachine(StandaloneMachine):
     pass
 
 
-StandaloneMachine.TestCase.settings = settings(max_examples=6, stateful_step_count=12, deadline=None)
-SlowStandaloneMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+StandaloneMachine.TestCase.settings = settings(examples(6), stateful_step_count=12)
+SlowStandaloneMachine.TestCase.settings = settings(examples(100), stateful_step_count=30)
 TestStandaloneMachine = StandaloneMachine.TestCase
 TestSlowStandaloneMachine = pytest.mark.slow(SlowStandaloneMachine.TestCase)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sessionlake.store.buffered import PARTS, BufferedSegments
 from sessionlake.store.rocks import RocksSegments
+from tests.support import examples
 
 KEYS = [b"", b"a", b"a\0", b"b", b"\xff"]
 keys = st.sampled_from(KEYS)
@@ -98,8 +99,8 @@ class SlowOverlayMachine(OverlayMachine):
     pass
 
 
-OverlayMachine.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
-SlowOverlayMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+OverlayMachine.TestCase.settings = settings(examples(10), stateful_step_count=20)
+SlowOverlayMachine.TestCase.settings = settings(examples(200), stateful_step_count=40)
 TestOverlayMachine = OverlayMachine.TestCase
 TestSlowOverlayMachine = pytest.mark.slow(SlowOverlayMachine.TestCase)
 

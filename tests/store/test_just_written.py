@@ -7,12 +7,13 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.records import Records
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import SegmentedSessionStore
+from tests.support import examples
 
 INTERVAL = 100
 KEYS = [f"key-{i}" for i in range(8)]
@@ -52,7 +53,7 @@ rows = st.sets(st.tuples(st.sampled_from(KEYS), st.integers(0, 299)))
 some_keys = st.lists(st.sampled_from(KEYS), unique=True, min_size=1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(rows, rows, st.integers(0, 250), some_keys, st.integers(0, 299)), min_size=1, max_size=5))
 def test_found_as_in_a_store_that_was_just_opened(batches: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.arrays import sorted_codes
 from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, together
+from tests.support import examples
 
 BLOCK, SEGMENT = 10, 35
 """A segment holds whole blocks: four of them."""
@@ -63,7 +64,7 @@ def plain(keys: pa.Array | list[bytes], found: Messages, side: str) -> list[Row]
     return [(side, names[code], x, position, text) for code, x, position, text in zip(*columns, strict=True)]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     batches=st.lists(st.tuples(ROWS, st.integers(-90, 60)), max_size=4),
     asked=st.integers(-99, 99),

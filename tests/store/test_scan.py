@@ -6,12 +6,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.errors import CorruptionError
 from sessionlake.store import rocks
 from sessionlake.store.rocks import RocksSegments
+from tests.support import examples
 
 NAMES = [b"", b"\0", b"a", b"a\0", b"b", "ü".encode(), b"\xff" * 3]
 names = st.sampled_from(NAMES)
@@ -31,7 +32,7 @@ def scanned(store: RocksSegments, segment: int, keys: list[bytes]) -> list[bytes
         return store.get(segment, keys)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(steps, st.sets(names), st.randoms(use_true_random=False))
 def test_scan_finds_what_looking_up_does(history: list[object], wanted: set[bytes], chance: object) -> None:
     """Over keys that were overwritten, deleted or never there, in memory and in files, beside dropped segments."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sessionlake.store.slices import GRID, Blocks, Slices, SliceStore
+from tests.support import examples
 
 BLOCK, BUCKET, RETENTION = 16, 10, 100
 START, KEY = st.integers(-100, 400), st.sampled_from(["a", "b", "bb", "é"])
@@ -133,4 +134,4 @@ class SliceStores(RuleBasedStateMachine):
 
 
 TestSliceStores = SliceStores.TestCase
-TestSliceStores.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestSliceStores.settings = settings(examples(25), stateful_step_count=15)

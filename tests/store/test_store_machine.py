@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sessionlake.store.interface import StoredSession, Windowed
 from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore
+from tests.support import examples
 
 INTERVAL = 50
 NAMES = ["", "a", "b", "é"]
@@ -130,7 +131,7 @@ class SlowStoreMachine(StoreMachine):
     pass
 
 
-StoreMachine.TestCase.settings = settings(max_examples=4, stateful_step_count=15)
-SlowStoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=15)
+StoreMachine.TestCase.settings = settings(examples(4), stateful_step_count=15)
+SlowStoreMachine.TestCase.settings = settings(examples(40), stateful_step_count=15)
 TestStoreMachine = StoreMachine.TestCase
 TestSlowStoreMachine = pytest.mark.slow(SlowStoreMachine.TestCase)

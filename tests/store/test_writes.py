@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.records import Records
 from sessionlake.store.layout import unpack
 from sessionlake.store.segmented import SegmentedSessionStore
+from tests.support import examples
 
 KEYS = ["", "a", "b", "ü"]
 near = st.integers(-150, 350)
@@ -26,7 +27,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("times", [near, far], ids=["near", "far"])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_writes_are_the_content_of_all_that_is_touched(
     store: SegmentedSessionStore, times: st.SearchStrategy[int], data: st.DataObject

@@ -62,7 +62,8 @@ def outcome(spark: SparkSession, root: Path, rows: list[Any], format_: str, leas
     return sorted(map(str, sessions.collect())), told, read
 
 
-@pytest.mark.parametrize("format_", ["json", pytest.param("parquet", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["json", "parquet"])
 def test_in_parts_as_in_one(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     whole = outcome(spark, tmp_path / "whole", ROWS, format_, 1 << 40)
     parts = outcome(spark, tmp_path / "parts", ROWS, format_, 10)

@@ -80,6 +80,7 @@ def stored(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in spark.sql(EVENTS.format("every_session")).collect()]
 
 
+@pytest.mark.slow
 def test_limits_from_file_to_view(spark: SparkSession, tmp_path: Path) -> None:
     config = config_of(tmp_path)
     events: list[dict[str, Any]] = []

@@ -137,6 +137,7 @@ def test_which_of_my_corrections_took_effect(corrected: tuple[Config, dict[str, 
     assert {(run_id, outcome): n for run_id, outcome, n in found} == wanted
 
 
+@pytest.mark.slow
 def test_restated_events_must_be_in_sessions_where_nothing_was_removed(spark: SparkSession, tmp_path: Path) -> None:
     config = make_config(tmp_path)
     tables = Tables(spark, config.pipeline.warehouse)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +29,7 @@ from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.stream.positions import CHUNK, PARTITION, ROW, Numbering, accepted_rows, chunk_of, counted
 from sessionlake.warehouse.tables import Tables
-from tests.support import make_config
+from tests.support import examples, make_config
 
 COLUMNS = EventColumns("k", "t", "us", None, ("n",), {"k": pa.string(), "t": pa.int64(), "n": pa.int64()}, ordered=True)
 Task = list[pa.Table]
@@ -119,7 +119,7 @@ def written(directory: Path, name: str, format_: str, rows: list[dict[str, Any]]
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "parquet"])
-@settings(max_examples=25)
+@examples(25)
 @given(
     sizes=st.lists(st.integers(0, 30), min_size=1, max_size=4),
     parts=st.integers(1, 4),
@@ -155,7 +155,7 @@ def test_files(
     assert state == {"positions": {"events": {"0": 10 + len(good)}}}
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60), st.integers(0, 1 << 30))
 def test_a_topic_of_several_partitions_in_one_table(records: list[tuple[int, bool]], seed: int) -> None:
     offsets = [sum(p == partition for p, _ in records[:i]) for i, (partition, _) in enumerate(records)]

@@ -104,6 +104,7 @@ def test_warehouse_of_an_earlier_version_ends_equal_to_one_made_anew(
     assert Tables(spark, anew.pipeline.warehouse).read(schemas.LATE_EVENTS).count() == late
 
 
+@pytest.mark.slow
 @earlier
 def test_corrections_of_an_earlier_version_and_of_this_one_are_told(
     spark: SparkSession, tmp_path: Path, archive: Path

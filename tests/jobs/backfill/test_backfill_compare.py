@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
@@ -19,6 +19,7 @@ from sessionlake.jobs.backfill.events import ALONE, Window, at_batch
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.testing import SessionizerHarness
 from tests.oracle.sql import SqlOracle
+from tests.support import examples
 
 Row = dict[str, Any]
 GAP = 10
@@ -163,7 +164,7 @@ def _readable(rows: list[Row]) -> list[Row]:
     return sorted(found, key=lambda r: (r["key"], r["start_us"]))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(streams, ranges)
 def test_right_sessions_stay_whatever_was_late_restated_or_removed(batches: list[Any], bounds: tuple[int, int]) -> None:
     stream = Stream(batches)
@@ -172,7 +173,7 @@ def test_right_sessions_stay_whatever_was_late_restated_or_removed(batches: list
     assert found.stats["sessions"] == found.stats["unchanged"]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     streams,
     ranges,
@@ -209,7 +210,7 @@ def _damaged(live: list[Row], damage: list[tuple[int, str]]) -> list[Row]:
     return list(rows.values())
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(streams, ranges)
 def test_a_removed_session_stays_out_even_where_its_end_is_not_known(
     batches: list[Any], bounds: tuple[int, int]
@@ -222,7 +223,7 @@ def test_a_removed_session_stays_out_even_where_its_end_is_not_known(
     assert sum(r["event_count"] for r in now) <= sum(right.values())
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(streams, ranges, st.integers(0, 40), st.integers(0, 40))
 def test_a_window_without_open_edges_gives_what_all_times_give(
     batches: list[Any], bounds: tuple[int, int], before: int, after: int

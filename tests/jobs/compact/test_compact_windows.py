@@ -31,7 +31,7 @@ def impatient(root: Path) -> Config:
     return window_config(root, compact={"safety": "0 seconds", "vacuum": "0 hours"})
 
 
-@pytest.mark.parametrize("method", ["merge", "rewrite"])
+@pytest.mark.parametrize("method", [pytest.param("merge", marks=pytest.mark.slow), "rewrite"])
 def test_windows_are_folded_and_trimmed_and_read_the_same(spark: SparkSession, tmp_path: Path, method: str) -> None:
     config = impatient(tmp_path)
     run_files(spark, tmp_path, config, range(3))
@@ -93,6 +93,7 @@ def test_slices_are_folded_up_to_the_last_committed_batch_and_stores_restored_fr
     assert changes_of(config, SLICES).num_rows == 1
 
 
+@pytest.mark.slow
 def test_restored_stores_go_on_from_what_was_folded_and_trimmed(spark: SparkSession, tmp_path: Path) -> None:
     config = impatient(tmp_path)
     run_files(spark, tmp_path, config, range(2))

@@ -101,6 +101,7 @@ class Clock:
         return Pace(10, self.time, self.sleep)
 
 
+@pytest.mark.slow
 def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, config: Config) -> None:
     before = live(spark, config)
     expected = [s for s in before if not (s[0] in LIVES and s[2] < NOW - LIVES[s[0]])]

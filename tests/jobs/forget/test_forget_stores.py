@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.keys import shard_of
@@ -18,7 +18,7 @@ from sessionlake.jobs.forget.stores import await_removal, elsewhere, erase_store
 from sessionlake.store.interface import StoredSession, Windowed
 from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore, segment_interval
 from sessionlake.stream.lock import locked_store
-from tests.support import make_config
+from tests.support import examples, make_config
 
 NAMES = ["7", "anna@example.org", *(f"user{i}" for i in range(20))]
 
@@ -114,7 +114,7 @@ def test_stores_of_other_machines_are_named(config: Config) -> None:
     assert line.startswith("stores: pipeline.store '/data/$DISK' may be another place for each executor")
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(
     some=st.lists(st.integers(0, 19_999), max_size=2),
     others=st.lists(st.text("ab0123456789", min_size=1, max_size=16), min_size=1, max_size=3),

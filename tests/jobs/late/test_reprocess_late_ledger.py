@@ -119,6 +119,7 @@ def test_a_run_from_a_clock_ahead_blocks_nobody(late: Late, monkeypatch: pytest.
     assert (again.counts["late_events"], late.late_status().waiting) == (0, 0)
 
 
+@pytest.mark.slow
 def test_commit_events_equal_sql_over_those_accepted_or_restated(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     frames = []

@@ -37,9 +37,8 @@ def of_all_events(root: Path, advance: int, first: int) -> list[Row]:
         ).fetchall()
 
 
-@pytest.mark.parametrize(
-    ("make", "advance"), [(hopping_config, 5), pytest.param(window_config, 10, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "advance"), [(hopping_config, 5), (window_config, 10)])
 def test_all_events_in_retention_are_in_all_their_windows(
     spark: SparkSession, tmp_path: Path, make: Any, advance: int
 ) -> None:

@@ -57,6 +57,7 @@ def by_duckdb(rows: list[Row]) -> list[Row]:
         ).fetchall()
 
 
+@pytest.mark.slow
 def test_letters_join_their_windows_once_also_closed_ones(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_only_windows_by_count_do_without_a_time(tmp_path: Path) -> None:
         parse_config(sections, tmp_path)
 
 
+@pytest.mark.slow
 def test_messages_of_a_delta_table_come_in_the_order_of_its_versions(spark: SparkSession, tmp_path: Path) -> None:
     source = {"kind": "delta", "path": "source", "max_files_per_batch": 2}
     config = count_config(tmp_path, source=source, emit={"early": "batch"})

@@ -57,6 +57,7 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> C
     return lake
 
 
+@pytest.mark.slow
 def test_crashes_in_every_batch_with_stores_lost_and_shards_cut_anew(
     spark: SparkSession, expected: CountLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

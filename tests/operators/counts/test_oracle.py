@@ -6,7 +6,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.operators.counts.definition import (
@@ -18,6 +18,7 @@ from sessionlake.operators.counts.definition import (
 from sessionlake.stream.positions import PARTITION
 from sessionlake.testing import EmitSection, WindowHarness
 from tests.oracle.counts import Machine, Message, plain
+from tests.support import examples
 
 KEYS = ("a", "b", "c", "")
 messages = st.tuples(st.sampled_from(KEYS[:3]), st.integers(0, 2), st.integers(0, 40), st.integers(-5, 5))
@@ -73,7 +74,7 @@ def rows_of(rows: list[Message]) -> list[dict[str, Any]]:
     return [{"key": key, "partition": partition, "time_us": time, "v": value} for key, partition, time, value in rows]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     kinds(),
     steps,
@@ -113,7 +114,7 @@ def test_every_batch_sends_what_a_machine_per_window_sends(
             assert len({(row[0], row[1]) for row in expected}) == len(expected)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(kinds(), st.lists(st.lists(messages, min_size=1, max_size=20), min_size=1, max_size=5), st.integers(1, 3))
 def test_the_last_row_of_each_window_is_what_sql_makes_of_all_messages(
     kind: Kind, batches: list[list[Message]], shards: int

@@ -11,46 +11,7 @@ from pyspark.sql import SparkSession
 from sessionlake.operators.run import run
 from sessionlake.testing.joins import JoinHarness, JoinOutput
 from tests.operators.joins.join_support import join_config, read, write
-
-Pair = tuple[str, str, int, int, int, int]
-"""Clock of the batch; id; value; cost; position in Orders; position in Shipments."""
-
-
-def at(clock: str) -> int:
-    hours, minutes, seconds = map(int, clock.split(":"))
-    return (hours * 3600 + minutes * 60 + seconds) * 1_000_000
-
-
-ORDERS = [
-    ("9:00:00", {"value": 0, "id": 1, "time_us": at("8:59:10")}),
-    ("9:00:59", {"value": 5, "id": 3, "time_us": at("9:00:00")}),
-    ("9:02:01", {"value": 9, "id": 9, "time_us": at("8:59:30")}),
-]
-SHIPMENTS = [
-    ("9:00:00", {"cost": 0, "id": 3, "time_us": at("9:00:10")}),
-    ("9:00:10", {"cost": 2, "id": 1, "time_us": at("9:00:10")}),
-    ("9:01:01", {"cost": 3, "id": 1, "time_us": at("9:01:10")}),
-    ("9:01:01", {"cost": 1, "id": 9, "time_us": at("9:01:20")}),
-]
-CLOCKS = ["9:00:00", "9:00:10", "9:00:59", "9:01:00", "9:01:01", "9:02:00", "9:02:01", "9:03:00"]
-"""With the ticks of each minute, which are batches without input."""
-BY = {
-    "time": {"by": "time", "retention_time": "1 hour", "grace": "0 seconds"},
-    "count": {"by": "count", "retention_count": 1000},
-}
-SIZES = {"time": "2 minutes", "count": 3}
-EACH_MINUTE = [
-    ("9:01:00", "1", 0, 2, 1, 2),
-    ("9:01:00", "3", 5, 0, 2, 1),
-    ("9:02:00", "1", 0, 3, 1, 3),
-    ("9:03:00", "9", 9, 1, 3, 4),
-]
-EACH_MESSAGE = [
-    ("9:00:10", "1", 0, 2, 1, 2),
-    ("9:00:59", "3", 5, 0, 2, 1),
-    ("9:01:01", "1", 0, 3, 1, 3),
-    ("9:02:01", "9", 9, 1, 3, 4),
-]
+from tests.oracle.case2 import BY, CLOCKS, EACH_MESSAGE, EACH_MINUTE, ORDERS, SHIPMENTS, SIZES, Pair, at, shown
 
 
 def harness(by: str, emit: str, shards: int) -> JoinHarness:
@@ -83,8 +44,7 @@ def test_every_row_of_case_2(by: str, emit: str, expected: list[Pair], shards: i
         found = []
         for clock, output in played(join, lose_stores=disks == "lost"):
             assert output.late == output.dead == []
-            names = ("join_key", "orders_value", "shipments_cost", "left_position", "right_position")
-            found += sorted((clock, *(row[name] for name in names)) for row in output.pairs)
+            found += shown(clock, output.pairs)
             assert all(row["op"] == "upsert" and row["emitted_at"] == at(clock) for row in output.pairs)
     assert found == expected
 
@@ -109,8 +69,6 @@ def test_case_2_through_spark_and_delta(spark: SparkSession, tmp_path: Path, by:
                 number += 1
         run(spark, config, once=True)
         rows = read(config, "join_changelog").to_pylist()
-        names = ("join_key", "orders_value", "shipments_cost", "left_position", "right_position")
-        sent = sorted((high, *(row[name] for name in names)) for row in rows if row["batch_id"] >= seen)
+        found += shown(high, [row for row in rows if row["batch_id"] >= seen])
         seen = 1 + max((row["batch_id"] for row in rows), default=-1)
-        found += sent
     assert found == EACH_MINUTE

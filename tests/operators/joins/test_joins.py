@@ -60,6 +60,7 @@ def test_files_beside_files_with_a_restart_a_lost_store_and_other_shards(spark: 
     assert {row[0] for row in find_rows(config, "a", None, None, 1000)[1]} == {"a"}
 
 
+@pytest.mark.slow
 def test_files_beside_a_delta_table_whose_columns_are_called_the_same(spark: SparkSession, tmp_path: Path) -> None:
     delta = {"kind": "delta", "path": "shipments"}
     right = {"source": delta, "columns": ["path"], "event": {"time": "at"}}

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.testing.joins import JoinHarness
 from tests.oracle.kafka_streams import forwarded, needs_kafka_streams
+from tests.support import examples
 
 pytestmark = needs_kafka_streams
 
@@ -22,7 +23,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(before=st.integers(0, 12), after=st.integers(0, 12), events=MESSAGES, shards=st.integers(1, 2))
 def test_every_event_makes_the_pairs_that_kafka_forwards_while_nothing_is_late(
     before: int, after: int, events: list[tuple[Any, ...]], shards: int

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.testing.joins import JoinHarness, JoinOutput
 from tests.oracle.joins import PARTITION, Given, JoinModel, Message, Reach, joined
+from tests.support import examples
 
 UNIT = 20_000_000
 """Microseconds of a unit of time: segments of stores are a minute at least."""
@@ -119,7 +120,7 @@ def told(output: JoinOutput) -> set[tuple[str, int, int]]:
     return set(found)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(cases(), BATCHES, st.integers(1, 3))
 def test_every_batch_is_the_double_loops_and_all_are_sqls_join(
     case: Case, batches: list[tuple[list[Given], int, bool]], shards: int
@@ -146,7 +147,7 @@ def test_every_batch_is_the_double_loops_and_all_are_sqls_join(
         assert found == model.sent == joined(case.reach, accepted)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(cases(), BATCHES, st.integers(1, 3))
 def test_rows_have_times_and_columns_of_their_messages(
     case: Case, batches: list[tuple[list[Given], int, bool]], shards: int
@@ -168,7 +169,7 @@ def test_rows_have_times_and_columns_of_their_messages(
             assert pair["op"] == "upsert"
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(cases(), BATCHES, st.integers(1, 3))
 def test_late_messages_handed_in_again_join_what_retention_has_kept(
     case: Case, batches: list[tuple[list[Given], int, bool]], shards: int
@@ -196,7 +197,7 @@ def test_late_messages_handed_in_again_join_what_retention_has_kept(
 TEXTS = {"batch": "batch", 3: "3 us", 7: "7 us"}
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(cases(), BATCHES, st.lists(st.tuples(POLICIES, POLICIES) | st.none(), min_size=6, max_size=6), st.integers(1, 3))
 def test_changes_of_policies_send_every_pair_once(
     case: Case,

@@ -85,6 +85,7 @@ def test_all_columns_but_those_of_the_event_where_none_are_named(spark: SparkSes
     assert sessionlake.read_table(config).filter("table_key = 'z'").fetchall()[0][2] == 7
 
 
+@pytest.mark.slow
 def test_values_of_all_types_come_back_from_the_store_and_from_the_tables(spark: SparkSession, tmp_path: Path) -> None:
     source = {"kind": "delta", "path": "source"}
     config = table_config(

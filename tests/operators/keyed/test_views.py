@@ -4,10 +4,11 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.warehouse.changelog import DUCKDB, TABLE, live_sql
+from tests.support import examples
 
 Row = dict[str, Any]
 CHANGES = pa.schema(
@@ -23,7 +24,7 @@ def folded(changes: list[Row], until: int) -> dict[str, Row]:
     return {row["table_key"]: row for row in changes if row["batch_id"] <= until}
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     batches=st.lists(
         st.dictionaries(st.sampled_from("abcd"), st.tuples(st.booleans(), st.integers(0, 9))), min_size=1, max_size=6

@@ -19,10 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle.model import COUNTS, ReferenceModel
+from tests.support import examples
 
 Row = dict[str, Any]
 
@@ -45,16 +46,16 @@ ALL = {
 }
 
 
-def ci(examples: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def ci(number: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a property test of the default run out of a check."""
-    return lambda check: settings(max_examples=examples)(given(**strategies)(check))
+    return lambda check: examples(number)(given(**strategies)(check))
 
 
-def slow(examples: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def slow(number: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make the same test with SLOW_FACTOR times the examples, marked slow."""
 
     def decorate(check: Callable[..., None]) -> Callable[..., None]:
-        test = settings(max_examples=examples * SLOW_FACTOR)(given(**strategies)(check))
+        test = examples(number * SLOW_FACTOR)(given(**strategies)(check))
         return pytest.mark.slow(test)
 
     return decorate

@@ -21,6 +21,7 @@ from tests.operators.sessions.strategies import (
     events,
     rows,
 )
+from tests.support import examples
 
 EXAMPLES = 20
 
@@ -86,11 +87,11 @@ class SlowLimitedMachine(LimitedMachine):
     pass
 
 
-LimitedMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=12)
-SlowLimitedMachine.TestCase.settings = settings(max_examples=EXAMPLES * SLOW_FACTOR, stateful_step_count=30)
+LimitedMachine.TestCase.settings = settings(examples(EXAMPLES), stateful_step_count=12)
+SlowLimitedMachine.TestCase.settings = settings(examples(EXAMPLES * SLOW_FACTOR), stateful_step_count=30)
 TestLimitedMachine = LimitedMachine.TestCase
 TestSlowLimitedMachine = pytest.mark.slow(SlowLimitedMachine.TestCase)
-SessionizerMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=12)
-SlowSessionizerMachine.TestCase.settings = settings(max_examples=EXAMPLES * SLOW_FACTOR, stateful_step_count=30)
+SessionizerMachine.TestCase.settings = settings(examples(EXAMPLES), stateful_step_count=12)
+SlowSessionizerMachine.TestCase.settings = settings(examples(EXAMPLES * SLOW_FACTOR), stateful_step_count=30)
 TestSessionizerMachine = SessionizerMachine.TestCase
 TestSlowSessionizerMachine = pytest.mark.slow(SlowSessionizerMachine.TestCase)

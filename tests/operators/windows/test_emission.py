@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows, WindowDefinition
@@ -16,6 +16,7 @@ from sessionlake.store.slices import SliceStore
 from sessionlake.testing.windows import WindowHarness, WindowOutput
 from tests.operators.windows.test_oracle import FOREVER, POLICIES, Batch, at, models, streams
 from tests.oracle.windows import Event, Result, WindowModel
+from tests.support import examples
 
 
 def definition(model: WindowModel) -> WindowDefinition:
@@ -78,7 +79,7 @@ def outputs(run: WindowHarness, batches: list[Batch], lost: set[int]) -> Iterato
 
 
 @given(models(), streams(), st.integers(1, 3), st.sets(st.integers(1, 11), max_size=2))
-@settings(max_examples=40)
+@examples(40)
 def test_every_batch_sends_what_the_machines_send(
     model: WindowModel, batches: list[Batch], shards: int, lost: set[int]
 ) -> None:
@@ -95,13 +96,13 @@ def test_every_batch_sends_what_the_machines_send(
 
 @pytest.mark.slow
 @given(models(), streams(), st.integers(1, 3), st.sets(st.integers(1, 11), max_size=2))
-@settings(max_examples=600)
+@examples(600)
 def test_every_batch_of_many_streams(model: WindowModel, batches: list[Batch], shards: int, lost: set[int]) -> None:
     test_every_batch_sends_what_the_machines_send.hypothesis.inner_test(model, batches, shards, lost)
 
 
 @given(models(), streams(), st.integers(1, 3), st.integers(0, 10))
-@settings(max_examples=40)
+@examples(40)
 def test_restated_events_are_in_all_their_windows(
     model: WindowModel, batches: list[Batch], shards: int, at_batch: int
 ) -> None:
@@ -121,7 +122,7 @@ def test_restated_events_are_in_all_their_windows(
 
 
 @given(models(), streams(), st.sampled_from(POLICIES), st.integers(1, 3), st.integers(1, 11))
-@settings(max_examples=20)
+@examples(20)
 def test_a_change_of_policies_loses_no_change(
     model: WindowModel, batches: list[Batch], policies: tuple[Any, Any, Any], shards: int, changed: int
 ) -> None:
@@ -144,7 +145,7 @@ def test_a_change_of_policies_loses_no_change(
 
 
 @given(models(), streams(), st.sets(st.integers(0, 5)), st.integers(1, 3))
-@settings(max_examples=20)
+@examples(20)
 def test_what_a_tombstone_has_deleted_stays_so_where_stores_are_restored(
     model: WindowModel, batches: list[Batch], which: set[int], shards: int
 ) -> None:

@@ -7,10 +7,11 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle.kafka_streams import forwarded, needs_kafka_streams
+from tests.support import examples
 
 pytestmark = needs_kafka_streams
 
@@ -36,7 +37,7 @@ def updates_of_time_windows(size: int, advance: int, grace: int, events: list[Ev
     return found
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(size=st.integers(1, 12), advance=st.integers(1, 12), grace=st.integers(0, 30), events=STREAMS)
 def test_tumbling_and_hopping_updates_are_kafkas_for_any_grace(
     size: int, advance: int, grace: int, events: list[Event]
@@ -75,7 +76,7 @@ def last_updates(updates: list[list[Update]]) -> dict[Update, tuple[int, int]]:
     return {update[:3]: update[3:] for of_event in updates for update in of_event}
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(size=st.integers(1, 12), events=STREAMS)
 def test_sliding_windows_are_kafkas_while_grace_covers_the_disorder(size: int, events: list[Event]) -> None:
     latest, disorder = 0, 0
@@ -118,7 +119,7 @@ SIDED = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(before=st.integers(0, 12), after=st.integers(0, 12), events=SIDED)
 def test_a_join_makes_kafkas_pairs_while_nothing_is_late(before: int, after: int, events: list[Event]) -> None:
     topology = {"kind": "join", "before": before, "after": after, "grace": 40}

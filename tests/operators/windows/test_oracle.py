@@ -9,10 +9,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle.windows import Event, KafkaSliding, Result, WindowModel, final_windows, kafka_sliding
+from tests.support import examples
 
 FOREVER = 10**12
 ACCEPTED = pa.schema(
@@ -93,7 +94,7 @@ def con() -> Iterator[Any]:
 
 
 @given(models(), streams())
-@settings(max_examples=100)
+@examples(100)
 def test_last_rows_equal_duckdb(con: Any, model: WindowModel, batches: list[Batch]) -> None:
     results = [result for _, _, result in play(model, batches)]
     con.register("accepted", accepted_table(results))
@@ -103,7 +104,7 @@ def test_last_rows_equal_duckdb(con: Any, model: WindowModel, batches: list[Batc
 
 
 @given(models(), streams(restates=True))
-@settings(max_examples=100)
+@examples(100)
 def test_every_event_is_accounted_for_once(model: WindowModel, batches: list[Batch]) -> None:
     for batch, restated, result in play(model, batches):
         assert sorted(result.accepted + result.late + result.dead + result.dropped) == sorted(batch.events)
@@ -123,7 +124,7 @@ def content(model: WindowModel, taken: list[tuple[Event, int | None]], key: str,
 
 
 @given(models(), streams())
-@settings(max_examples=100)
+@examples(100)
 def test_a_window_goes_out_iff_it_has_unsent_changes_and_at_the_latest_by_its_closing(
     model: WindowModel, batches: list[Batch]
 ) -> None:
@@ -162,7 +163,7 @@ def candidates(model: WindowModel, taken: list[tuple[Event, int | None]]) -> set
 
 
 @given(models(), streams(restates=True))
-@settings(max_examples=100)
+@examples(100)
 def test_triggers_follow_the_frontier(model: WindowModel, batches: list[Batch]) -> None:
     seen: dict[tuple[str, int], list[str]] = {}
     for _, _, result in play(model, batches):
@@ -176,7 +177,7 @@ def test_triggers_follow_the_frontier(model: WindowModel, batches: list[Batch]) 
 
 
 @given(models(), streams(restates=True))
-@settings(max_examples=100)
+@examples(100)
 def test_a_restated_event_sends_its_closed_windows_whole(model: WindowModel, batches: list[Batch]) -> None:
     model.keep = None  # The horizon that is told from the close below is one of time.
     taken: list[Event] = []
@@ -270,7 +271,7 @@ def test_full_at_close_does_not_go_with_update_mode() -> None:
 
 
 @given(models(), streams())
-@settings(max_examples=50)
+@examples(50)
 def test_without_exits_sliding_windows_are_sql_frames(con: Any, model: WindowModel, batches: list[Batch]) -> None:
     times = [{"batch": 0, "key": k, "time": t, "value": v, "close": None} for b in batches for k, t, v in b.events]
     con.register("accepted", pa.Table.from_pylist(times, schema=ACCEPTED))
@@ -291,7 +292,7 @@ DISORDERED = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 8), st.int
 
 
 @given(st.integers(1, 12), st.integers(0, 12), DISORDERED)
-@settings(max_examples=200)
+@examples(200)
 def test_sliding_updates_equal_kafka_while_grace_covers_the_disorder(
     size: int, grace: int, drafted: list[tuple[str, int, int]]
 ) -> None:

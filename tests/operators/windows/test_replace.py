@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.operators.windows.control import WINDOW
@@ -15,6 +15,7 @@ from sessionlake.testing.windows import WindowHarness
 from tests.operators.windows.test_emission import given_rows, harness
 from tests.operators.windows.test_oracle import Batch, models, streams
 from tests.oracle.windows import Entry, Event, WindowModel
+from tests.support import examples
 
 Slices = dict[tuple[str, int], dict[str, Any]]
 Row = tuple[Any, ...]
@@ -72,7 +73,7 @@ def computed(model: WindowModel, events: Iterable[Event]) -> list[Row]:
 
 
 @given(models(), streams(), st.integers(0, 11), ROUNDS, st.integers(0, 3), st.integers(1, 3), st.integers(0, 1))
-@settings(max_examples=15)
+@examples(15)
 def test_damage_is_mended_at_any_time_whatever_is_sent_when(
     model: WindowModel, batches: list[Batch], at: int, how: list[tuple[str, int]], wait: int, shards: int, lost: int
 ) -> None:
@@ -115,7 +116,7 @@ def test_damage_is_mended_at_any_time_whatever_is_sent_when(
 
 @pytest.mark.slow
 @given(models(), streams(), st.integers(0, 11), ROUNDS, st.integers(0, 3), st.integers(1, 3), st.integers(0, 1))
-@settings(max_examples=400)
+@examples(400)
 def test_damage_of_many_streams_is_mended(
     model: WindowModel, batches: list[Batch], at: int, how: list[tuple[str, int]], wait: int, shards: int, lost: int
 ) -> None:

@@ -104,9 +104,9 @@ UPDATES = {"early": "batch", "late": "batch"}
 @pytest.mark.parametrize(
     ("kind", "emit"),
     [
-        ("tumbling", UPDATES),
         ("hopping", {}),
-        ("sliding", {}),
+        pytest.param("tumbling", UPDATES, marks=pytest.mark.slow),
+        pytest.param("sliding", {}, marks=pytest.mark.slow),
         pytest.param("tumbling", {"early": "1 hour", "late": "close"}, marks=pytest.mark.slow),
         pytest.param("hopping", UPDATES, marks=pytest.mark.slow),
         pytest.param("sliding", UPDATES, marks=pytest.mark.slow),

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.sources.decoding import parquet_rows
@@ -16,6 +16,7 @@ from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.kafka_records import Topic, decode_records
 from sessionlake.sources.decoding.raw import is_cut
 from tests.sources.decoding.common import COLUMNS, WIDE, errors, outcome
+from tests.support import examples
 
 GOOD = {"k": "good", "t": "2026-01-01", "n": 7}
 VALUES = ("good", "2026-01-01", 7)
@@ -42,7 +43,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(JUNK, max_size=6), st.sampled_from([16, 64, 1 << 20]))
 def test_good_lines_of_json_survive_any_others(junk: list[bytes], limit: int) -> None:
     lines = [line.replace(b"\n", b" ") for line in junk]
@@ -53,7 +54,7 @@ def test_good_lines_of_json_survive_any_others(junk: list[bytes], limit: int) ->
     assert len(rows) <= 2 * len(lines) + 1
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(JUNK, max_size=6), st.sampled_from([16, 64, 1 << 20]))
 def test_good_records_of_csv_survive_any_others_without_quotes(junk: list[bytes], limit: int) -> None:
     lines = [line.translate(None, b'\n\r"') for line in junk]
@@ -64,7 +65,7 @@ def test_good_records_of_csv_survive_any_others_without_quotes(junk: list[bytes]
     assert len(rows) <= 2 * len(lines) + 1
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.binary(max_size=300), st.sampled_from(["f.json", "f.csv", "f.parquet", "f.json.gz", "f.csv.gz"]))
 def test_any_bytes_give_rows_or_dead_letters(content: bytes, path: str) -> None:
     for columns in (COLUMNS, WIDE):
@@ -78,7 +79,7 @@ pq.write_table(
 DAMAGE = st.lists(st.tuples(st.integers(0, len(PARQUET.getvalue()) - 1), st.integers(0, 255)), min_size=1, max_size=4)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(DAMAGE, st.sampled_from([0, 50_000]))
 def test_damaged_parquet_gives_rows_or_dead_letters(damage: list[tuple[int, int]], large: int) -> None:
     content = bytearray(PARQUET.getvalue())
@@ -100,7 +101,7 @@ def test_damage_to_a_row_group_costs_its_rows_only(monkeypatch: pytest.MonkeyPat
     assert [row[1].startswith("unreadable file: rows 11 to 20: ") for row in rows if row[1]] == [True]
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(st.none() | JUNK, max_size=6))
 def test_good_records_of_a_topic_survive_any_others(junk: list[bytes | None]) -> None:
     good = json.dumps(GOOD).encode()

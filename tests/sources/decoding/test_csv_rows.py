@@ -5,13 +5,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.csv_rows import decode_csv
 from sessionlake.sources.decoding.decode import decode
 from tests.sources.decoding.common import COLUMNS, MONEY, WIDE, outcome
+from tests.support import examples
 
 NULLS = (None, None, None)
 
@@ -124,7 +125,7 @@ FIELD = st.text(st.sampled_from('ab",\r\n '), max_size=4).filter(lambda text: te
 RECORDS = st.lists(st.lists(FIELD, min_size=2, max_size=4), max_size=20)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(RECORDS, st.sampled_from(["\n", "\r\n"]), st.sampled_from([16, 64, 1 << 20]))
 def test_rows_texts_and_lines_agree_with_pythons_writer(records: list[list[str]], end: str, block_bytes: int) -> None:
     columns = EventColumns("k", "t", None, None, ("n",), dict.fromkeys("ktn", COLUMNS.types["k"]))
@@ -145,7 +146,7 @@ def test_rows_texts_and_lines_agree_with_pythons_writer(records: list[list[str]]
     assert run(content, columns, max(block_bytes, max(map(len, texts), default=0) + 8)) == expected
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(st.sampled_from('ab",\r\n'), max_size=60), st.sampled_from([8, 1 << 20]))
 def test_any_text_gives_each_row_a_text_and_a_line_in_order(text: str, block_bytes: int) -> None:
     rows = run(b"k,t,n\n" + text.encode(), block_bytes=block_bytes)

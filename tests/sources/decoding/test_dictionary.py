@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
@@ -26,6 +26,7 @@ from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse.schemas import TIME
 from tests.sources.decoding.common import COLUMNS, outcome
+from tests.support import examples
 
 TYPES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string())]
 values = st.none() | st.sampled_from([b"", b"a", b"bb", "ü".encode(), b"x" * 20])
@@ -52,7 +53,7 @@ def read(file: bytes, columns: EventColumns, *, dictionary: bool) -> list[Decode
         return list(decode(file, "f.parquet", "parquet", columns))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(not_utf8, max_size=12), st.sampled_from(TYPES[:4]), st.sampled_from([1, 5, 100]))
 def test_rows_errors_and_texts_are_those_of_plain_keys(
     keys: list[bytes | None], type_: pa.DataType, group: int
@@ -61,7 +62,7 @@ def test_rows_errors_and_texts_are_those_of_plain_keys(
     assert outcome(read(file, COLUMNS, dictionary=True)) == outcome(read(file, COLUMNS, dictionary=False))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(values, max_size=30), st.sampled_from(TYPES), st.sampled_from([None, 3]))
 def test_what_the_map_sends_is_that_of_plain_keys(
     keys: list[bytes | None], type_: pa.DataType, limit: int | None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessionlake.errors import SourceError
@@ -17,6 +17,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.json_lines import decode_json
 from tests.sources.decoding.common import COLUMNS, MONEY, WIDE, errors, outcome
+from tests.support import examples
 
 GOOD = b'{"k":"a","t":"x","n":1}'
 GOOD_VALUES = ("a", "x", 1)
@@ -274,7 +275,7 @@ def encodable(text: str) -> bool:
     return text.encode(errors="replace").decode() == text
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(LINES, st.integers(0, 60), st.sampled_from([1, 40, 1 << 20]))
 @example([b'{"n": 3.471612799849413e+16}'], 0, 40)
 def test_exactly_the_bad_lines_are_flagged_in_order(lines: list[bytes], padding: int, block_bytes: int) -> None:

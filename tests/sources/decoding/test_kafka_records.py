@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.kafka_records import HEADERS, NULL_VALUE, Topic, decode_records, split_tombstones
 from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.record_columns import META
+from tests.support import examples
 
 TOPIC = Topic("clicks", avro=False)
 COLUMNS = EventColumns("k", "t", None, None, ("n",), {"k": pa.string(), "t": pa.string(), "n": pa.int64()})
@@ -97,7 +98,7 @@ _PIECES = [
 _VALUES = st.one_of(st.none(), st.just(GOOD), st.lists(st.sampled_from(_PIECES), max_size=8).map(b"".join))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(_VALUES, min_size=1, max_size=60))
 def test_a_record_never_hangs_on_its_neighbours(values: list[bytes | None]) -> None:
     together = outcome(values)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.errors import SourceError
@@ -18,6 +18,7 @@ from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.json_lines import decode_json
 from sessionlake.sources.decoding.pieces import Piece, parts_of
 from tests.sources.decoding.common import COLUMNS, outcome
+from tests.support import examples
 
 GOOD = json.dumps({"k": "good", "t": "2026-01-01", "n": 7}).encode()
 LINES = st.sampled_from([GOOD, b"", b" ", b"\r", b"{", b"\xff", b'{"k":"' + b"x" * 90 + b'"}', b"\xef\xbb\xbf" + GOOD])
@@ -28,7 +29,7 @@ def in_parts(path: str, parts: int, format_: Any = "json", **options: Any) -> li
     return [row for part in decoded for row in outcome(list(part))]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(LINES, max_size=12), st.booleans(), st.booleans(), st.integers(2, 5), st.sampled_from([7, 100, 1 << 20])
 )
@@ -42,7 +43,7 @@ def test_lines(lines: list[bytes], mark: bool, last: bool, parts: int, block: in
         assert found == outcome(list(decode_json(path, path, COLUMNS, block, 80)))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(2, 7), st.data())
 def test_row_groups(sizes: list[int], parts: int, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:

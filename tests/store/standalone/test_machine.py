@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sessionlake.stores import Serdes, Stores, Windowed
+from tests.support import examples
 
 RETENTION, INTERVAL = 100, 50
 NAMES = ["", "a", "a\0", "b"]
@@ -291,21 +292,21 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.dropped_total == self.refused
 
 
-def machine(of: Any, name: str, *, disk: bool, examples: int, kills: bool = False) -> Any:
+def machine(of: Any, name: str, *, disk: bool, number: int, kills: bool = False) -> Any:
     made = type(name, (StoreMachine,), {"kind": of, "disk": disk, "kills": kills})
-    made.TestCase.settings = settings(max_examples=examples, stateful_step_count=20)
+    made.TestCase.settings = settings(examples(number), stateful_step_count=20)
     return made.TestCase
 
 
-TestKeyValuesOnDisk = machine(KeyValues, "KeyValuesOnDisk", disk=True, examples=3)
-TestWindowsOnDisk = machine(Windows, "WindowsOnDisk", disk=True, examples=3)
-TestSessionsOnDisk = machine(Sessions, "SessionsOnDisk", disk=True, examples=3)
-TestKeyValuesInMemory = machine(KeyValues, "KeyValuesInMemory", disk=False, examples=100)
-TestWindowsInMemory = machine(Windows, "WindowsInMemory", disk=False, examples=100)
-TestSessionsInMemory = machine(Sessions, "SessionsInMemory", disk=False, examples=100)
-TestMoreKeyValues = pytest.mark.slow(machine(KeyValues, "MoreKeyValues", disk=True, examples=15, kills=True))
-TestMoreWindows = pytest.mark.slow(machine(Windows, "MoreWindows", disk=True, examples=15, kills=True))
-TestMoreSessions = pytest.mark.slow(machine(Sessions, "MoreSessions", disk=True, examples=15, kills=True))
+TestKeyValuesOnDisk = machine(KeyValues, "KeyValuesOnDisk", disk=True, number=3)
+TestWindowsOnDisk = machine(Windows, "WindowsOnDisk", disk=True, number=3)
+TestSessionsOnDisk = machine(Sessions, "SessionsOnDisk", disk=True, number=3)
+TestKeyValuesInMemory = machine(KeyValues, "KeyValuesInMemory", disk=False, number=100)
+TestWindowsInMemory = machine(Windows, "WindowsInMemory", disk=False, number=100)
+TestSessionsInMemory = machine(Sessions, "SessionsInMemory", disk=False, number=100)
+TestMoreKeyValues = pytest.mark.slow(machine(KeyValues, "MoreKeyValues", disk=True, number=15, kills=True))
+TestMoreWindows = pytest.mark.slow(machine(Windows, "MoreWindows", disk=True, number=15, kills=True))
+TestMoreSessions = pytest.mark.slow(machine(Sessions, "MoreSessions", disk=True, number=15, kills=True))
 
 
 def test_windows_and_their_retention_survive_a_writer_that_is_killed() -> None:
