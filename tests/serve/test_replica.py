@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.load import parse_config
@@ -18,6 +18,7 @@ from sessionlake.stores import open_replica
 from sessionlake.testing import TableHarness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
+from tests.support import examples
 
 
 def all_of(view: View) -> list[dict[str, Any]]:
@@ -47,8 +48,7 @@ EVENTS = st.lists(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@examples(12)
 @given(st.lists(st.tuples(st.sampled_from(["run", "abandon", "lose", "erase"]), EVENTS), min_size=1, max_size=7))
 def test_view_is_the_changelog_at_its_batch(steps: list[tuple[str, list[tuple[str, int]]]]) -> None:
     with TemporaryDirectory() as directory:
