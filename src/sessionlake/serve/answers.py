@@ -54,31 +54,36 @@ class Answers:
         left = rows.num_rows > asked.limit
         return self._page(asked, rows[: asked.limit], None, tables.commit, tables, times, left=left)
 
-    def one(self, asked: Question, start_us: int | None, *, times: Times) -> bytes:
-        """Return the session of a key that starts at a time, or the row of a key; RefusedError (404) where there is none."""
+    def one_of_store(self, asked: Question, start_us: int | None, *, times: Times) -> bytes | None:
+        """Return the session of a key that starts at a time, or the row of a key; None where the tables are to be asked."""
         now = self._following.now
-        source: View | Moment | None = now.view
-        commit, rows = now.commit, None
-        if now.view is not None:
-            try:
-                rows = _starting(now.view.find([asked.key or ""], asked.include), self._of.start, start_us)
-            except NotLocalError:
-                source = None
-            # What began before it may have left the store.
-            old = now.view.complete_from_us is not None and (start_us or 0) < now.view.complete_from_us
-            if rows is not None and not rows.num_rows and old:
-                source = None
-        if source is None or rows is None:
-            source = self._following.tables()
-            found = source.find(replace(asked, from_us=start_us, to_us=start_us))
-            rows, commit = _starting(found, self._of.start, start_us), source.commit
+        if now.view is None:
+            return None
+        try:
+            rows = _starting(now.view.find([asked.key or ""], asked.include), self._of.start, start_us)
+        except NotLocalError:
+            return None
+        oldest = now.view.complete_from_us
+        if not rows.num_rows and start_us is not None and oldest is not None and start_us < oldest:
+            return None  # it may have left the store
+        return self._one(rows, now.commit, now.view, start_us, times)
+
+    def one_of_tables(self, asked: Question, start_us: int | None, *, times: Times) -> bytes:
+        """Return the session of a key that starts at a time, or the row of a key, from the tables."""
+        tables = self._following.tables()
+        rows = _starting(tables.find(replace(asked, from_us=start_us, to_us=start_us)), self._of.start, start_us)
+        return self._one(rows, tables.commit, tables, start_us, times)
+
+    def _one(
+        self, rows: pa.Table, commit: BatchCommit, source: View | Moment, start_us: int | None, times: Times
+    ) -> bytes:
+        """Return the one row as an answer; RefusedError (404) where there is none."""
+        name = "row" if start_us is None else self._config.operator
         if not rows.num_rows:
-            what = "row" if start_us is None else self._config.operator
             raise RefusedError(
-                404, f"{what}: there is none as of batch {commit.batch_id}; look at the key and the start"
+                404, f"{name}: there is none as of batch {commit.batch_id}; look at the key and the start"
             )
-        fields = self._head(commit, source, times)
-        return envelope(fields, "row" if start_us is None else "session", encoded(rows[:1], times)[0])
+        return envelope(self._head(commit, source, times), name, encoded(rows[:1], times)[0])
 
     def longest_open(self, limit: int, *, times: Times) -> bytes:
         """Return the longest sessions that events can still lengthen; the longest first."""

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from sessionlake.config.load import Config
 from sessionlake.errors import SessionlakeError
 from sessionlake.serve.answers import LISTS, Answers
+from sessionlake.serve.encoded import Times
 from sessionlake.serve.following import Following
 from sessionlake.serve.page import read_page
 from sessionlake.serve.questions import Question, included, micros_of
@@ -22,8 +23,8 @@ from sessionlake.serve.refused import RefusedError, error_body, refusal
 WAIT_MS = 5000
 DEFAULT_LIMIT = 100
 _PAUSE_S = 0.02
-_THREADS = 8
-"""That look for pages: as many can be waited for at a time without keeping look-ups of one key from being answered."""
+_THREADS, _SLOW_THREADS = 8, 2
+"""That look for pages in the stores, and for anything in the tables: the slow ones keep none of the others waiting."""
 T = TypeVar("T")
 Time = str | int | None
 
@@ -139,11 +140,13 @@ class Server:
     def __init__(self, config: Config, following: Following) -> None:
         self._config, self._following = config, following
         self._answers = Answers(config, following)
-        self._pool = ThreadPoolExecutor(_THREADS, "answers")
+        self._pool = ThreadPoolExecutor(_THREADS, "stores")
+        self._slow = ThreadPoolExecutor(_SLOW_THREADS, "tables")
 
     def close(self) -> None:
         """Let go of the threads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._slow):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def application(self) -> FastAPI:
         """Return the application, with the paths of the pipeline's operator."""
@@ -191,14 +194,12 @@ class Server:
         """Return the session of a key that starts at a time; 404 where there is none."""
         await self._wait(asked)
         question = Question(key=asked.key, include=included(asked.include))
-        start = micros_of("start", asked.start)
-        return _json(await self._in_thread(lambda: self._answers.one(question, start, times=asked.times)))
+        return await self._one(question, micros_of("start", asked.start), asked.times)
 
     async def row(self, asked: Annotated[OneRow, Query()]) -> Response:
         """Return the row of a key; 404 where there is none."""
         await self._wait(asked)
-        question = Question(key=asked.key)
-        return _json(await self._in_thread(lambda: self._answers.one(question, None, times=asked.times)))
+        return await self._one(Question(key=asked.key), None, asked.times)
 
     async def open(self, asked: Annotated[Limited, Query()]) -> Response:
         """Return the longest sessions that events can still lengthen; `complete` says whether all were looked at."""
@@ -240,7 +241,15 @@ class Server:
             # A look-up of one key takes less than handing it to a thread.
             body = of_store() if asked.key is not None else await self._in_thread(of_store)
         if body is None:
-            body = await self._in_thread(lambda: self._answers.of_tables(after, times=asked.times))
+            body = await self._in_thread(lambda: self._answers.of_tables(after, times=asked.times), self._slow)
+        return _json(body)
+
+    async def _one(self, question: Question, start_us: int | None, times: Times) -> Response:
+        body = self._answers.one_of_store(question, start_us, times=times)
+        if body is None:
+            body = await self._in_thread(
+                lambda: self._answers.one_of_tables(question, start_us, times=times), self._slow
+            )
         return _json(body)
 
     def _question(
@@ -292,8 +301,8 @@ class Server:
                 )
             await asyncio.sleep(_PAUSE_S)
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+    async def _in_thread(self, function: Callable[[], T], pool: ThreadPoolExecutor | None = None) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool or self._pool, function)
 
 
 def _json(body: bytes) -> Response:
