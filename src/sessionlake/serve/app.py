@@ -90,7 +90,9 @@ class After(Limited):
 
 
 class Envelope(BaseModel):
-    """What every answer says."""
+    """What every answer says, beside the rows."""
+
+    model_config = ConfigDict(extra="allow")
 
     batch_id: int
     watermark: Time
