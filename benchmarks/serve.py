@@ -152,8 +152,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     asked = parser.parse_args()
     size = {"events": 20_000 if asked.quick else 200_000, "batches": 8 if asked.quick else 20, "users": 50_000}
+    if asked.quick:
+        asked.seconds = 5
     with tempfile.TemporaryDirectory() as work:
-        found = measure(Path(work), **size, seconds=5 if asked.quick else asked.seconds)
+        found = measure(Path(work), **size, seconds=asked.seconds)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()}
     result = {"at": datetime.now(UTC).isoformat(), "machine": machine, "settings": {**vars(asked), **size}, **found}
     RESULTS.mkdir(exist_ok=True)
