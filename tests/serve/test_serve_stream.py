@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config, parse_config
 from sessionlake.jobs.compact import compact
 from sessionlake.operators.run import run
+from tests.operators.joins.join_support import join_config, messages, write
 from tests.serve.server_support import ask, serving
 from tests.support import make_config, write_rows
 
@@ -172,3 +173,23 @@ def test_windows_and_rows_of_a_table(spark: SparkSession, tmp_path: Path) -> Non
             assert [row["table_key"] for row in rest["rows"]] == sorted(KEYS, key=str.encode)[3:]
         assert ask(url, "/v1/row", key="é")[1]["row"]["v"] == 1
         assert ask(url, "/v1/row", key="e")[0] == 404
+
+
+@pytest.mark.slow
+def test_pairs_of_a_join_page_by_page(spark: SparkSession, tmp_path: Path) -> None:
+    config = join_config(tmp_path)
+    for side, rows in messages(0).items():
+        write(tmp_path, side, 0, rows)
+    run(spark, config, once=True)
+    named = ("join_time", "left_position", "right_position")
+    pairs = [row for row in rows_of(config, "join_changelog") if row["op"] == "upsert"]
+    pairs.sort(key=lambda row: (row["join_key"].encode(), *(row[name] for name in named)))
+    assert len({row["join_key"] for row in pairs}) > 1
+    with serving(config, **FREE) as url:
+        found: list[dict[str, Any]] = []
+        cursor = None
+        while cursor is not None or not found:
+            answer = ask(url, "/v1/joins", times="us", key_from="", limit=7, cursor=cursor)[1]
+            found += answer["joins"]
+            cursor = answer["cursor"]
+        assert same({"joins": found}, pairs, "joins")

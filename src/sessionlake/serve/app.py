@@ -294,7 +294,7 @@ class Server:
         if least is None:
             return
         due = asyncio.get_running_loop().time() + asked.wait_ms / 1000
-        while self._following.now.commit.batch_id < least:
+        while self._following.reached < least:
             if asyncio.get_running_loop().time() >= due:
                 found = self._following.now.commit.batch_id
                 raise RefusedError(

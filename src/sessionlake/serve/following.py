@@ -68,6 +68,11 @@ class Following:
             )
         return now
 
+    @property
+    def reached(self) -> int:
+        """The last batch that was seen, -1 before the first one."""
+        return -1 if self._now is None else self._now.commit.batch_id
+
     def tables(self) -> Moment:
         """Return the tables as of the last batch that was seen, or a later one."""
         with self._opening:
