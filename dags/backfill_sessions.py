@@ -1,14 +1,15 @@
 """
-### Computes a day's sessions from the events again
+### Computes a day's sessions or windows from the events again
 
 Corrects those that differ, and only those: of a range that is as it should be nothing changes, however often it runs. Every
 night for the day before, as an audit; for a range of days `airflow backfill create --dag-id backfill_sessions --from-date
 2026-01-01 --to-date 2026-01-31`; by hand with *From* and *To*.
 
 Runs beside the stream. Late events of the days are taken in too. **If it is red with "overtook":** another job
-restated the same sessions meanwhile; trigger it again.
+restated the same meanwhile; trigger it again.
 
-Skipped on a pipeline that computes something else than sessions.
+Skipped on windows by count and joins, where the order counts in which messages came, and where all of the day is beyond the
+retention of windows that overlap.
 """
 
 from datetime import UTC, datetime
@@ -28,14 +29,14 @@ from sessionlake_airflow.job import SparkJob
 
 with DAG(
     "backfill_sessions",
-    description="Computes a day's sessions from the events again and corrects those that differ",
+    description="Computes a day's sessions or windows from the events again and corrects those that differ",
     doc_md=__doc__,
     schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC"),
     start_date=datetime(2000, 1, 1, tzinfo=UTC),  # backfills may reach back as far
     tags=["sessionlake", "maintenance"],
     params={
         "config": config_param(),
-        "from": time_param("From", "Sessions that reach this time or later, UTC. Empty: the run's data interval."),
+        "from": time_param("From", "What reaches this time or later, UTC. Empty: the run's data interval."),
         "to": time_param("To", "Exclusive, UTC. Empty: the run's data interval."),
         "apply": apply_param(),
         "dry_run": dry_run_param(),

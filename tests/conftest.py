@@ -12,10 +12,10 @@ from xdist.scheduler import LoadScopeScheduling
 from infra.kafka.broker import Broker
 from sessionlake.engine.spark import build_session
 
-# No test is judged by the time it takes: others run beside it. `make test` draws the same examples each time, so that a red run
-# is the doing of the change that it judges, as Hypothesis does by itself on a CI's machine; `make test-all` draws new ones.
+# No test is judged by the time it takes: others run beside it. `make test` draws few examples, and the same ones each time, so that
+# a red run is the doing of the change that it judges (Hypothesis does so by itself on a CI's machine); `make test-all` draws new ones.
 settings.register_profile("search", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-settings.register_profile("ci", settings.get_profile("search"), derandomize=True)
+settings.register_profile("ci", settings.get_profile("search"), derandomize=True, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 SLOW_TIMEOUT_SECONDS = 900

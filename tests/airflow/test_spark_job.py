@@ -26,7 +26,9 @@ NO_BATCHES = "sessionlake: pipeline.warehouse: '/w' has no batches yet; run `ses
 BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
 FENCED = "sessionlake: table '/w/session_changelog': another driver committed batch 2; keep only one running"
 HELD = "sessionlake: store: '/s/0' is open in another process; stop that one"
-OF_WINDOWS = "sessionlake: window: the job is for pipelines of sessions so far; name such a config"
+BY_COUNT = (
+    "sessionlake: backfill: a [window] by count goes by the order in which messages came; use `sessionlake rebuild`"
+)
 NO_RULE = "sessionlake: expire: no rule says what expires; write one"
 
 
@@ -132,7 +134,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "busy stream": {"dag": "sessionize_stream", "env": refusing(BUSY, ExitCode.BUSY)},
     "busy micro": {"dag": "sessionize_micro", "env": refusing(BUSY, ExitCode.BUSY)},
-    "windows' backfill": {"dag": "backfill_sessions", "env": refusing(OF_WINDOWS, ExitCode.NOT_NEEDED)},
+    "backfill by count": {"dag": "backfill_sessions", "env": refusing(BY_COUNT, ExitCode.NOT_NEEDED)},
     "no rule": {"dag": "expire_sessions", "env": refusing(NO_RULE, ExitCode.NOT_NEEDED)},
     "no batches": {
         "dag": "backfill_sessions",
@@ -308,7 +310,7 @@ def test_dry_run_reports_and_updates_nothing(ran: Ran) -> None:
     assert (found["pushed"], found["events"]) == ({"return_value": json.loads(DRY)}, [{}])
 
 
-@pytest.mark.parametrize("case", ["no rule", "no batches", "windows' backfill"])
+@pytest.mark.parametrize("case", ["no rule", "no batches", "backfill by count"])
 def test_what_was_not_needed_is_skipped(ran: Ran, case: str) -> None:
     assert ran(case)["state"] == "AirflowSkipException"
     assert ran(case)["events"] == [{}]

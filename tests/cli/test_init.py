@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -263,3 +264,36 @@ def test_windows_of_a_sample_without_events_are_the_usual_ones(tmp_path: Path) -
     write_json(tmp_path / "events" / "a.json", bad)
     config = proposed(tmp_path / "events", "--window", "tumbling", "--key", "user_id", "--time", "ts")
     assert config.section.model_dump()["size"] == "1 hour"
+
+
+@pytest.mark.parametrize("kind", ["json_directory", "delta_table"])
+def test_a_table_has_the_columns_that_are_not_of_the_event(kind: str, tmp_path: Path) -> None:
+    config = proposed(WRITERS[kind](tmp_path), "--table")
+    section = config.section.model_dump()
+    assert (config.operator, config.event.key, config.event.id) == ("table", "user_id", "event_id")
+    assert section["columns"] == ["page", "load_ms", "price", "buy"]
+    assert (section["order"], section["retention"], config.aggregates) == ("time", "1 minute", {})
+    typed = set(config.source.types)
+    assert typed == (set(ROWS[0]) if kind == "json_directory" else set())
+
+
+def test_a_tables_retention_holds_nearly_all_late_updates_and_its_own_names_are_left_out(tmp_path: Path) -> None:
+    """Every tenth update comes half an hour late, in a later file."""
+    late = [row for n, row in enumerate(ROWS) if n % 10 == 0]
+    write_json(tmp_path / "in" / "0.json", [{**row, "Deleted": 1, "op": "x"} for row in ROWS if row not in late])
+    write_json(tmp_path / "in" / "1.json", [{**row, "ts": ROWS[-1]["ts"] - 1800} for row in late])
+    for n in range(2):
+        os.utime(tmp_path / "in" / f"{n}.json", (n, n))
+    result = init(tmp_path / "in", "--table")
+    assert "would remain 5." in result.stdout
+    assert '# Left out: "Deleted", "op", called' in result.stdout
+    assert "#   10 minutes    10.000%\n#   1 hour         0.000%" in result.stdout
+    config = parse_config(parse_toml(result.stdout, "proposal"), Path.cwd())
+    section = config.section.model_dump()
+    assert (section["retention"], section["columns"]) == ("1 hour", ["page", "load_ms", "price", "buy"])
+
+
+def test_a_table_in_windows_is_refused_in_one_line(tmp_path: Path) -> None:
+    result = init(json_file(tmp_path), "--table", "--window", "tumbling")
+    said = "sessionlake: --table: stands beside --window tumbling; pass one of them\n"
+    assert (result.exit_code, result.stderr) == (2, said)

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionlake.config.load import load_config
-from sessionlake.examples import joins
+from sessionlake.examples import joins, tables
 from sessionlake.examples.demo import CONFIG_NAME, prepare
 from sessionlake.examples.windows import CONFIGS
 from sessionlake.serve.queries import query_tables
@@ -43,4 +43,24 @@ def test_the_demos_pairs_are_those_of_duckdb(spark: SparkSession, tmp_path: Path
         1,
     )[1]
     assert pairs > 10_000
+    assert apart == 0
+
+
+@pytest.mark.slow
+def test_the_demos_folders_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    prepare(tmp_path / "demo", Console(quiet=True))
+    config = load_config(tmp_path / "demo" / tables.CONFIG_NAME)
+    tables.run_table(spark, tmp_path / "demo", Console(quiet=True))
+    ((folders, apart),) = query_tables(
+        config,
+        f"""
+        with wanted as (select repo || '/' || top k, max_by(author, (authored_at, event_id)) a, max(authored_at::timestamptz) t
+                        from read_json_auto('{tmp_path}/demo/events/*.json.gz')
+                        where author is not null and authored_at is not null group by 1),
+        kept as (select table_key k, author a, event_time t from table_live)
+        select (select count(*) from kept), (select count(*) from (from kept except all from wanted union all (from wanted except all from kept)))
+        """,
+        1,
+    )[1]
+    assert folders > 100
     assert apart == 0

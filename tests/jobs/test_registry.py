@@ -1,14 +1,20 @@
 """The registry of jobs tells the truth: of functions, tables, counts, and in docs/commands.md."""
 
 import inspect
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sessionlake.cli.registry import COMMANDS
+from sessionlake.config.load import Config
+from sessionlake.config.operators import OPERATORS
+from sessionlake.errors import NotNeededError
 from sessionlake.jobs.compact.job import METHODS
 from sessionlake.jobs.registry import (
+    BY_COUNT,
     BY_NAME,
     CHANGES,
     EVENTS_AGAIN,
@@ -20,9 +26,15 @@ from sessionlake.jobs.registry import (
     Job,
     Kind,
 )
+from sessionlake.jobs.run import require_known
 from sessionlake.quality.run import _FAILS_ON
 from sessionlake.warehouse import schemas
 from tests.jobs import jobs_table
+from tests.jobs.window_support import hopping_config
+from tests.operators.counts.count_support import count_config
+from tests.operators.joins.join_support import join_config
+from tests.operators.keyed.table_support import table_config
+from tests.support import make_config
 
 RUN = {"run_id", "dry_run", "on_step"}
 
@@ -75,3 +87,27 @@ def test_choices_are_the_functions(job: str, name: str, choices: tuple[str, ...]
 
 def test_the_documented_table_is_the_registrys() -> None:
     assert jobs_table.documented() == jobs_table.with_marks(jobs_table.table()), "run python -m tests.jobs.jobs_table"
+
+
+def refusal(config: Config, job: Job) -> str | None:
+    try:
+        require_known(config, job.name)
+    except NotNeededError as error:
+        return str(error)
+    return None
+
+
+def test_what_a_job_is_not_for_is_refused_in_one_line(tmp_path: Path) -> None:
+    by_count = count_config(tmp_path, emit={"early": "batch"})
+    configs = (make_config(tmp_path), hopping_config(tmp_path), by_count, join_config(tmp_path), table_config(tmp_path))
+    said = [[refusal(config, job) for job in JOBS] for config in configs]
+    for config, lines in zip(configs, said, strict=True):
+        assert all(line is None or re.fullmatch(rf"[a-z-]+: a \[{config.operator}\] .+", line) for line in lines)
+    assert [[line.partition(":")[0] for line in lines if line] for lines in said] == [
+        [],
+        [],
+        ["reprocess-late", "redeem", "backfill"],
+        ["redeem", "backfill"],
+        ["reprocess-late", "redeem", "expire", "backfill"],
+    ]
+    assert {name for job in JOBS for name in job.not_for} <= {*OPERATORS, BY_COUNT}

@@ -258,4 +258,4 @@ def test_jobs_that_a_table_has_no_need_of_refuse_in_one_line(spark: SparkSession
             job()
         told.append(str(raised.value))
     assert all("\n" not in text for text in told)
-    assert [text.partition(":")[0] for text in told] == ["reprocess-late", "expire", "table", "redeem"]
+    assert [text.partition(":")[0] for text in told] == ["reprocess-late", "expire", "backfill", "redeem"]

@@ -14,8 +14,7 @@ import sessionlake
 from infra.kafka.broker import Broker
 from sessionlake.cli import main
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, NotNeededError
-from sessionlake.jobs.backfill import backfill
+from sessionlake.errors import ConfigError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.final import Reached, closed_us, finals
@@ -150,12 +149,6 @@ def test_the_command_windows_and_its_counterpart(ran: Config, tmp_path: Path) ->
     assert "window: this is for pipelines of sessions, with a section [session]; name such a config" in done.stderr
     with pytest.raises(ConfigError, match=r"^window: this is for pipelines of sessions"):
         sessionlake.read_sessions(ran)
-
-
-def test_jobs_that_know_sessions_only_refuse_in_one_line(spark: SparkSession, config: Config) -> None:
-    with pytest.raises(NotNeededError, match=r"^window: backfill is for pipelines of sessions so far"):
-        backfill(spark, config, from_us=0, to_us=1000)
-    assert tables_of(spark, config).read("job_runs").where("job != 'compact'").isEmpty()
 
 
 def closed(config: Config) -> dict[tuple[str, int], tuple[Any, ...]]:

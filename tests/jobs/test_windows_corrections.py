@@ -36,6 +36,9 @@ from tests.support import write_rows
 Window = tuple[Any, ...]
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Config:
     root = tmp_path_factory.mktemp("windows")
@@ -83,7 +86,6 @@ def stored(config: Config, name: str) -> Any:
     return DeltaTable(f"{config.pipeline.warehouse}/{name}").to_pyarrow_table()
 
 
-@pytest.mark.slow
 def test_expire_removes_closed_windows_and_no_others(spark: SparkSession, config: Config) -> None:
     before = folded(config)
     going = [window for window in before if window[2] > 1 and is_closed(config, window)]
@@ -112,7 +114,6 @@ def test_expire_removes_closed_windows_and_no_others(spark: SparkSession, config
     assert live(tables_of(spark, config)) == kept
 
 
-@pytest.mark.slow
 def test_a_tombstone_is_stale_where_its_window_is_open_gone_or_changes(spark: SparkSession, config: Config) -> None:
     windows = folded(config)
     closed = next(window for window in windows if is_closed(config, window))
@@ -133,7 +134,6 @@ def test_a_tombstone_is_stale_where_its_window_is_open_gone_or_changes(spark: Sp
     assert read_status(config).reconciles
 
 
-@pytest.mark.slow
 def test_expire_deletes_the_rows_of_hopping_windows_and_leaves_their_slices(
     spark: SparkSession, hopping: Config
 ) -> None:
@@ -152,7 +152,6 @@ def test_tombstones_of_windows_do_not_go_to_a_topic(spark: SparkSession, config:
         expire(spark, config, ttl="1 s", to_topic=True)
 
 
-@pytest.mark.slow
 def test_forget_leaves_nothing_of_a_key_in_any_table_or_store(spark: SparkSession, hopping: Config) -> None:
     config, tables = hopping, tables_of(spark, hopping)
     others = [window for window in folded(config) if window[0] != "a"]
@@ -181,7 +180,6 @@ def test_forget_leaves_nothing_of_a_key_in_any_table_or_store(spark: SparkSessio
     assert {row[:2] for row in others} <= {row[:2] for row in live(tables)}
 
 
-@pytest.mark.slow
 def test_a_backup_has_all_changelogs_as_of_one_batch_and_is_gone_on_from(
     spark: SparkSession, hopping: Config, tmp_path: Path
 ) -> None:

@@ -11,7 +11,8 @@ from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sessionlake.propose import Choice, Sample
+    from sessionlake.propose import Choice, Measured, MeasuredTable, MeasuredWindows, Sample
+    from sessionlake.sources.columns import EventColumns
 
 
 @click.command("init")
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--window", type=click.Choice(["tumbling", "hopping", "sliding"]), help="Propose windows in place of sessions."
 )
+@click.option("--table", is_flag=True, help="Propose a table of the latest row of each key in place of sessions.")
 @click.option("--name", help="Name of the pipeline.")
 @click.option("--format", "file_format", type=click.Choice(["json", "csv", "parquet"]), help="Format of the files.")
 @click.option(
@@ -42,19 +44,23 @@ def init_command(
     name: str | None,
     file_format: Literal["json", "csv", "parquet"] | None,
     sample_mb: int,
+    *,
+    table: bool,
 ) -> None:
     """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
     from sessionlake.config.load import parse_config, parse_toml
-    from sessionlake.propose import config_text, measure, measure_windows, read_sample
+    from sessionlake.propose import config_text, read_sample
     from sessionlake.sources.columns import EventColumns
 
     if output is not None and output.exists():
         raise ConfigError(f"-o: {str(output)!r} is there already; pass another file, or remove it")
+    if table and window is not None:
+        raise ConfigError(f"--table: stands beside --window {window}; pass one of them")
     seen = read_sample(sample, sample_mb << 20, file_format)
     choice = _chosen(seen, key, time)
     columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
     directory = (output.parent if output is not None else Path()).resolve()
-    measured = measure(seen, columns) if window is None else measure_windows(seen, columns, window)
+    measured = _measured(seen, choice, columns, window, table=table)
     text = config_text(seen, choice, measured, name=name, directory=directory)
     parse_config(parse_toml(text, output or "the proposal"), directory)
     if output is None:
@@ -67,6 +73,16 @@ def init_command(
     except OSError as error:
         raise ConfigError(f"-o: {str(output)!r} can't be written ({error.strerror}); pass another file") from error
     click.echo(f"{output}: read it, then `sessionlake run {os.path.relpath(output)} --once`")
+
+
+def _measured(
+    seen: "Sample", choice: "Choice", columns: "EventColumns", window: str | None, *, table: bool
+) -> "Measured | MeasuredWindows | MeasuredTable":
+    from sessionlake.propose import measure, measure_table, measure_windows
+
+    if table:
+        return measure_table(seen, choice, columns)
+    return measure(seen, columns) if window is None else measure_windows(seen, columns, window)
 
 
 def _chosen(seen: "Sample", key: str | None, time: str | None) -> "Choice":

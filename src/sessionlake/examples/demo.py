@@ -17,7 +17,7 @@ from sessionlake.cli.status import print_status
 from sessionlake.cli.tables import register_tables
 from sessionlake.config.load import load_config
 from sessionlake.errors import SourceError
-from sessionlake.examples import joins
+from sessionlake.examples import joins, tables
 from sessionlake.examples.jobs import run_jobs
 from sessionlake.examples.table import table_of
 from sessionlake.examples.windows import CONFIGS, FOLDER, run_windows
@@ -60,7 +60,7 @@ file_types = "collect(ext, 5)"
 typical_change = "percentile(added, 0.5)"
 """
 CONFIG_NAME = "commits.toml"
-_MADE = ("warehouse", "store", "events", "quality", joins.COMMITS)
+_MADE = ("warehouse", "store", "events", "quality", joins.COMMITS, tables.CHANGES)
 EXAMPLES = Path(__file__).with_name("commits")
 
 
@@ -82,6 +82,8 @@ def run_demo(directory: str, console: Console) -> None:
     run_windows(spark, root, console)
     console.rule("its commits joined with the ones that follow")
     joins.run_joins(spark, root, console)
+    console.rule("the latest change of each folder, as a table")
+    tables.run_table(spark, root, console)
     picture = _picture(spark, root / "sessions.png")
     print_status(config, read_status(config))
     _next(root, command, picture, console)
@@ -99,7 +101,8 @@ def prepare(root: Path, console: Console) -> None:
     for old in taken:
         shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, joins.CONFIG_NAME: joins.CONFIG}.items():
+    others = {joins.CONFIG_NAME: joins.CONFIG, tables.CONFIG_NAME: tables.CONFIG}
+    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, **others}.items():
         (root / name).write_text(text)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
@@ -110,6 +113,7 @@ def prepare(root: Path, console: Console) -> None:
         moment = datetime.fromisoformat(arrived).timestamp()
         os.utime(copied, (moment, moment))
     joins.write_commits(root)
+    tables.write_changes(root)
     console.print(f"pipeline in {root}: 24 files of real commit events; a session is a coding sitting (gap 1 hour)")
 
 

@@ -14,7 +14,7 @@ from sessionlake.warehouse.batch_commit import BatchCommit
 
 
 def kind_by_time(spark: SparkSession, config: Config, last: BatchCommit) -> Sessions | Windows:
-    """Return the kind of a pipeline that a job of the registry with `by_time` has been let at; `last` pins the columns' types.
+    """Return the kind of a pipeline that `require_known` let `backfill` or `redeem` at; `last` pins the columns' types.
 
     Raises PipelineStateError where the tables were made with other settings.
     """

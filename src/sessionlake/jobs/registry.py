@@ -21,6 +21,8 @@ RULE_TABLES = "tables of the rule"
 """The tables of [expire]."""
 CHANGES, SNAPSHOT = "changelog", "snapshot"
 """The tables of what the pipeline computes, by their role: session_changelog and sessions, or window_changelog and windows."""
+BY_COUNT = "by count"
+"""In `Job.not_for`: pipelines that count messages, whatever their section."""
 SINK = "sink"
 """The topic of [sink.kafka]; of `publish`, which sends no lineage."""
 
@@ -106,12 +108,8 @@ class Job:
     """A module that must be installed, and the extra that brings it."""
     dag: str | None = None
     """The DAG that runs it."""
-    sessions_only: bool = False
-    """Whether it is for pipelines of sessions alone."""
     not_for: Mapping[str, str] = field(default_factory=dict)
-    """By operator that it is not for, why not, and what is."""
-    by_time: bool = False
-    """Whether it is for sessions and windows by time alone: elsewhere the order in which messages came counts."""
+    """What it is not for, by the operator's section or BY_COUNT: why not, and what to do, said of such a pipeline."""
 
     @property
     def command(self) -> str:
@@ -139,6 +137,7 @@ def _rows(*names: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(names, ())
 
 
+_BY_ORDER = "goes by the order in which messages came, and that can't be had again; use `sessionlake rebuild`"
 _COMPUTED = (CHANGES, SNAPSHOT)
 _EVERYTHING = _rows(*_COMPUTED, "late_events", "dead_letters", "corrections", "correction_outcomes", "events")
 
@@ -171,7 +170,10 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("corrections",), "dead_letters": ("expired",)},
         corrections="corrections",
         dag="reprocess_late",
-        not_for={"table": "has no late events: what comes within retention is taken in at once, and the rest is in dead_letters"},
+        not_for={
+            BY_COUNT: "has no late events, and so nothing to hand in again",
+            "table": "has no late events: what comes within retention is taken in at once, and the rest is in dead_letters",
+        },
     ),
     Job(
         "redeem",
@@ -193,8 +195,11 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("redeemed",)},
         corrections="redeemed",
         dag="redeem_dead_letters",
-        by_time=True,
-        not_for={"table": "takes updates in any order: send what was refused to the source again, mended"},
+        not_for={
+            BY_COUNT: _BY_ORDER,
+            "join": _BY_ORDER,
+            "table": "takes updates in any order: send what was refused to the source again, mended",
+        },
     ),
     Job(
         "expire",
@@ -260,14 +265,18 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "backfill",
-        "Compute a date range's sessions from the events again and correct those that differ.",
+        "Compute a date range's sessions or windows from the events again and correct those that differ.",
         "sessionlake.jobs.backfill:backfill",
-        _times(", of the sessions that reach into the range", required=True),
+        _times(", of what reaches into the range", required=True),
         reads=_rows(EVENTS_AGAIN, *_COMPUTED, "late_events", "correction_outcomes"),
         writes={"corrections": ("corrections",)},
         corrections="corrections",
         dag="backfill_sessions",
-        sessions_only=True,
+        not_for={
+            BY_COUNT: _BY_ORDER,
+            "join": _BY_ORDER,
+            "table": "is what the latest updates say, whatever their order: send what is missing again, or use `sessionlake rebuild`",
+        },
     ),
     Job(
         "rebuild",

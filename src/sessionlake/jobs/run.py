@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, JobError, NotNeededError
-from sessionlake.jobs.registry import BY_NAME
+from sessionlake.jobs.registry import BY_COUNT, BY_NAME
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in, check_history, last_batch
 from sessionlake.warehouse.delta_log import FENCED, app_id
@@ -130,7 +130,7 @@ def start_run(
     `pin` reads the versions of the inputs; JSON values. `on_step` is told what the run's steps do. Tests may kill the process
     at the point `<job>_started`, where there is something left to do. Raises NoBatchesError where the pipeline has no batches
     yet, JobError where the run was started with other arguments, or its record has gone since,
-    NotNeededError where the job does not know what the pipeline computes.
+    NotNeededError where the job is not for what the pipeline computes.
     """
     require_known(config, job)
     tables = Tables.of(spark, config)
@@ -168,19 +168,14 @@ def start_run(
 
 
 def require_known(config: Config, job: str) -> None:
-    """Raise NotNeededError where a job does not know what the pipeline computes."""
-    found = BY_NAME.get(job)
-    if found is not None and found.by_time and (config.section.by_count or config.section.sides):
-        raise NotNeededError(
-            f"{config.operator}: {found.command} is for sessions and windows by time: here the order counts in which messages "
-            "came, and that can't be had again; use `sessionlake rebuild`"
-        )
-    if found is not None and found.sessions_only and config.session is None:
-        raise NotNeededError(
-            f"{config.operator}: {found.command} is for pipelines of sessions so far, with a section [session]; name such a config"
-        )
-    if found is not None and config.operator in found.not_for:
-        raise NotNeededError(f"{found.command}: a [{config.operator}] {found.not_for[config.operator]}")
+    """Raise NotNeededError where a job of the registry is not for what the pipeline computes."""
+    found, computed = BY_NAME.get(job), f"a [{config.operator}]"
+    if found is None:
+        return
+    if config.operator in found.not_for:
+        raise NotNeededError(f"{found.command}: {computed} {found.not_for[config.operator]}")
+    if config.section.by_count and BY_COUNT in found.not_for:
+        raise NotNeededError(f"{found.command}: {computed} {BY_COUNT} {found.not_for[BY_COUNT]}")
 
 
 def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:

@@ -1,6 +1,7 @@
 """A look at a sample of events, and the config that it suggests. Neither Spark nor Java is needed."""
 
 from sessionlake.propose.choose import Choice, choose
+from sessionlake.propose.keyed import MeasuredTable, measure_table
 from sessionlake.propose.measure import Measured, measure
 from sessionlake.propose.sample import Sample, read_sample
 from sessionlake.propose.text import config_text
@@ -9,11 +10,13 @@ from sessionlake.propose.windows import MeasuredWindows, measure_windows
 __all__ = [
     "Choice",
     "Measured",
+    "MeasuredTable",
     "MeasuredWindows",
     "Sample",
     "choose",
     "config_text",
     "measure",
+    "measure_table",
     "measure_windows",
     "read_sample",
 ]

@@ -3,13 +3,14 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 
 from sessionlake.propose.choose import Choice
+from sessionlake.propose.keyed import MeasuredTable
 from sessionlake.propose.measure import FEW, LATE_ENOUGH, Lateness, Measured, Seen
 from sessionlake.propose.sample import Sample
 from sessionlake.propose.windows import FULL_ENOUGH, MeasuredWindows
@@ -27,17 +28,27 @@ _HOUR_US = 3_600_000_000
 
 
 def config_text(
-    sample: Sample, choice: Choice, measured: Measured | MeasuredWindows, *, name: str | None, directory: Path
+    sample: Sample,
+    choice: Choice,
+    measured: Measured | MeasuredWindows | MeasuredTable,
+    *,
+    name: str | None,
+    directory: Path,
 ) -> str:
     """Return a config that loads from a file in `directory`: paths below it are written relative to it."""
-    computed = _session(sample, measured) if isinstance(measured, Measured) else _window(sample, measured)
+    if isinstance(measured, MeasuredTable):
+        computed, columns, skew = [_table(sample, measured)], measured.columns, "a minute"
+    else:
+        first = _session(sample, measured) if isinstance(measured, Measured) else _window(sample, measured)
+        computed, skew = [first, _aggregates(choice)], "the grace"
+        functions = [*choice.aggregates.values(), *choice.others.values()]
+        columns = [re.split(r"[(,)]", text)[1] for text in functions]
     blocks = (
         _head(sample, measured.seen),
         _pipeline(name or sample.name),
-        _source(sample, choice, directory),
-        _event(choice, measured.seen),
-        computed,
-        _aggregates(choice),
+        _source(sample, [choice.key, choice.time, choice.id, *columns], directory),
+        _event(choice, measured.seen, skew),
+        *computed,
     )
     return "\n".join("".join(f"{line}\n" for line in block) for block in blocks)
 
@@ -63,7 +74,7 @@ def _pipeline(name: str) -> Iterator[str]:
     yield 'trigger = "10 seconds"             # how often a batch is made'
 
 
-def _source(sample: Sample, choice: Choice, directory: Path) -> Iterator[str]:
+def _source(sample: Sample, used: Iterable[str | None], directory: Path) -> Iterator[str]:
     yield "[source]"
     for key, value in sample.source.items():
         path = Path(str(value))
@@ -74,13 +85,11 @@ def _source(sample: Sample, choice: Choice, directory: Path) -> Iterator[str]:
     if sample.source.get("format") in ("json", "csv"):
         yield ""
         yield "[source.types]                     # of the columns in use, as the sample has them"
-        functions = [*choice.aggregates.values(), *choice.others.values()]
-        used = [choice.key, choice.time, choice.id, *(re.split(r"[(,)]", text)[1] for text in functions)]
         for column in dict.fromkeys(column for column in used if column):
             yield f"{_quoted(column)} = {_quoted(_TYPES[sample.types[column]])}"
 
 
-def _event(choice: Choice, measured: Seen) -> Iterator[str]:
+def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:
     yield "[event]"
     yield f"key = {_quoted(choice.key)}"
     yield f"time = {_quoted(choice.time)}"
@@ -89,15 +98,15 @@ def _event(choice: Choice, measured: Seen) -> Iterator[str]:
     if choice.id:
         yield f"id = {_quoted(choice.id):<18}            # no two rows of the sample have the same; breaks ties of time"
     if measured.last_us > time.time_ns() // 1000 + _HOUR_US:
-        yield "# The sample has events of the future. They are refused beyond this, which is grace unless set:"
+        yield f"# The sample has events of the future. They are refused beyond this, which is {skew} unless set:"
     else:
-        yield "# How far ahead of the clock an event may be: the grace, unless set. Those beyond are dead letters."
+        yield f"# How far ahead of the clock an event may be: {skew}, unless set. Those beyond are dead letters."
     yield '# max_future_skew = "1 hour"'
 
 
 def _session(sample: Sample, measured: Measured) -> Iterator[str]:
     seen = measured.seen
-    yield "# Windows in place of sessions: `sessionlake init --window tumbling`, hopping or sliding."
+    yield "# Windows in place of sessions: `sessionlake init --window tumbling`, hopping or sliding; the latest row of each key: --table."
     yield "[session]"
     yield "# gap: the time without an event that ends a key's session. Of the sample's events would become"
     for text, sessions in measured.sessions.items():
@@ -148,18 +157,46 @@ def _window(sample: Sample, measured: MeasuredWindows) -> Iterator[str]:
     yield 'late = "10 seconds"                # changes of full windows: batch | a period | close'
 
 
+def _table(sample: Sample, measured: MeasuredTable) -> Iterator[str]:
+    seen = measured.seen
+    yield f"# The latest row of each key (docs/keyed.md): of the sample's {seen.events:,} updates would remain {seen.keys:,}."
+    yield "[table]"
+    if measured.columns:
+        yield "columns = [                        # of a row; a column that an update lacks is null"
+        yield from (f"    {_quoted(name)}," for name in measured.columns)
+        yield "]"
+    else:
+        yield "# columns: those of [event] alone."
+    if measured.left_out:
+        yield f"# Left out: {', '.join(map(_quoted, measured.left_out))}, called as a table's own columns are, or of no plain type."
+    yield 'order = "time"                     # the update with the greatest time holds; "offset": the last one of a topic'
+    yield "# delete_when = \"status = 'gone'\"   # SQL over an update, true of those that delete their key"
+    yield ""
+    yield "# retention: how long deletions are remembered, and so how late an update may be where there are any. Of the sample,"
+    yield f"# read in its order, {sample.cut}, {seen.backward:.2%} come after a newer one of an earlier batch. Older would be than"
+    for text, share in measured.lateness.late.items():
+        yield f"#   {text:<12} {share:>8.3%}"
+    yield from _proposed(measured.lateness, "remembers more deletions")
+    yield f"retention = {_quoted(measured.lateness.grace)}"
+    yield 'beyond_retention = "dead_letter"   # what becomes of older updates: dead_letter | drop'
+
+
 def _grace(sample: Sample, seen: Seen, measured: Lateness, given: str) -> Iterator[str]:
     yield f"# `reprocess-late` brings them in. Of the sample, read in its order, {sample.cut}, {seen.backward:.2%} of the events"
     yield f"# come after a newer one of an earlier batch. With the {given} above would be late, or beyond retention:"
     for text, share in measured.late.items():
         yield f"#   {text:<12} {share:>8.3%}"
+    yield from _proposed(measured, "keeps more open")
+    yield f"grace = {_quoted(measured.grace)}"
+
+
+def _proposed(measured: Lateness, cost: str) -> Iterator[str]:
     least = measured.late.get(measured.grace, 0.0)
     yield (
         f"# Proposed: the shortest that leaves at most {LATE_ENOUGH:.1%}."
         if least <= LATE_ENOUGH
-        else f"# Proposed: a day, since none leaves at most {LATE_ENOUGH:.1%}. A longer one keeps more open."
+        else f"# Proposed: a day, since none leaves at most {LATE_ENOUGH:.1%}. A longer one {cost}."
     )
-    yield f"grace = {_quoted(measured.grace)}"
 
 
 def _aggregates(choice: Choice) -> Iterator[str]:

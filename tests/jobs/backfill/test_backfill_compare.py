@@ -15,7 +15,8 @@ from sessionlake.aggregates.partials import lift
 from sessionlake.jobs.backfill.basis import LATE, RESTATE
 from sessionlake.jobs.backfill.compare import REMOVED, STORED, Scope, compare
 from sessionlake.jobs.backfill.equality import states_equal
-from sessionlake.jobs.backfill.events import ALONE, Window, at_batch
+from sessionlake.jobs.backfill.events import Window, at_batch
+from sessionlake.operators.sessions.mapper import ALONE
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.testing import SessionizerHarness
 from tests.oracle.sql import SqlOracle

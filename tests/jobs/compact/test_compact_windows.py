@@ -31,7 +31,8 @@ def impatient(root: Path) -> Config:
     return window_config(root, compact={"safety": "0 seconds", "vacuum": "0 hours"})
 
 
-@pytest.mark.parametrize("method", [pytest.param("merge", marks=pytest.mark.slow), "rewrite"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["merge", "rewrite"])
 def test_windows_are_folded_and_trimmed_and_read_the_same(spark: SparkSession, tmp_path: Path, method: str) -> None:
     config = impatient(tmp_path)
     run_files(spark, tmp_path, config, range(3))

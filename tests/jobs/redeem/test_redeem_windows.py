@@ -9,17 +9,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.errors import NotNeededError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.redeem.job import redeem
-from sessionlake.jobs.run import require_known
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.warehouse.views import merged_rows
 from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.window_support import Row, hopping_config, tables_of
-from tests.operators.counts.count_support import count_config
-from tests.operators.joins.join_support import join_config
 from tests.support import write_rows
 
 MINUTE = 60_000_000
@@ -85,10 +81,3 @@ def test_letters_join_their_windows_once_also_closed_ones(
     # The windows of the hour ahead closed before their letters came.
     assert triggers == len(by_duckdb(good[1:3]))
     assert read_status(mended).reconciles
-
-
-def test_windows_by_count_and_joins_refuse_in_one_line(tmp_path: Path) -> None:
-    for config, name in ((count_config(tmp_path), "window"), (join_config(tmp_path), "join")):
-        with pytest.raises(NotNeededError, match=f"^{name}: redeem is for sessions and windows by time") as refused:
-            require_known(config, "redeem")
-        assert "\n" not in str(refused.value)

@@ -1,20 +1,12 @@
 """The archive as a backfill's source: the events of each batch as they were accepted, whatever has become of the source."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.aggregates.partials import lift
 from sessionlake.config.times import format_time
-from sessionlake.jobs.backfill.events import Piece, Window, bounds_of
-from sessionlake.operators.sessions.gaps import open_until
-from sessionlake.operators.sessions.kernel import premerge
-from sessionlake.operators.sessions.mapper import ALONE, MERGED
-from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.stream.ingest import events_of
+from sessionlake.jobs.backfill.events import Window
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
@@ -48,16 +40,3 @@ def archived_events(tables: Tables, inputs: list[BatchInputs], window: Window, v
     rows = tables.read(schemas.EVENTS, version).where(F.col(BATCH) <= inputs[-1].batch_id)
     rows = rows.where(time.between(window.low, window.high))
     return rows.select(F.col("session_key").alias("key"), time.alias("time_us"), "event_id", "event", BATCH)
-
-
-def archived_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], table: pa.Table) -> Iterator[Piece]:
-    """Yield archived events as the stream's mapper parts them: merged, or alone where they may have been late."""
-    batch = table[BATCH].to_numpy()
-    for batch_id in np.unique(batch).tolist():
-        some = table.filter(pa.array(batch == batch_id)).combine_chunks()
-        _, bounds = bounds_of(spec, by_batch[batch_id])
-        events = events_of(spec.events, some)
-        until = open_until(spec, events)
-        merged, alone = premerge(spec.aggregates, events, spec.windows, bounds.open_us, until)
-        yield batch_id, MERGED, merged
-        yield batch_id, ALONE, lift(spec.aggregates, events, until).take(np.flatnonzero(alone))

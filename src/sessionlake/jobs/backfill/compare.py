@@ -19,24 +19,13 @@ from sessionlake.jobs.backfill.basis import bring_together
 from sessionlake.jobs.backfill.equality import states_equal
 from sessionlake.jobs.backfill.events import Window
 from sessionlake.jobs.backfill.removed import Removed, excluded
+from sessionlake.jobs.backfill.way import Difference, correction_schema
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.warehouse import schemas
 from sessionlake.warehouse.schemas import TIME
 
 REMOVED, STORED = "removed", "stored"
 """Kinds of rows beside those of the basis: sessions removed on purpose, and the stored sessions."""
-_REMOVE = schemas.CORRECTIONS_SCHEMA.field("remove").type
-
-
-def correction_schema(windows: SessionWindows) -> pa.Schema:
-    """Return the columns of corrections in which those of a backfill differ, and `group_start`."""
-    text, whole = pa.string(), pa.int64()
-    return pa.schema([("session_key", text), ("group_start", whole), ("remove", _REMOVE), ("put", _put_of(windows))])
-
-
-def _put_of(windows: SessionWindows) -> pa.ListType:
-    return schemas.corrections(until=windows.keeps_until).field("put").type
 
 
 @dataclass(frozen=True)
@@ -53,15 +42,6 @@ class Scope:
     def touches(self, start: Ints, end: Ints) -> Bools:
         """Say which closed intervals have a time in the range."""
         return (end >= self.from_us) & (start < self.to_us)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What the stored sessions of a bucket lack to be right."""
-
-    corrections: pa.Table
-    """As `correction_schema` says: one row for each group of sessions that hang together."""
-    stats: dict[str, int]
 
 
 def compare(aggregates: Sequence[Aggregate], scope: Scope, inputs: Inputs) -> Difference:
@@ -169,7 +149,7 @@ def _difference(
         touched = np.logical_or.reduceat(scope.touches(start[order], end[order]), at)
         in_range = touched[groups.ids]
     same = np.zeros(len(order), bool)
-    same[order] = _same(aggregates, order, codes, start, old, new)
+    same[order] = same_records(aggregates, order, codes, start, old, new)
     wrong = in_range & ~same[order]
     stats |= {
         "sessions": int((in_range & (order < len(old.codes))).sum()),
@@ -183,13 +163,19 @@ def _difference(
     members, group = order[wrong], np.searchsorted(ids, groups.ids[wrong])
     is_old = members < len(old.codes)
     removed, put = members[is_old], members[~is_old] - len(old.codes)
+    schema = correction_schema(until=scope.windows.keeps_until)
     rows = [
         keys.take(pa.array(codes[order[first]])).cast(pa.string()),
         pa.array(start[order[first]], pa.int64()),
-        _lists(
-            [pa.array(old.start[removed]).cast(TIME), pa.array(old.revision[removed])], _REMOVE, group[is_old], len(ids)
+        pa.nulls(len(ids), TIME),
+        pa.nulls(len(ids), pa.int64()),
+        lists(
+            [pa.array(old.start[removed]).cast(TIME), pa.array(old.revision[removed])],
+            schema.field("remove"),
+            group[is_old],
+            len(ids),
         ),
-        _lists(
+        lists(
             [
                 pa.array(new.start[put]).cast(TIME),
                 pa.array(new.end[put]).cast(TIME),
@@ -197,15 +183,17 @@ def _difference(
                 new.state.take(pa.array(put, pa.int64())),
                 *([] if new.until is None else [pa.array(new.until[put]).cast(TIME)]),
             ],
-            _put_of(scope.windows),
+            schema.field("put"),
             group[~is_old],
             len(ids),
         ),
     ]
-    return Difference(pa.Table.from_arrays(rows, schema=correction_schema(scope.windows)), stats)
+    return Difference(pa.Table.from_arrays(rows, schema=schema), stats)
 
 
-def _same(aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: Records, new: Records) -> Bools:
+def same_records(
+    aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints, old: Records, new: Records
+) -> Bools:
     """Say of each session in order, old or new, whether there is one of the other side that equals it."""
     out = np.zeros(len(order), bool)
     side = order >= len(old.codes)
@@ -226,8 +214,9 @@ def _same(aggregates: Sequence[Aggregate], order: Ints, codes: Ints, start: Ints
     return out
 
 
-def _lists(columns: list[pa.Array], type_: pa.ListType, group: Ints, groups: int) -> pa.Array:
-    """Return a list of structs for each group; rows are in group order."""
+def lists(columns: list[pa.Array], of: pa.Field, group: Ints, groups: int) -> pa.Array:
+    """Return for each group a list of structs, as a column has it; rows are in group order."""
+    type_ = of.type
     offsets = np.searchsorted(group, np.arange(groups + 1)).astype(np.int32)
     arrays = [column.cast(field.type) for column, field in zip(columns, type_.value_type, strict=True)]
     items = pa.StructArray.from_arrays(arrays, fields=list(type_.value_type))

@@ -33,13 +33,14 @@ def _values_equal(aggregates: Sequence[Aggregate], left: States, right: States) 
         a, b = left[at : at + width], right[at : at + width]
         for x, y in zip(a, b, strict=True):
             if x.type == LONG:
-                equal &= _close(x, y)
-        equal &= _close(aggregate.value(a), aggregate.value(b))
+                equal &= values_close(x, y)
+        equal &= values_close(aggregate.value(a), aggregate.value(b))
         at += width
     return equal
 
 
-def _close(left: pa.Array, right: pa.Array) -> Bools:
+def values_close(left: pa.Array, right: pa.Array) -> Bools:
+    """Say which values are the same, pair by pair, floats within the tolerance."""
     if not (pa.types.is_floating(left.type) or pa.types.is_integer(left.type)):
         # Only pairs whose bytes differ come here; lists have no comparison in Arrow.
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)

@@ -7,25 +7,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from sessionlake.aggregates.partials import Partials, lift
+from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.columnar.keys import by_shard, shard_of
-from sessionlake.columnar.records import UNTIL
 from sessionlake.engine import exchange
 from sessionlake.engine.exchange import WIRE_DDL
-from sessionlake.engine.operator import Keyed
-from sessionlake.operators.sessions.mapper import ALONE, MERGED, split_events
-from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.operators.sessions.windows import Bounds
-from sessionlake.stream.ingest import events_of
 from sessionlake.stream.input_log import BatchInputs
-from sessionlake.stream.watermark import NO_WATERMARK
 
 Piece = tuple[int, str, Partials]
-"""A batch, a kind of wire rows, and partials of that kind which the batch brought: MERGED were accepted whatever they met,
-ALONE are single events that may have been late. They go on as `Partials.to_table` has them, the column revision holding
-the batch."""
-Pieces = Callable[[SessionizerSpec, dict[int, BatchInputs], pa.Table], Iterator[Piece]]
+"""A batch, a kind of wire rows, and partials of that kind which the batch brought. They go on as `Partials.to_table` has
+them, the column revision holding the batch."""
+Pieces = Callable[[pa.Table], Iterator[Piece]]
+"""What rows of the archive or of a source become; pickled to the workers."""
 
 
 @dataclass(frozen=True)
@@ -55,23 +48,12 @@ def needed_batches(inputs: Iterable[BatchInputs], window: Window) -> set[int]:
     }
 
 
-def split_basis(
-    rows: DataFrame,
-    spec: SessionizerSpec,
-    shards: int,
-    inputs: Iterable[BatchInputs],
-    window: Window,
-    pieces: Pieces,
-) -> DataFrame:
-    """Return wire rows of the kinds merged and alone: what the rows' batches did not refuse, as far as it meets the window.
-
-    `inputs` are those of the rows' batches; they go to every task.
-    """
-    by_batch = {i.batch_id: i for i in inputs}
+def split_basis(rows: DataFrame, shards: int, window: Window, pieces: Pieces) -> DataFrame:
+    """Return wire rows of the pieces that rows become: what their batches did not refuse, as far as it meets the window."""
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for record in batches:
-            for batch_id, kind, partials in pieces(spec, by_batch, pa.Table.from_batches([record])):
+            for batch_id, kind, partials in pieces(pa.Table.from_batches([record])):
                 inside = np.flatnonzero(window.meets(partials.start, partials.end))
                 if len(inside):
                     read = at_batch(partials.take(inside), np.full(len(inside), batch_id))
@@ -79,28 +61,6 @@ def split_basis(
                     yield from exchange.wire_rows(by_shard(kind, read.to_table(), shard))
 
     return rows.mapInArrow(split, WIRE_DDL)
-
-
-def source_pieces(spec: SessionizerSpec, by_batch: dict[int, BatchInputs], table: pa.Table) -> Iterator[Piece]:
-    """Yield what the rows' batches did not refuse, read and judged by the stream's own mapper."""
-    for batch_id, rows in spec.events.decoder.decode_again(table):
-        live, bounds = bounds_of(spec, by_batch[batch_id])
-        live = replace(live, events=replace(live.events, archive=False))
-        for piece in split_events(live, bounds, by_batch[batch_id].clock_us, rows):
-            if not isinstance(piece, Keyed):
-                continue
-            if piece.kind == MERGED:
-                yield batch_id, MERGED, Partials.from_table(piece.rows)
-            elif piece.kind == ALONE:
-                until = piece.rows[UNTIL].to_numpy() if UNTIL in piece.rows.column_names else None
-                yield batch_id, ALONE, lift(spec.aggregates, events_of(spec.events, piece.rows), until)
-
-
-def bounds_of(spec: SessionizerSpec, inputs: BatchInputs) -> tuple[SessionizerSpec, Bounds]:
-    """Return the spec under the settings of a batch, and the times that decided about it."""
-    live = spec.under(inputs.settings)
-    before = NO_WATERMARK if inputs.watermark_before_us is None else inputs.watermark_before_us
-    return live, live.windows.bounds(before)
 
 
 def at_batch(partials: Partials, batch: Ints) -> Partials:

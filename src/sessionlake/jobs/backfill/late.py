@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionlake.jobs.late.ledger import stale_puts, with_stale_marks
+from sessionlake.jobs.late.restate import without_partly
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -19,13 +20,13 @@ _NOBODY = 1 << 30
 def late_events(
     tables: Tables, runs: list[LateRun], asked: Span, *, in_flight: Collection[str], with_ids: bool
 ) -> DataFrame:
-    """Return the late events of all batches up to the pinned one, with a column `included`.
+    """Return the late events of all batches up to the pinned one, with a column `included`; those that are in no window.
 
     `runs` are those before this one, in order; of the backfills in flight (by run_id) the corrections were not consumed
     yet, and may turn out stale: what they took is left to them, as the ledger has it. What reprocess_late took is not included: its restated partials are, or
     are still to come. Of twins (events of one id) the one that was taken first stays, as reprocess_late does it.
     """
-    late = tables.read(schemas.LATE_EVENTS).where(F.col("batch_id") <= asked.batch_id)
+    late = without_partly(tables.read(schemas.LATE_EVENTS)).where(F.col("batch_id") <= asked.batch_id)
     late = late.withColumn("_owner", F.lit(_NOBODY)) if not runs else _owned(tables, late, runs, asked.batch_id)
     backfills = [i for i, run in enumerate(runs) if run.job == BACKFILL and run.run_id not in in_flight]
     waiting = F.col("_owner") == _NOBODY

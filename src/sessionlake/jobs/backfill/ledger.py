@@ -56,12 +56,16 @@ def backfills_in_flight(tables: Tables, taken: DataFrame) -> set[str]:
 
 
 def restates(corrections: DataFrame) -> DataFrame:
-    """Return restated partials: key, start_us, end_us, event_count, state, batch_id, and until_us where corrections have it."""
+    """Return restated partials: key, start_us, end_us, event_count, state, batch_id, and until_us where corrections have it.
+
+    What only sends windows again is not among them.
+    """
     until = [F.unix_micros(schemas.OPEN_UNTIL).alias(UNTIL)] if schemas.OPEN_UNTIL in corrections.columns else []
-    return corrections.where("kind = 'restate'").select(
+    return corrections.where("kind = 'restate' and event_count > 0").select(
         F.col("session_key").alias("key"),
         F.unix_micros("session_start").alias("start_us"),
-        F.unix_micros("session_end").alias("end_us"),
+        # A part of a slice is named by any time in it.
+        F.unix_micros(F.coalesce("session_end", "session_start")).alias("end_us"),
         "event_count",
         "state",
         BATCH,

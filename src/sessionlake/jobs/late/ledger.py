@@ -120,7 +120,9 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
     backfills = [run for run in runs if run.job == BACKFILL and run.covers()]
     if not backfills:
         return {}
-    refused = refused_corrections(tables).where((F.col("outcome") == schemas.STALE) & (F.col("batch_id") <= as_of))
+    # Of slices that have left the stores a replacement is expired: what it would have taken in waits as well.
+    outcomes = F.col("outcome").isin(schemas.STALE, schemas.EXPIRED)
+    refused = refused_corrections(tables).where(outcomes & (F.col("batch_id") <= as_of))
     refused = refused.select("correction_id", F.col("batch_id").alias("_stale_at"))
     written = tables.read(schemas.CORRECTIONS).where((F.col("job") == BACKFILL) & (F.col("kind") == "replace"))
     stale = written.join(refused, "correction_id")

@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.errors import NotNeededError
 from sessionlake.jobs.late.ledger import (
     COVERED,
     append_claimed,
@@ -61,8 +60,6 @@ def reprocess_late(
     The sessions change with the sessionizer's next batch. Raises OvertakenError where another run overtook this one.
     """
     check_range(from_us, to_us)
-    if config.section.by_count:
-        raise NotNeededError(f"{REPROCESS_LATE}: windows by count have no late events, and so nothing to hand in again")
     arguments = {"from": from_us, "to": to_us}
     pin = partial(_pin, config, from_us, to_us)
     run = start_run(

@@ -78,9 +78,9 @@ def _counted(lake: Lake, database: DuckDBPyConnection, runs: list[LateRun], batc
                epoch_us(put.session_start) as from_us, epoch_us(put.session_end) as to_us
         from (select run_id, session_key, correction_id, unnest(put) as put from corrections
               where job = $1 and kind = 'replace') as written
-        join refused using (correction_id) where refused.outcome = $2 and refused.batch_id <= $3
+        join refused using (correction_id) where refused.outcome in ($2, $3) and refused.batch_id <= $4
         """,
-        [BACKFILL, schemas.STALE, batch_id],
+        [BACKFILL, schemas.STALE, schemas.EXPIRED, batch_id],
     )
     ids = {row[0] for row in database.execute("select distinct run_id from stale_puts").fetchall()}
     stale = [run for run in runs if run.job == BACKFILL and run.run_id in ids and run.covers()]

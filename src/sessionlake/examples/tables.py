@@ -1,0 +1,73 @@
+"""The demo's table: of each folder of each project the latest change, whenever it came."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from sessionlake.config.load import load_config
+from sessionlake.examples.table import table_of
+from sessionlake.operators.run import run
+from sessionlake.reading import read_table
+
+CHANGES = "changes"
+CONFIG_NAME = "folders.toml"
+CONFIG = """\
+[pipeline]
+name = "folders"
+warehouse = "windows/folders"
+store = "windows/store"
+shards = 2
+
+[source]
+kind = "files"
+path = "changes"
+format = "json"
+max_files_per_batch = 12
+
+[event]
+key = "folder"
+time = "authored_at"
+id = "event_id"         # of changes at one time the one with the greatest id is the latest
+max_future_skew = "1 day"
+
+[table]
+columns = ["repo", "author", "ext", "added"]
+"""
+
+
+def write_changes(root: Path) -> None:
+    """Write for each file of events in `root` one of changes, in the same order: each event with the folder that it is of."""
+    target = root / CHANGES
+    target.mkdir(exist_ok=True)
+    kept = ("event_id", "authored_at", "repo", "author", "ext", "added")
+    for file in sorted((root / "events").glob("*.json.gz")):
+        with gzip.open(file, "rt") as lines:
+            rows = [{"folder": f"{e['repo']}/{e['top']}", **{k: e[k] for k in kept}} for e in map(json.loads, lines)]
+        written = target / file.name.removesuffix(".gz")
+        written.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        moment = file.stat().st_mtime
+        os.utime(written, (moment, moment))
+
+
+def run_table(spark: SparkSession, root: Path, console: Console) -> None:
+    """Run the table over the demo's changes, and show what came out."""
+    config = load_config(root / CONFIG_NAME)
+    summary = run(spark, config, once=True)
+    console.print(
+        f"{config.pipeline.name}: {summary.counts['input']:,} changes in {summary.batches} batches, "
+        f"{summary.counts['upserts']:,} rows sent"
+    )
+    read_table(spark, config).createOrReplaceTempView(config.pipeline.name)
+    console.print(
+        table_of(
+            "table: of each project the folders, and the one that was left alone for the longest",
+            spark.sql("""
+                select repo project, count(*) folders, date_format(max(event_time), 'yyyy-MM-dd') `latest change`,
+                       min_by(table_key, event_time) `quietest folder`, date_format(min(event_time), 'yyyy-MM-dd') `its latest change`
+                from folders group by 1 order by folders desc"""),
+        )
+    )
