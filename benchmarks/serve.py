@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the events, and a few seconds")
     parser.add_argument("--seconds", type=float, default=20)
     asked = parser.parse_args()
-    size = {"events": 20_000 if asked.quick else 200_000, "batches": 8 if asked.quick else 20, "users": 50_000}
+    size = {"events": 20_000 if asked.quick else 200_000, "batches": 20, "users": 50_000}
     if asked.quick:
         asked.seconds = 5
     with tempfile.TemporaryDirectory() as work:
