@@ -67,6 +67,10 @@ bench-windows: setup ## measure windows that become full at once, beside many th
 bench-stores: setup ## measure the stores of sessionlake.stores against their goals
 	@$(PYTHON) -m benchmarks.stores
 
+.PHONY: bench-serve
+bench-serve: setup ## measure look-ups over HTTP, beside the stream and with nothing else
+	@$(PYTHON) -m benchmarks.serve
+
 .PHONY: lint
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo && .venv/bin/mypy

@@ -77,14 +77,14 @@ class RowStore(BlockStore):
     def rows(self, keys: pa.Array) -> Stored:
         """Return the rows of distinct keys, bytes, ascending."""
         codes = np.arange(len(keys))
-        return self._found(ROWS, keys, codes) if ROWS in self._db.segments else _stored(codes[:0], [])
+        return self._found(ROWS, keys, codes) if ROWS in self._db.segments else stored_of(codes[:0], [])
 
     def markers(self, keys: pa.Array, codes: Ints) -> Stored:
         """Return the markers of those of the keys that codes, ascending, name: of keys without a row."""
         found = [self._found(number, keys, codes) for number in self._db.segments if number != ROWS]
         found = [part for part in found if len(part)]
         if not found:
-            return _stored(codes[:0], [])
+            return stored_of(codes[:0], [])
         codes = np.concatenate([part.codes for part in found])
         order = np.argsort(codes)
         head = np.concatenate([part.head for part in found])[order]
@@ -92,7 +92,7 @@ class RowStore(BlockStore):
 
     def _found(self, segment: int, keys: pa.Array, codes: Ints) -> Stored:
         asked = keys if len(codes) == len(keys) else keys.take(pa.array(codes))
-        return _stored(codes, self._db.get(segment, asked.to_pylist()) if len(asked) else [])
+        return stored_of(codes, self._db.get(segment, asked.to_pylist()) if len(asked) else [])
 
     def writes(self, keys: pa.Array, rows: Values, gone: Ints, markers: Values, freed: Stored) -> pa.Table:
         """Return the writes that put rows, remove those of the codes `gone`, put markers, and remove `freed` ones."""
@@ -124,10 +124,10 @@ class RowStore(BlockStore):
 
 
 def _listed(items: list[tuple[bytes, bytes]]) -> tuple[list[bytes], Stored]:
-    return [key for key, _ in items], _stored(np.arange(len(items)), [value for _, value in items])
+    return [key for key, _ in items], stored_of(np.arange(len(items)), [value for _, value in items])
 
 
-def _stored(codes: Ints, values: Sequence[bytes | None]) -> Stored:
+def stored_of(codes: Ints, values: Sequence[bytes | None]) -> Stored:
     """Return what was found for codes, None for what was not."""
     array = pa.array(values, pa.binary())
     if array.null_count:
