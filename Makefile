@@ -71,6 +71,10 @@ bench-stores: setup ## measure the stores of sessionlake.stores against their go
 bench-ttl: setup ## measure the patterns by which rows of a keyed table expire, beside none
 	@$(PYTHON) -m benchmarks.ttl
 
+.PHONY: bench-serve
+bench-serve: setup ## measure look-ups over HTTP, beside the stream and with nothing else
+	@$(PYTHON) -m benchmarks.serve
+
 .PHONY: lint
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo && .venv/bin/mypy

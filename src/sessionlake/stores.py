@@ -5,7 +5,7 @@ Made by `Stores`, with serdes of `Serdes`; which to choose, and examples that ar
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from sessionlake.store.standalone.base import K, StoreOfRows, V
 from sessionlake.store.standalone.interface import (
@@ -30,6 +30,10 @@ from sessionlake.store.standalone.sessions import SessionStoreOfRows
 from sessionlake.store.standalone.times import Duration, Time, Unit, units
 from sessionlake.store.standalone.windows import WindowSettings, WindowStoreOfRows
 
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+    from sessionlake.serve.replica import Replica
+
 __all__ = [
     "Duration",
     "KeyValueStore",
@@ -49,6 +53,7 @@ __all__ = [
     "WindowStore",
     "Windowed",
     "change_logged",
+    "open_replica",
 ]
 
 S = TypeVar("S", bound=StateStore)
@@ -188,6 +193,19 @@ def change_logged(store: S, sink: Sink) -> S:
         raise ValueError(f"change_logged: {type(store).__name__} is none of `Stores`; log its changes yourself")  # noqa: TRY004
     store.rows = logged(store.rows, sink)
     return cast(S, store)
+
+
+def open_replica(config: "Config") -> "Replica":
+    """Return a pipeline's local stores of sessions or of table rows, as of the last batch; `refresh()` follows the next ones.
+
+    It reads beside the stream and changes nothing. NoBatchesError where there is no batch yet, ConfigError for a pipeline
+    that computes something else.
+    """
+    from sessionlake.serve.replica import Replica  # noqa: PLC0415 (stores of one's own need no config)
+
+    replica = Replica(config)
+    replica.refresh()
+    return replica
 
 
 def _path(name: str, directory: str | Path) -> Path:

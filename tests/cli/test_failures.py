@@ -70,6 +70,14 @@ def test_the_cause_of_a_cause_counts() -> None:
     assert explain(outer).startswith("a disk is full")
 
 
+def test_an_error_whose_text_went_with_java_is_told_all_the_same() -> None:
+    class OfJava(Exception):  # noqa: N818 (as py4j's, which ask Java for their text)
+        def __str__(self) -> str:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    assert explain(OfJava()).startswith("Spark's Java process has ended (OfJava: Java gave no text for it (Connection")
+
+
 def test_what_goes_to_other_systems_quotes_no_values() -> None:
     error = JobError("where: 'jane@example.org' or `x` and \"y\" is wrong; correct it\nin line 2")
     assert without_values(error) == "JobError: where: '...' or '...' and '...' is wrong; correct it"

@@ -36,6 +36,7 @@ def test_it_holds_what_runs_outside_a_checkout(wheel: zipfile.ZipFile) -> None:
         ("src/sessionlake/examples", "commits/*.json.gz", 24),
         ("src/sessionlake", "engine/log4j2.properties", 1),
         ("src/sessionlake", "py.typed", 1),
+        ("src/sessionlake", "serve/page.html", 1),
     ):
         files = [f"sessionlake/{file.relative_to(ROOT / 'src/sessionlake')}" for file in (ROOT / folder).glob(pattern)]
         assert len(files) >= least
@@ -54,7 +55,7 @@ def test_licence_and_metadata(wheel: zipfile.ZipFile, metadata: Message) -> None
     assert wheel.read(licence).decode().split()[:4] == ["Apache", "License", "Version", "2.0,"]
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Version"] == sessionlake.__version__
-    assert {"airflow", "demo", "kafka", "lineage", "quality"} == set(metadata.get_all("Provides-Extra") or [])
+    assert {"airflow", "demo", "kafka", "lineage", "quality", "serve"} == set(metadata.get_all("Provides-Extra") or [])
 
 
 def test_the_core_needs_no_extra(metadata: Message) -> None:

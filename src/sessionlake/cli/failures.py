@@ -8,6 +8,7 @@ from sessionlake.errors import first_line
 
 _LONGEST = 400
 """Characters of somebody else's message in a line of ours."""
+_NO_TEXT = "Java gave no text for it"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ CAUSES = (
         "give the machine more, raise pipeline.shards, or make batches smaller (source.max_files_per_batch, source.max_bytes_per_batch, source.max_offsets_per_batch) and start once with `sessionlake run --replan`",
     ),
     Cause(
-        ("Answer from Java side is empty", "Py4JNetworkError", "Error while sending or receiving"),
+        ("Answer from Java side is empty", "Py4JNetworkError", "Error while sending or receiving", _NO_TEXT),
         "Spark's Java process has ended",
         "look above for its last words (or into the kernel's log, if it was killed for memory), then run it again",
     ),
@@ -101,7 +102,7 @@ def explain(error: BaseException) -> str:
             detail = _line_with(text, cause.signs)
             if detail:
                 return f"{cause.what} ({detail}); {cause.remedy}"
-    said = _raised_in_python("\n".join(texts)) or f"{type(error).__name__}: {_cut(first_line(error))}"
+    said = _raised_in_python("\n".join(texts)) or _cut(first_line(texts[-1]))
     return f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see where"
 
 
@@ -115,8 +116,8 @@ def _texts(error: BaseException) -> Iterator[str]:
     for one in reversed(chain):
         try:
             yield f"{type(one).__name__}: {one}"
-        except Exception:  # noqa: BLE001 (Java's errors ask Java for their text, and it may be gone)
-            yield type(one).__name__
+        except Exception as gone:  # noqa: BLE001 (Java's errors ask Java for their text, and it may have ended)
+            yield f"{type(one).__name__}: {_NO_TEXT} ({type(gone).__name__}: {gone})"
 
 
 def _line_with(text: str, signs: tuple[str, ...]) -> str | None:

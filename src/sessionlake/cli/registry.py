@@ -17,6 +17,7 @@ _PIPELINE = {
     "joins": ("sessions:joins_command", "Show a key's pairs as of the last committed batch, oldest first."),
     "table": ("sessions:table_command", "Show a key's row as of the last committed batch."),
     "views": ("views:views_command", "Print the SQL that makes sessions_live or windows_live a view in another engine."),
+    "serve": ("serve:serve_command", "Answer queries over HTTP from the stores of this host, and show a page of the stream."),
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
 }  # fmt: skip
 _MACHINE = {

@@ -29,6 +29,7 @@ from sessionlake.config.sections import (
     check_observed,
     check_quality,
 )
+from sessionlake.config.serve import ServeSection
 from sessionlake.config.source import (
     SinkSection,
     SourceSection,
@@ -63,6 +64,7 @@ class Config(Section):
     sink: SinkSection = SinkSection()
     metrics: MetricsSection = MetricsSection()
     lineage: LineageSection = LineageSection()
+    serve: ServeSection = ServeSection()
     directory: str = "."
     """Directory of the config file."""
 
@@ -281,6 +283,12 @@ def parse_config(raw: dict[str, Any], directory: Path) -> Config:
         sections["metrics"] = config.metrics.model_copy(
             update={"textfile": _resolve(config.metrics.textfile, directory)}
         )
+    tls = {
+        name: _resolve(path, directory)
+        for name in ("tls_certificate", "tls_key")
+        if (path := getattr(config.serve, name))
+    }
+    sections["serve"] = config.serve.model_copy(update=tls)
     if config.lineage.path:
         sections["lineage"] = config.lineage.model_copy(update={"path": _resolve(config.lineage.path, directory)})
     return config.model_copy(update={**sections, "directory": str(directory)})
@@ -408,3 +416,4 @@ def _check(config: Config) -> None:
         lower[name.lower()] = name
     check_quality(config.quality, config.aggregates)
     check_observed(config.metrics, config.lineage)
+    config.serve.check()

@@ -176,6 +176,7 @@ def _next(root: Path, command: str, picture: str, console: Console) -> None:
     weeks, query = os.path.relpath(root / "weeks.toml"), "select * from windows_live order by event_count desc limit 10"
     console.print(f'  {command} sql {weeks} "{query}"', soft_wrap=True)
     console.print(f"  {command} status {config}")
+    console.print(f"  {command} serve {config}     # its sessions over HTTP, and a page of the stream")
     console.print(f"  {command} run {config} --once     # again: nothing new, nothing twice")
 
 

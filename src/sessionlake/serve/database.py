@@ -1,5 +1,7 @@
 """A DuckDB database whose views are the tables of a pipeline."""
 
+from collections.abc import Iterable
+
 import duckdb
 from duckdb import DuckDBPyConnection
 
@@ -30,6 +32,21 @@ def open_database(config: Config, lake: Lake, condition: str | None = None) -> D
     The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
     about the key, says which rows are asked for. NoBatchesError where there are none yet.
     """
+    database = _opened(lake, (*lake.changelog.tables, *schemas.SHARED), condition)
+    _view_latest(database, config, lake)
+    _view_batches(database, lake)
+    return database
+
+
+def open_rows(config: Config, lake: Lake, condition: str | None = None) -> DuckDBPyConnection:
+    """Return a database of the views of the latest rows alone, as `open_database` does."""
+    database = _opened(lake, lake.changelog.tables, condition)
+    _view_latest(database, config, lake)
+    return database
+
+
+def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPyConnection:
+    """Return a database of these tables."""
     of = lake.changelog
     if not lake.exists(of.changes):
         raise NoBatchesError(
@@ -39,13 +56,11 @@ def open_database(config: Config, lake: Lake, condition: str | None = None) -> D
     database.execute("set timezone = 'UTC'")
     database.execute("create macro unix_micros(moment) as epoch_us(moment)")
     # The changelog first: trim stops at the fold point of a snapshot that is there already, so that no batch is in neither.
-    for name in (*of.tables, *schemas.SHARED):
+    for name in names:
         if lake.exists(name):
             asked = condition if name in of.tables else None
             shown = _STORED_BATCHES if name == schemas.BATCHES else name
             database.register(shown, TableScan(lake.table(name), asked))
-    _view_latest(database, config, lake)
-    _view_batches(database, lake)
     return database
 
 

@@ -112,7 +112,7 @@ class RowStore(BlockStore):
         if len(found) == 1:
             return found[0]
         if not found:
-            return _stored(codes[:0], [])
+            return stored_of(codes[:0], [])
         codes = np.concatenate([part.codes for part in found])
         order = np.argsort(codes)
         head = np.concatenate([part.head for part in found])[order]
@@ -120,7 +120,7 @@ class RowStore(BlockStore):
 
     def _found(self, segment: int, keys: pa.Array, codes: Ints) -> Stored:
         asked = keys if len(codes) == len(keys) else keys.take(pa.array(codes))
-        return _stored(codes, self._db.get(segment, asked.to_pylist()) if len(asked) else [])
+        return stored_of(codes, self._db.get(segment, asked.to_pylist()) if len(asked) else [])
 
     def writes(self, keys: pa.Array, rows: Values, replaced: Stored, markers: Values, freed: Stored) -> pa.Table:
         """Return the writes that put rows, remove others of the store, put markers, and remove `freed` ones.
@@ -211,10 +211,10 @@ def parted(entries: pa.Array, numbers: int) -> tuple[list[Ints], pa.Array]:
 
 
 def _listed(items: list[tuple[bytes, bytes]]) -> tuple[list[bytes], Stored]:
-    return [key for key, _ in items], _stored(np.arange(len(items)), [value for _, value in items])
+    return [key for key, _ in items], stored_of(np.arange(len(items)), [value for _, value in items])
 
 
-def _stored(codes: Ints, values: Sequence[bytes | None]) -> Stored:
+def stored_of(codes: Ints, values: Sequence[bytes | None]) -> Stored:
     """Return what was found for codes, None for what was not."""
     array = pa.array(values, pa.binary())
     if array.null_count:

@@ -9,9 +9,8 @@ from sessionlake.aggregates.spec import build_custom
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.sources.base import Source
-from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.columns import EventColumns, type_named
 from sessionlake.stream.ingest import EventSpec, column_of
-from sessionlake.warehouse import schemas
 
 
 def aggregated_events(
@@ -55,7 +54,7 @@ def event_spec(
     inputs = tuple(dict.fromkeys(inputs))
     key, *further = keys or (event.key,)
     needed = list(dict.fromkeys([name for name in (key, *further, event.time, event.id, *inputs) if name]))
-    types = {name: _type_of(text) for name, text in pinned.items()} if pinned else source.types(needed)
+    types = {name: type_named(text) for name, text in pinned.items()} if pinned else source.types(needed)
     missing = [name for name in needed if name not in types]
     if missing:
         raise PipelineStateError(
@@ -94,11 +93,3 @@ def pinned_of(name: str, pinned: Mapping[str, str] | None) -> dict[str, str] | N
         return None
     before = column_of(name, "")
     return {column.removeprefix(before): text for column, text in pinned.items() if column.startswith(before)}
-
-
-def _type_of(text: str) -> pa.DataType:
-    if text.startswith("decimal128"):
-        precision, scale = text[11:-1].split(",")
-        return pa.decimal128(int(precision), int(scale))
-    by_text = {str(t): t for t in (*schemas.COLUMN_TYPES.values(), pa.binary(), pa.timestamp("us"))}
-    return by_text[text]

@@ -1,0 +1,217 @@
+"""A client of the query server (`sessionlake serve`), of the standard library alone."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLContext, create_default_context
+from threading import local
+from typing import Any, Literal, Self
+from urllib.parse import urlencode, urlsplit
+
+from sessionlake.errors import SessionlakeError
+
+Time = datetime | str | int
+"""An aware datetime, ISO text, or whole microseconds since 1970."""
+Row = dict[str, Any]
+_PASSING = (429, 503)
+
+
+class QueryError(SessionlakeError):
+    """The server refused a request, or could not be reached; `status` is HTTP's, None where there was no answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class QueryClient:
+    """Asks a query server; each thread has a connection of its own.
+
+    Listings are iterators that ask for page after page; pages may be of different batches. `retries` is how often a request
+    is sent again that the server had no time for (429, 503) or that found no connection. Times in rows are ISO texts.
+    ValueError for a URL that is none, QueryError for what is not answered.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = 30,
+        retries: int = 3,
+        tls: SSLContext | None = None,
+    ) -> None:
+        found = urlsplit(url)
+        if found.scheme not in ("http", "https") or not found.hostname or found.path.strip("/") or found.query:
+            raise ValueError(f"url: {url!r} is no address of a server; write for example 'http://127.0.0.1:8787'")
+        self._scheme, self._host, self._port = found.scheme, found.hostname, found.port
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._timeout, self._retries, self._tls = timeout, retries, tls
+        self._own = local()
+
+    def fetch(self, key: str, *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
+        """Yield a key's sessions, oldest first; `cold` reads the tables, with what stores have no more."""
+        return self.find_sessions(key, cold=cold, include=include)
+
+    def backward_fetch(self, key: str, *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
+        """Yield a key's sessions, newest first."""
+        return self.backward_find_sessions(key, cold=cold, include=include)
+
+    def find_sessions(
+        self,
+        key: str,
+        earliest_session_end: Time | None = None,
+        latest_session_start: Time | None = None,
+        *,
+        cold: bool = False,
+        include: str | None = None,
+    ) -> Iterator[Row]:
+        """Yield a key's sessions that end and start within bounds, both inclusive, oldest first."""
+        return self._sessions("asc", key, earliest_session_end, latest_session_start, cold=cold, include=include)
+
+    def backward_find_sessions(
+        self,
+        key: str,
+        earliest_session_end: Time | None = None,
+        latest_session_start: Time | None = None,
+        *,
+        cold: bool = False,
+        include: str | None = None,
+    ) -> Iterator[Row]:
+        """Yield a key's sessions that end and start within bounds, both inclusive, newest first."""
+        return self._sessions("desc", key, earliest_session_end, latest_session_start, cold=cold, include=include)
+
+    def fetch_session(self, key: str, start: Time, *, include: str | None = None) -> Row | None:
+        """Return the session of a key that starts at a time, None where there is none."""
+        found = self._found("/v1/session", key=key, start=start, include=include)
+        return None if found is None else found["session"]
+
+    def find_sessions_range(
+        self,
+        key_from: str | None,
+        key_to: str | None,
+        earliest_session_end: Time | None = None,
+        latest_session_start: Time | None = None,
+        *,
+        cold: bool = False,
+    ) -> Iterator[Row]:
+        """Yield the sessions of a range of keys, both bounds inclusive and None where open, by key and start."""
+        bounds = {"from": earliest_session_end, "to": latest_session_start}
+        return self.pages("sessions", key_from=key_from or "", key_to=key_to, cold=cold, **bounds)
+
+    def get(self, key: str) -> Row | None:
+        """Return a keyed table's row, None where there is none."""
+        found = self._found("/v1/row", key=key)
+        return None if found is None else found["row"]
+
+    def range(self, key_from: str | None, key_to: str | None) -> Iterator[Row]:
+        """Yield the rows of a range of keys, both bounds inclusive and None where open, by key."""
+        return self.pages("rows", key_from=key_from or "", key_to=key_to)
+
+    def prefix_scan(self, prefix: str) -> Iterator[Row]:
+        """Yield the rows of all keys that begin with a text, by key."""
+        return self.pages("rows", prefix=prefix)
+
+    def windows(self, key: str, time_from: Time | None = None, time_to: Time | None = None) -> Iterator[Row]:
+        """Yield a key's windows that reach a time or a later one, and start at another or before, oldest first."""
+        bounds = {"from": time_from, "to": time_to}
+        return self.pages("windows", key=key, **bounds)
+
+    def status(self) -> Row:
+        """Return how the pipeline and the server do."""
+        return self.ask("/v1/status")
+
+    def pages(self, name: str, **parameters: Any) -> Iterator[Row]:
+        """Yield the rows of a list (sessions, rows, windows, joins), page after page."""
+        cursor: str | None = None
+        while True:
+            answer = self.ask(f"/v1/{name}", **parameters, cursor=cursor)
+            yield from answer[name]
+            cursor = answer["cursor"]
+            if cursor is None:
+                return
+
+    def ask(self, path: str, **parameters: Any) -> Row:
+        """Return an answer as it is: of which batch it is, where its rows are from, and the rows."""
+        given = {name: _text(name, value) for name, value in parameters.items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
+        for left in range(self._retries, -1, -1):
+            status, body, after = self._send(target, last=not left)
+            if status == 200 or status not in (*_PASSING, None):
+                break
+            if left:
+                time.sleep(after)
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = {
+                "error": f"server: {self._host!r} answered {status} without JSON; look whether the URL is a query server's"
+            }
+        if status != 200:
+            raise QueryError(str(answer.get("error", answer)), status)
+        return dict(answer)
+
+    def close(self) -> None:
+        """Close this thread's connection; it is opened again where it is needed."""
+        connection: HTTPConnection | None = getattr(self._own, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._own.connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _sessions(self, order: Literal["asc", "desc"], key: str, low: Any, high: Any, **more: Any) -> Iterator[Row]:
+        bounds = {"from": low, "to": high}
+        return self.pages("sessions", key=key, order=order, **bounds, **more)
+
+    def _found(self, path: str, **parameters: Any) -> Row | None:
+        try:
+            return self.ask(path, **parameters)
+        except QueryError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _send(self, target: str, *, last: bool) -> tuple[int | None, bytes, float]:
+        """Return status, body, and the seconds after which to ask again; no status where there was no connection."""
+        connection = self._connection()
+        try:
+            connection.request("GET", target, headers=self._headers)
+            response = connection.getresponse()
+            return response.status, response.read(), min(float(response.getheader("Retry-After") or 1), self._timeout)
+        except (OSError, HTTPException) as error:
+            # The server may have closed a connection that it had not heard from for a while.
+            self.close()
+            if last:
+                raise QueryError(
+                    f"url: {self._scheme}://{self._host}:{connection.port} can't be reached ({error}); start `sessionlake serve`, or correct it"
+                ) from error
+            return None, b"", 0.05
+
+    def _connection(self) -> HTTPConnection:
+        connection: HTTPConnection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            if self._scheme == "https":
+                connection = HTTPSConnection(
+                    self._host, self._port, timeout=self._timeout, context=self._tls or create_default_context()
+                )
+            else:
+                connection = HTTPConnection(self._host, self._port, timeout=self._timeout)
+            self._own.connection = connection
+        return connection
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"{name}: {value!r} has no time zone; give an aware datetime")
+        return value.isoformat()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

@@ -1,0 +1,119 @@
+"""`[serve]`: where the query server listens, who may ask, and how much one answer may cost."""
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Self
+
+from pydantic import Field
+
+from sessionlake.config.durations import parse_duration
+from sessionlake.config.sections import Duration, Section
+from sessionlake.errors import ConfigError
+
+SHORTEST_TOKEN = 16
+"""Characters."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_TOKEN = re.compile(r"[!-+\--~]+")
+
+
+class ServeSection(Section):
+    """The query server of `sessionlake serve`."""
+
+    host: str = "127.0.0.1"
+    """Any but a loopback address needs a token, and TLS or insecure_http."""
+    port: int = Field(default=8787, ge=0, le=65535)
+    """0 takes a free one."""
+    token_variable: str = "SESSIONLAKE_SERVE_TOKENS"  # noqa: S105 (the variable's name)
+    """Name of the environment variable that holds the tokens, parted by commas: with two of them one can be replaced."""
+    tls_certificate: str | None = None
+    """A PEM file, and `tls_key` the one of its key."""
+    tls_key: str | None = None
+    insecure_http: bool = False
+    """Whether a host that others reach may be served without TLS, as behind a proxy that has it."""
+    ranges: bool = True
+    """Whether ranges of keys may be asked for, and not single keys only."""
+    requests_per_second: int = Field(default=200, ge=1)
+    """Of a token; without tokens of a client's address."""
+    max_rows: int = Field(default=1000, ge=1, le=100_000)
+    """Of an answer."""
+    max_bytes: int = Field(default=4_000_000, ge=1000)
+    """Of an answer's rows; one row is always sent."""
+    max_scan: int = Field(default=200_000, ge=1)
+    """Stored values that are looked at for an answer."""
+    tables_timeout: Duration = "10 seconds"
+    """How long an answer may be looked for in the tables, where the stores don't have it."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches the host."""
+        return is_loopback(self.host)
+
+    @property
+    def tables_timeout_us(self) -> int:
+        """How long an answer may be looked for in the tables, microseconds."""
+        return parse_duration(self.tables_timeout, "serve.tables_timeout")
+
+    def on(self, host: str | None, port: int | None) -> Self:
+        """Return the section with another host or port; ConfigError where they don't go with the rest."""
+        given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+        section = self.model_copy(update=given)
+        section.check()
+        return section
+
+    def check(self) -> None:
+        """Raise ConfigError for values that don't go together."""
+        if not _is_host(self.host):
+            raise ConfigError(
+                f"serve.host: {self.host!r} is no host; write a name or an address, and the port as serve.port"
+            )
+        if not _NAME.fullmatch(self.token_variable):
+            raise ConfigError(
+                f"serve.token_variable: {self.token_variable!r} is no name of a variable; write letters, digits and _, no token"
+            )
+        for given, missing in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+            if getattr(self, given) and not getattr(self, missing):
+                raise ConfigError(f"serve.{missing}: is missing; serve.{given} needs it")
+        if self.insecure_http and self.tls_key:
+            raise ConfigError("serve.insecure_http: stands beside serve.tls_key; remove one of them")
+        if not self.is_loopback and not self.tls_key and not self.insecure_http:
+            raise ConfigError(
+                f"serve.host: {self.host!r} is reached from outside and needs TLS; write serve.tls_certificate and serve.tls_key, "
+                "or serve.insecure_http = true where something else encrypts"
+            )
+        if self.tables_timeout_us == 0:
+            raise ConfigError(
+                f"serve.tables_timeout: {self.tables_timeout!r} must be longer than zero; write for example '10 seconds'"
+            )
+
+    def tokens(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the tokens that an environment holds; ConfigError, which shows none, for one that is too short, and where one is needed."""
+        given = (text.strip() for text in environment.get(self.token_variable, "").split(","))
+        tokens = tuple(dict.fromkeys(text for text in given if text))
+        if any(len(token) < SHORTEST_TOKEN or not _TOKEN.fullmatch(token) for token in tokens):
+            raise ConfigError(
+                f"serve.token_variable: {self.token_variable} holds a token that is shorter than {SHORTEST_TOKEN} characters, or has "
+                "others than ASCII's letters, digits and signs; make one by `openssl rand -hex 32`"
+            )
+        if not tokens and not self.is_loopback:
+            raise ConfigError(
+                f"serve.host: {self.host!r} is reached from outside, and {self.token_variable} holds no token; set it, or serve 127.0.0.1"
+            )
+        return tokens
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a name or an address is of this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _is_host(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return _HOST.fullmatch(host) is not None
+    return True

@@ -1,0 +1,40 @@
+"""Cursors: where a listing goes on, bound to the question that it belongs to (docs/rules.md, rule 197)."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error
+from hashlib import blake2b
+
+from sessionlake.serve.refused import RefusedError
+
+Position = tuple[str | int, ...]
+"""What names the last row that was sent: its key, and its times and numbers; these may be missing where all of the key was sent."""
+
+
+def write_cursor(question: str, position: Position) -> str:
+    """Return the cursor of a position in what a question lists."""
+    return urlsafe_b64encode(json.dumps([_digest(question), *position]).encode()).decode().rstrip("=")
+
+
+def read_cursor(question: str, cursor: str) -> Position:
+    """Return the position of a cursor; RefusedError where it is none, or is another question's."""
+    try:
+        found = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        digest, key, *rest = found
+        whole = all(type(part) is int and abs(part) < 1 << 63 for part in rest)
+        key.encode()
+    except (Error, UnicodeError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise _refused() from error
+    if digest != _digest(question) or not isinstance(key, str) or not whole or len(rest) > 3:
+        raise _refused()
+    return key, *rest
+
+
+def _refused() -> RefusedError:
+    return RefusedError(
+        422, "cursor: is not one of this question; send it with the same parameters as before, or leave it out"
+    )
+
+
+def _digest(question: str) -> str:
+    return blake2b(question.encode(), digest_size=8).hexdigest()

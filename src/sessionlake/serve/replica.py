@@ -1,0 +1,287 @@
+"""A pipeline's local shard stores, read beside the stream as of one committed batch.
+
+Stores lag one commit: what batch n writes lies in a file beside the store until batch n + 1 applies it. So a shard as of batch
+n is a store that is at n's commit, or one at the commit that n's file builds on, with that file laid over it.
+"""
+
+import heapq
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, islice
+from pathlib import Path
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.config.load import Config
+from sessionlake.engine.erasure import FORGET
+from sessionlake.engine.pending import PENDING, Pending
+from sessionlake.errors import ConfigError, NoBatchesError, StoreError
+from sessionlake.serve.decoded import ALL, Decoder, Packed, SessionDecoder, decoder_of
+from sessionlake.store.secondary import (
+    NoSegments,
+    OverlaidSegments,
+    ReadSegments,
+    SecondarySegments,
+    identity,
+)
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import SESSIONS
+from sessionlake.warehouse.lake import Lake
+
+COMMIT = "commit_id"
+"""A store's metadata: the commit that it is at (`engine/shard.py`)."""
+_LENGTH = " length"
+_ATTEMPTS = 20
+_PAUSE_S = 0.02
+
+
+class NotLocalError(StoreError):
+    """A shard that is asked for can't be read here: the tables have its rows."""
+
+
+@dataclass(frozen=True)
+class LocalShard:
+    """A shard as of a batch."""
+
+    path: Path
+    identity: tuple[int, str] | None
+    """None where no batch has touched the shard."""
+    segments: ReadSegments
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its directory is the one that was opened, and nobody has asked for its removal."""
+        if self.path.with_suffix(FORGET).exists():
+            return False
+        return self.identity is None or identity(self.path) == self.identity
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows of a range of keys: all that some keys have."""
+
+    rows: pa.Table
+    last_key: str | None
+    """The last key that was looked at; None where none is left."""
+    looked: int
+    """How many stored values were looked at."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The local shards as of one batch. It never moves; any number of threads may read it."""
+
+    commit: BatchCommit
+    shards: Mapping[int, LocalShard]
+    missing: Mapping[int, str]
+    """Why a shard is not among them: here there is none, or it is at another commit."""
+    decoder: Decoder
+
+    @property
+    def batch_id(self) -> int:
+        """The batch."""
+        return self.commit.batch_id
+
+    @property
+    def complete_from_us(self) -> int | None:
+        """Rows that ended before it may lie in the tables only; None where all are here."""
+        return self.decoder.complete_from_us
+
+    def shard_of(self, key: str) -> int:
+        """Return the shard of a key."""
+        return crc32(key.encode()) % len(self.commit.shards)
+
+    def find(self, keys: Sequence[str], include: Collection[str] = ALL) -> pa.Table:
+        """Return the rows of keys, by key and time; NotLocalError where a shard of theirs is not here.
+
+        `include` names what is shown that the live view leaves out: all, where nothing is given.
+        """
+        names = sorted({key.encode() for key in keys})
+        by_shard: dict[int, list[int]] = {}
+        for at, name in enumerate(names):
+            by_shard.setdefault(crc32(name) % len(self.commit.shards), []).append(at)
+        owner: list[int] = []
+        values: list[bytes] = []
+        for shard, places in by_shard.items():
+            segments = self._local(shard)
+            for number in filter(self.decoder.has, segments.segments):
+                for at, value in zip(places, segments.get(number, [names[at] for at in places]), strict=True):
+                    if value is not None:
+                        owner.append(at)
+                        values.append(value)
+        return self.decoder.rows(Packed(names, owner, values), include)
+
+    def scan(
+        self,
+        low: str | None,
+        high: str | None,
+        limit: int,
+        *,
+        after: str | None = None,
+        prefix: str = "",
+        most: int | None = None,
+        include: Collection[str] = ALL,
+    ) -> Page:
+        """Return the rows of the first `limit` keys from low to high, both inclusive, that begin with a prefix and come after a key.
+
+        Keys are in the order of their UTF-8 bytes. The page ends before the key at which `most` stored values would be exceeded,
+        unless it is the first. `include` as in `find`. NotLocalError where any shard is not here.
+        """
+        names: list[bytes] = []
+        owner: list[int] = []
+        values: list[bytes] = []
+        left = False
+        for name, found in self._keys(low, high, after, prefix):
+            if len(names) == limit or (most is not None and names and len(values) + len(found) > most):
+                left = True
+                break
+            for value in found:
+                owner.append(len(names))
+                values.append(value)
+            names.append(name)
+        rows = self.decoder.rows(Packed(names, owner, values), include)
+        return Page(rows, names[-1].decode() if left else None, len(values))
+
+    def longest_open(self, limit: int, most: int) -> tuple[pa.Table, bool]:
+        """Return the longest sessions that events can still lengthen, and whether all were looked at; it looks at `most` stored values.
+
+        NotLocalError where any shard is not here, ConfigError where the stores hold no sessions.
+        """
+        decoder = self.decoder
+        if not isinstance(decoder, SessionDecoder):
+            raise ConfigError("open: is of sessions, and this pipeline computes none; ask for its rows")
+        found: list[pa.Table] = []
+        left = most
+        for shard in range(len(self.commit.shards)):
+            segments = self._local(shard)
+            # Segments go by the end: where none is open in one, none is in those before it.
+            for number in reversed(segments.segments):
+                items = list(islice(segments.items(number), left))
+                left -= len(items)
+                names, values = [name for name, _ in items], [value for _, value in items]
+                rows, any_open = decoder.longest_open(Packed(names, range(len(names)), values), limit)
+                found.append(rows)
+                if left == 0 or (items and not any_open):
+                    break
+        rows = pa.concat_tables(found) if found else decoder.rows(Packed([], [], []))
+        length = pc.subtract(rows[SESSIONS.start].cast(pa.int64()), rows[SESSIONS.end].cast(pa.int64()))
+        order = pc.sort_indices(
+            rows.append_column(_LENGTH, length),
+            [(_LENGTH, "ascending"), (SESSIONS.start, "ascending"), (SESSIONS.key, "ascending")],
+        )
+        return rows.take(order[:limit]), left > 0
+
+    def _keys(
+        self, low: str | None, high: str | None, after: str | None, prefix: str
+    ) -> Iterator[tuple[bytes, list[bytes]]]:
+        """Yield keys of all shards and their values, ascending, as they are asked for."""
+        first = max((low or "").encode(), prefix.encode(), b"" if after is None else after.encode() + b"\0") or None
+        # No UTF-8 has this byte: what begins with the prefix comes before it.
+        lasts = [*([] if high is None else [high.encode()]), *([prefix.encode() + b"\xff"] if prefix else [])]
+        last = min(lasts, default=None)
+        each = [
+            segments.items(number, first, last)
+            for segments in [self._local(shard) for shard in range(len(self.commit.shards))]
+            for number in filter(self.decoder.has, segments.segments)
+        ]
+        merged = heapq.merge(*each, key=lambda item: item[0])
+        for name, items in groupby(merged, key=lambda item: item[0]):
+            yield name, [value for _, value in items]
+
+    def _local(self, shard: int) -> ReadSegments:
+        local = self.shards.get(shard)
+        if local is None or not local.is_there:
+            reason = self.missing.get(shard, "its store was removed")
+            raise NotLocalError(
+                f"store: shard {shard} is not here at batch {self.batch_id} ({reason}); read the tables"
+            )
+        return local.segments
+
+
+class Replica:
+    """A pipeline's local stores. `view` is as of the last refresh, which any one thread may call at a time."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._folder = Path(config.driver_store_dir)
+        self._view: View | None = None
+
+    @cached_property
+    def _lake(self) -> Lake:
+        return Lake.of(self._config)
+
+    @property
+    def view(self) -> View:
+        """The stores as of the last refresh; NoBatchesError before the first one that found a batch."""
+        if self._view is None:
+            raise NoBatchesError(
+                f"pipeline.warehouse: {self._config.pipeline.warehouse!r} has no batches yet; run `sessionlake run` first"
+            )
+        return self._view
+
+    def refresh(self) -> View:
+        """Follow the last committed batch, and return the view of it; NoBatchesError where there is none.
+
+        A shard whose store or file changes meanwhile is looked at again, for less than a second; then it is missing in the view.
+        """
+        commit = last_batch(self._lake)
+        known = self._view
+        if known is None or known.commit.commit_id != commit.commit_id or not self._is_whole(known):
+            self._view = self._open(commit)
+        return self.view
+
+    def close(self) -> None:
+        """Let go of the stores; views that are still held stay readable."""
+        self._view = None
+
+    def _is_whole(self, view: View) -> bool:
+        return not view.missing and all(local.is_there for local in view.shards.values())
+
+    def _open(self, commit: BatchCommit) -> View:
+        until = time.monotonic() + _ATTEMPTS * _PAUSE_S
+        shards: dict[int, LocalShard] = {}
+        while True:
+            missing: dict[int, str] = {}
+            for shard in range(len(commit.shards)):
+                if shard not in shards:
+                    found = _local_shard(self._folder / str(shard), commit.shards[shard])
+                    if isinstance(found, str):
+                        missing[shard] = found
+                    else:
+                        shards[shard] = found
+            # One that is not here at all won't be in a moment.
+            if not any(reason != _NONE for reason in missing.values()) or time.monotonic() > until:
+                return View(commit, shards, missing, decoder_of(self._config, commit))
+            time.sleep(_PAUSE_S)
+
+
+_NONE = "there is none"
+
+
+def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
+    """Return a shard at a commit, or why that can't be."""
+    if expected is None:
+        return LocalShard(path, None, NoSegments())
+    if path.with_suffix(FORGET).exists():
+        return "it is to be erased"
+    before = identity(path)
+    try:
+        store = SecondarySegments(path)
+        commit = (store.meta(COMMIT) or b"").decode() or None
+        found: ReadSegments = store
+        if commit != expected:
+            writes = Pending(path.with_suffix(PENDING)).read(expected, commit)
+            if writes is None:
+                return f"it is at commit {commit}"
+            found = OverlaidSegments(store, writes)
+    except FileNotFoundError:
+        return _NONE
+    except StoreError as error:
+        return str(error)
+    local = LocalShard(path, before, found)
+    return local if before is not None and local.is_there else "its store was removed"

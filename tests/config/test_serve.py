@@ -1,0 +1,72 @@
+import tomllib
+from typing import Any
+
+import pytest
+
+from sessionlake.config.serve import ServeSection
+from sessionlake.errors import ConfigError
+from tests.infra.infra_files import ROOT
+from tests.support import make_config
+
+OUTSIDE = "serve.host: '0.0.0.0' is reached from outside"
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ({"host": "0.0.0.0"}, f"{OUTSIDE} and needs TLS"),  # noqa: S104 (is refused)
+        ({"host": "127.0.0.1:80"}, "serve.host: '127.0.0.1:80' is no host"),
+        ({"host": ""}, "serve.host: '' is no host"),
+        ({"port": 65_536}, "serve.port: 65536 is wrong"),
+        ({"tls_key": "k"}, "serve.tls_certificate: is missing; serve.tls_key needs it"),
+        ({"tls_certificate": "c"}, "serve.tls_key: is missing; serve.tls_certificate needs it"),
+        ({"tls_key": "k", "tls_certificate": "c", "insecure_http": True}, "serve.insecure_http: stands beside serve.tls_key"),
+        ({"token_variable": "s3cr3t-token"}, "serve.token_variable: 's3cr3t-token' is no name of a variable"),
+        ({"tables_timeout": "0 s"}, "serve.tables_timeout: '0 s' must be longer than zero"),
+        ({"tables_timeout": "soon"}, "serve.tables_timeout: 'soon' is not a duration"),
+        ({"max_rows": 0}, "serve.max_rows: 0 is wrong"),
+        ({"tokens": ["x"]}, "serve.tokens: is unknown"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_one_line(tmp_path: Any, section: dict[str, Any], line: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_config(tmp_path, serve=section)
+    assert str(refused.value).startswith(line)
+    assert "\n" not in str(refused.value)
+
+
+def test_files_are_absolute(tmp_path: Any) -> None:
+    section = make_config(tmp_path, serve={"host": "::", "tls_key": "k.pem", "tls_certificate": "c.pem"}).serve
+    assert (section.tls_key, section.tls_certificate) == (f"{tmp_path}/k.pem", f"{tmp_path}/c.pem")
+
+
+def test_tokens_are_taken_from_the_environment_and_not_told() -> None:
+    outside = ServeSection(host="192.0.2.1", insecure_http=True)
+    name = outside.token_variable
+    assert outside.tokens({name: " a-token-of-16-ch ,b-token-of-16-ch,,a-token-of-16-ch"}) == (
+        "a-token-of-16-ch",
+        "b-token-of-16-ch",
+    )
+    assert ServeSection(host="localhost").tokens({}) == ()
+    with pytest.raises(
+        ConfigError,
+        match=r"^serve\.host: '192\.0\.2\.1' is reached from outside, and SESSIONLAKE_SERVE_TOKENS holds no token",
+    ):
+        outside.tokens({name: ","})
+    for short in ("a-token-of-15-c", "a token of 16 ch", "a-token-of-16-é-"):
+        with pytest.raises(ConfigError) as refused:
+            outside.tokens({name: short})
+        assert short not in str(refused.value)
+
+
+def test_options_are_checked_as_the_file_is() -> None:
+    assert ServeSection().on("::1", 0).port == 0
+    with pytest.raises(ConfigError, match=f"^{OUTSIDE} and needs TLS"):
+        ServeSection().on("0.0.0.0", None)  # noqa: S104 (is refused)
+
+
+def test_the_page_shows_the_defaults() -> None:
+    page = (ROOT / "docs" / "serve.md").read_text()
+    shown = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["serve"]
+    missing = {"tls_certificate", "tls_key"}
+    assert {**shown, **dict.fromkeys(missing)} == ServeSection().model_dump()

@@ -1,0 +1,45 @@
+"""A query server in this process, asked over real sockets."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from threading import Thread
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from sessionlake.config.load import Config
+from sessionlake.serve.server import prepared
+
+Answer = tuple[int, Any, dict[str, str]]
+
+
+@contextmanager
+def serving(config: Config, environment: Mapping[str, str] | None = None, **section: Any) -> Iterator[str]:
+    """Yield the address of a server; `section` changes [serve]."""
+    changed = config.serve.model_copy(update={"port": 0, **section})
+    with prepared(config.model_copy(update={"serve": changed}), environment or {}) as (server, bound, url):
+        thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            yield url
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def ask(
+    url: str, path: str, headers: Mapping[str, str] | None = None, method: str = "GET", **parameters: Any
+) -> Answer:
+    """Return status, JSON (text where it is none) and headers; parameters are quoted, those of None left out."""
+    given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
+    place = urlsplit(url)
+    connection = HTTPConnection(place.hostname or "", place.port, timeout=60)
+    try:
+        connection.request(method, f"{path}?{urlencode(given)}" if given else path, headers=dict(headers or {}))
+        answer = connection.getresponse()
+        body = answer.read().decode()
+        found = {name.lower(): value for name, value in answer.getheaders()}
+    finally:
+        connection.close()
+    return answer.status, json.loads(body) if found.get("content-type") == "application/json" else body, found

@@ -1,0 +1,160 @@
+"""A replica is the changelog folded at its batch: whatever is committed, applied, attempted, lost or erased beside it."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlake.config.load import parse_config
+from sessionlake.engine.erasure import erase_store, mark
+from sessionlake.errors import NoBatchesError
+from sessionlake.serve.decoded import TableDecoder
+from sessionlake.serve.replica import LocalShard, NotLocalError, View
+from sessionlake.store.secondary import SecondarySegments, identity
+from sessionlake.stores import open_replica
+from sessionlake.testing import TableHarness
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+from tests.serve.replica_support import MINUTE, ROW, Stream, micros
+from tests.support import examples
+
+
+def all_of(view: View) -> list[dict[str, Any]]:
+    """Read all, by pages of two keys, and again key by key."""
+    found, after = [], None
+    while True:
+        page = view.scan(None, None, 2, after=after)
+        found += [{name: row[name] for name in ROW} for row in page.rows.to_pylist()]
+        if page.last_key is None:
+            break
+        after = page.last_key
+    one_by_one = [
+        row
+        for key in sorted({row["session_key"] for row in found}, key=str.encode)
+        for row in view.find([key]).select(ROW).to_pylist()
+    ]
+    assert one_by_one == found
+    return found
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", "", "é", "\U0001f600", "a\0b", "zz"]),
+        st.integers(0, 90).map(lambda n: n * MINUTE),
+    ),
+    max_size=8,
+)
+
+
+@examples(12)
+@given(st.lists(st.tuples(st.sampled_from(["run", "abandon", "lose", "erase"]), EVENTS), min_size=1, max_size=7))
+def test_view_is_the_changelog_at_its_batch(steps: list[tuple[str, list[tuple[str, int]]]]) -> None:
+    with TemporaryDirectory() as directory:
+        stream = Stream(Path(directory))
+        stream.run([("a", 0), ("b", 0)])
+        replica = open_replica(stream.config)
+        for what, rows in steps:
+            before, held = replica.refresh(), stream.shown()
+            attempted = stream.attempt(rows)
+            # The tasks have applied what was committed before, and written what is not committed yet.
+            assert all_of(replica.refresh()) == held
+            if what == "run":
+                stream.commit(attempted)
+            assert all_of(before) == held
+            view = replica.refresh()
+            assert (view.batch_id, all_of(view)) == (stream.batch_id, stream.shown())
+            if what in ("lose", "erase"):
+                # Whatever a shard is asked for from now on, it is not here.
+                folder = Path(stream.config.driver_store_dir)
+                mark(folder, 0) if what == "erase" else erase_store(folder / "0")
+                if stream.expected[0] is not None:
+                    with pytest.raises(NotLocalError):
+                        view.scan(None, None, 10)
+                    assert 0 in replica.refresh().missing
+                return
+
+
+def test_store_of_another_commit_is_missing(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    stream.run([("a", 0), ("b", 0)])
+    stream.run([("a", MINUTE), ("b", MINUTE)])
+    view = open_replica(stream.config).view
+    shard = view.shard_of("a")
+    (tmp_path / f"store/p/{shard}.pending/c2.arrow").unlink()
+    view = open_replica(stream.config).view
+    assert view.missing == {shard: "it is at commit c1"}
+    with pytest.raises(NotLocalError, match=f"^store: shard {shard} is not here at batch 1 "):
+        view.find(["a"])
+
+
+def test_reading_writes_nothing_into_the_store(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    stream.run([("a", 0), ("b", 0)])
+
+    def files() -> dict[str, int]:
+        return {str(file): file.stat().st_mtime_ns for file in (tmp_path / "store").rglob("*")}
+
+    before = files()
+    all_of(open_replica(stream.config).view)
+    assert files() == before
+
+
+def test_range_is_inclusive_and_ends_after_whole_keys(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    stream.run([(key, n * 20 * MINUTE) for key in "abcd" for n in (0, 1)])
+    view = open_replica(stream.config).view
+    page = view.scan("b", "d", 2)
+    assert (page.rows["session_key"].to_pylist(), page.last_key) == (["b", "b", "c", "c"], "c")
+    page = view.scan("b", "d", 2, after=page.last_key)
+    assert (page.rows["session_key"].to_pylist(), page.last_key) == (["d", "d"], None)
+
+
+def test_before_the_first_batch(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    with pytest.raises(NoBatchesError):
+        open_replica(stream.config)
+
+
+def test_settings_are_those_of_the_batch(tmp_path: Path) -> None:
+    """A config that was changed since must not change what the view shows."""
+    stream = Stream(tmp_path)
+    stream.run([("a", 0), ("b", 44 * MINUTE)])
+    longer = stream.config.model_copy(
+        update={"session": stream.config.sessions.model_copy(update={"retention": "9 days"})}
+    )
+    assert all_of(open_replica(longer).view) == stream.shown()
+    assert open_replica(longer).view.complete_from_us == 4 * MINUTE
+
+
+def test_rows_of_a_table(tmp_path: Path) -> None:
+    """Upserts, and a deletion whose marker is no row; read while the table's own process has the store open."""
+    made = Stream(tmp_path).config
+    raw = {"columns": ["v"], "retention": "1 day"}
+    config = parse_config(
+        {
+            "pipeline": {"name": "p", "warehouse": "lake", "store": "store", "shards": 1},
+            "source": made.source.model_dump(exclude_none=True, include={"kind", "path", "format"}),
+            "event": {"key": "key", "time": "time_us", "time_unit": "us"},
+            "table": raw,
+        },
+        tmp_path,
+    )
+    with TableHarness({"v": "long"}) as harness:
+        harness.process([{"key": key, "time_us": n, "v": n} for n, key in enumerate("abc")])
+        harness.process([{"key": "b", "time_us": 9, "v": None}, {"key": "a", "time_us": 9, "v": 1, "deleted": True}])
+        path = harness._shards.store(harness._operator, 0)._db.path
+        types = harness._operator.spec.events.decoder.columns.types
+        commit = BatchCommit("p", "id", 1, "c1", {}, {}, ("c1",), "", Settings({}, {}, {}), None, 0, 0)
+        shard = LocalShard(path, identity(path), SecondarySegments(path))
+        view = View(commit, {0: shard}, {}, TableDecoder(config, dict(types)))
+        expected = [
+            {"table_key": k, "event_time": r["event_time"], "v": r["v"], "revision": r["revision"]}
+            for k, r in harness.rows().items()
+        ]
+        found = [{**row, "event_time": micros(row["event_time"])} for row in view.scan(None, None, 10).rows.to_pylist()]
+        assert found == expected
+        assert [row["table_key"] for row in found] == ["b", "c"]
+        assert view.find(["a", "c"])["v"].to_pylist() == [2]
+        assert view.complete_from_us is None
