@@ -86,8 +86,8 @@ def damage(tables: Tables, day: int) -> int:
     }
     fields = spark_schema(schemas.CORRECTIONS_SCHEMA).fields
     rows = chosen.select(*(values.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in fields))
-    rows.write.format("delta").mode("append").save(tables.path(schemas.CORRECTIONS))
-    return tables.read(schemas.CORRECTIONS).count()
+    rows.write.format("delta").mode("append").save(tables[schemas.CORRECTIONS].uri)
+    return tables[schemas.CORRECTIONS].read().count()
 
 
 def measured(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

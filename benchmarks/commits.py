@@ -40,11 +40,11 @@ def data_files(count: int, batch: int) -> list[DataFile]:
 def by_jvm(spark: Any, warehouse: str) -> Iterator[Commit]:
     """Commit as the stream does."""
     tables = Tables(spark, warehouse)
-    known = tables.latest_version(NAME)
+    known = tables[NAME].latest_version()
 
     def commit(files: list[DataFile], batch: int) -> None:
         nonlocal known
-        known = tables.commit_files(NAME, files, APP, batch, METADATA, after_version=known)
+        known = tables[NAME].commit_files(files, APP, batch, METADATA, after_version=known)
 
     yield commit
 
@@ -59,7 +59,7 @@ def by_deltalake(_spark: Any, warehouse: str) -> Iterator[Commit]:
         nonlocal known
         table.update_incremental()
         for version in range(known + 1, table.version() + 1):
-            if any(a["appId"] == APP and a["version"] >= batch for a in lake._actions(NAME, version, "txn")):  # noqa: SLF001
+            if any(a["appId"] == APP and a["version"] >= batch for a in lake[NAME]._actions(version, "txn")):  # noqa: SLF001
                 raise RuntimeError(version)
         now = time.time_ns() // 1_000_000
         table.create_write_transaction(
@@ -80,7 +80,7 @@ def by_deltalake(_spark: Any, warehouse: str) -> Iterator[Commit]:
 def history(spark: Any, folder: Path, commits: int) -> None:
     """Make a table of so many commits of one file each, the last ones by the JVM, so that Delta's checkpoint is there."""
     properties = {"checkpointInterval": CHECKPOINT_INTERVAL}
-    Tables(spark, str(folder)).create(NAME, SCHEMA, "a benchmark", properties=properties)
+    Tables(spark, str(folder))[NAME].create(SCHEMA, "a benchmark", properties=properties)
     with by_jvm(spark, str(folder)) as commit:
         for batch in range(commits):
             commit(data_files(1, batch), batch)

@@ -87,10 +87,10 @@ def build(spark: SparkSession, root: Path, sessions: int, changed: int, spread: 
     tables = Tables(spark, config.pipeline.warehouse)
     date = f"id % {DATES}"
     stored = rows(spark.range(sessions), sessions // 5, "0", date)
-    snapshot = stored.select(*tables.read(schemas.SESSIONS).columns).repartitionById(
+    snapshot = stored.select(*tables[schemas.SESSIONS].read().columns).repartitionById(
         DATES, F.expr("cast(dayofyear(session_date) as int)")
     )
-    tables.append(schemas.SESSIONS, snapshot.sortWithinPartitions("session_date"), FOLD, 0, {"batch_id": 0})
+    tables[schemas.SESSIONS].append(snapshot.sortWithinPartitions("session_date"), FOLD, 0, {"batch_id": 0})
     dates = RECENT if spread == "recent" else DATES
     old, per_date = changed * 3 // 4, sessions // DATES
     step = max(1, per_date * dates // old)
@@ -105,12 +105,12 @@ def build(spark: SparkSession, root: Path, sessions: int, changed: int, spread: 
         }
     )
     tail = tail.persist()
-    last = tables.last_commit(schemas.CHANGELOG)
-    columns = tables.read(schemas.CHANGELOG).columns
+    last = tables[schemas.CHANGELOG].last_commit()
+    columns = tables[schemas.CHANGELOG].read().columns
     for batch in range(1, BATCHES + 1):
         metadata = {**(last.metadata if last else {}), "batch_id": batch}
         frame = tail.where(f"batch_id = {batch}").select(*columns).coalesce(1)
-        tables.append(schemas.CHANGELOG, frame, "bench", batch, metadata)
+        tables[schemas.CHANGELOG].append(frame, "bench", batch, metadata)
     tail.unpersist()
     return config
 
@@ -130,11 +130,11 @@ def fingerprint(frame: DataFrame) -> list[Any]:
 
 def rows_written(tables: Tables) -> int:
     found = 0
-    for version in tables.versions(schemas.SESSIONS):
-        commit = tables.commit(schemas.SESSIONS, version)
+    for version in tables[schemas.SESSIONS].versions():
+        commit = tables[schemas.SESSIONS].commit(version)
         if commit is not None and commit.metadata.get("maintenance", {}).get("step") == "optimize":
             continue
-        info = tables.commit_info(schemas.SESSIONS, version) or {}
+        info = tables[schemas.SESSIONS].commit_info(version) or {}
         metrics = info.get("operationMetrics", {})
         if info.get("operation") == "MERGE":
             names = ("numTargetRowsUpdated", "numTargetRowsInserted", "numTargetRowsCopied")
@@ -167,9 +167,9 @@ def full_merge(spark: SparkSession, config: Config) -> dict[str, Any]:
     session = tuned(spark)
     tables = Tables(session, config.pipeline.warehouse)
     started = time.time()
-    latest_changes(changes(tables.read(schemas.CHANGELOG), after=0)).createOrReplaceTempView("tail")
+    latest_changes(changes(tables[schemas.CHANGELOG].read(), after=0)).createOrReplaceTempView("tail")
     statement = f"""
-        merge into delta.`{tables.path(schemas.SESSIONS)}` t using tail s
+        merge into delta.`{tables[schemas.SESSIONS].uri}` t using tail s
         on t.session_key = s.session_key and t.session_start = s.session_start
         when matched and s.op = 'delete' then delete
         when matched then update set * when not matched and s.op = 'upsert' then insert *
@@ -183,7 +183,7 @@ def full_rewrite(spark: SparkSession, config: Config) -> dict[str, Any]:
     tables = Tables(tuned(spark), config.pipeline.warehouse)
     started = time.time()
     live = merged_rows(tables).repartition("session_date")
-    live.write.format("delta").mode("overwrite").save(tables.path(schemas.SESSIONS))
+    live.write.format("delta").mode("overwrite").save(tables[schemas.SESSIONS].uri)
     return {"seconds": round(time.time() - started, 2)}
 
 
@@ -201,7 +201,7 @@ def measure(spark: SparkSession, work: Path, sessions: int, changed: int, spread
     config = build(spark, root, sessions, changed, spread)
     tables = Tables(spark, config.pipeline.warehouse)
     expected = fingerprint(merged_rows(tables))
-    real = tables.read(schemas.CHANGELOG).where("batch_id > 0").count()
+    real = tables[schemas.CHANGELOG].read().where("batch_id > 0").count()
     result: dict[str, Any] = {"sessions": sessions, "changed": real, "spread": spread, "methods": {}}
     for name, method in METHODS.items():
         own = copied(config, root, name.replace(" ", "-").replace(",", ""))
@@ -209,7 +209,7 @@ def measure(spark: SparkSession, work: Path, sessions: int, changed: int, spread
             one = method(spark, own)
         own_tables = Tables(spark, own.pipeline.warehouse)
         written = rows_written(own_tables)
-        if fingerprint(own_tables.read(schemas.SESSIONS)) != expected:
+        if fingerprint(own_tables[schemas.SESSIONS].read()) != expected:
             raise SystemExit(f"{name}: the snapshot is not what the changelog says")
         one |= {"rows_written": written, "rows_written_per_change": round(written / real, 2), "peak_memory_mb": memory}
         result["methods"][name] = one
@@ -244,15 +244,15 @@ def layouts(spark: SparkSession, work: Path, sessions: int) -> list[dict[str, An
     found = []
     for name, clustering in LAYOUTS.items():
         tables = Tables(session, str(work / f"layout-{len(found)}"))
-        table = tables.sql_name(schemas.SESSIONS)
+        table = tables[schemas.SESSIONS].sql_name()
         source.limit(0).createOrReplaceTempView("source")
         session.sql(f"create table {table} using delta {clustering} as select * from source")  # noqa: S608 (a path)
         for part in range(APPENDS):
             _append(tables, source.where(f"pmod(session_id, {APPENDS}) = {part}"))
         one: dict[str, Any] = {"layout": name}
         one["optimize_s"], one["rewritten_mb"] = _optimized(tables, name, target)
-        one["files"] = tables.files(schemas.SESSIONS).count()
-        stored = tables.read(schemas.SESSIONS)
+        one["files"] = tables[schemas.SESSIONS].files().count()
+        stored = tables[schemas.SESSIONS].read()
         keys = [F.col("session_key") == f"user-{n * 7919 % (sessions // 5)}" for n in range(LOOKUPS)]
         dates = [
             F.col("session_date") == row[0] for row in stored.select("session_date").distinct().limit(LOOKUPS).collect()
@@ -274,7 +274,7 @@ def layouts(spark: SparkSession, work: Path, sessions: int) -> list[dict[str, An
 
 
 def _append(tables: Tables, part: DataFrame) -> None:
-    part.repartition(4, "session_date").write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
+    part.repartition(4, "session_date").write.format("delta").mode("append").save(tables[schemas.SESSIONS].uri)
 
 
 def _optimized(tables: Tables, name: str, target: int) -> tuple[float, float]:
@@ -286,13 +286,13 @@ def _optimized(tables: Tables, name: str, target: int) -> tuple[float, float]:
     order = " zorder by (session_key)" if "Z-order" in name else ""
     # Of partitions compact rewrites only those with new files.
     newest = "" if not order else f" where session_date in ({_ragged_dates(tables)})"
-    metrics = tables.spark.sql(f"optimize {tables.sql_name(schemas.SESSIONS)}{newest}{order}").collect()[0].metrics
+    metrics = tables.spark.sql(f"optimize {tables[schemas.SESSIONS].sql_name()}{newest}{order}").collect()[0].metrics
     removed = metrics.filesRemoved.totalSize if metrics.filesRemoved else 0
     return round(time.time() - started, 1), round(removed / 1e6, 1)
 
 
 def _ragged_dates(tables: Tables) -> str:
-    counts = tables.files(schemas.SESSIONS).groupBy(F.col("partitionValues")["session_date"].alias("date")).count()
+    counts = tables[schemas.SESSIONS].files().groupBy(F.col("partitionValues")["session_date"].alias("date")).count()
     found = {row["date"]: row["count"] for row in counts.collect()}
     least = min(found.values())
     every = len(set(found.values())) == 1

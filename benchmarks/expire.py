@@ -41,9 +41,9 @@ def by_job(spark: SparkSession, config: Config) -> dict[str, Any]:
 def by_delete(spark: SparkSession, config: Config) -> dict[str, Any]:
     tables = Tables(tuned(spark), config.pipeline.warehouse)
     started = time.time()
-    tables.spark.sql(f"delete from delta.`{tables.path(schemas.SESSIONS)}` where {ONE_IN_A_HUNDRED}").collect()  # noqa: S608
+    tables.spark.sql(f"delete from delta.`{tables[schemas.SESSIONS].uri}` where {ONE_IN_A_HUNDRED}").collect()  # noqa: S608
     took = time.time() - started
-    info = tables.commit_info(schemas.SESSIONS, tables.latest_version(schemas.SESSIONS)) or {}
+    info = tables[schemas.SESSIONS].commit_info(tables[schemas.SESSIONS].latest_version()) or {}
     return {"seconds": round(took, 2), "rows_written": int(info["operationMetrics"]["numCopiedRows"])}
 
 

@@ -113,7 +113,7 @@ def timed_batches(spark: SparkSession, config: Config) -> list[float]:
 
 def table_bytes(spark: SparkSession, tables: Tables, name: str) -> int:
     """Return the bytes of the table's files as of its last version."""
-    return int(spark.sql(f"describe detail delta.`{tables.path(name)}`").head()["sizeInBytes"])  # type: ignore[index]
+    return int(spark.sql(f"describe detail delta.`{tables[name].uri}`").head()["sizeInBytes"])  # type: ignore[index]
 
 
 def measure(spark: SparkSession, config: Config) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def measure(spark: SparkSession, config: Config) -> dict[str, Any]:
     timed_batches(spark, config)
     tables = Tables(spark, config.pipeline.warehouse)
     changelog = table_bytes(spark, tables, schemas.CHANGELOG)
-    changes = tables.read(schemas.CHANGELOG).count()
+    changes = tables[schemas.CHANGELOG].read().count()
     stores = [p for p in Path(config.driver_store_dir).iterdir() if p.is_dir() and p.name.isdigit()]
     store = sum(f.stat().st_size for folder in stores for f in folder.rglob("*") if f.is_file())
     few_more(config, 1)
@@ -137,7 +137,7 @@ def measure(spark: SparkSession, config: Config) -> dict[str, Any]:
     started = time.time()
     compact(spark, config)
     compact_s = time.time() - started
-    rows = tables.read(schemas.SESSIONS).selectExpr("count(*) n", "sum(event_count) events").collect()[0]
+    rows = tables[schemas.SESSIONS].read().selectExpr("count(*) n", "sum(event_count) events").collect()[0]
     return {
         "sessions": rows.n,
         "events": rows.events,

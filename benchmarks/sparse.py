@@ -56,7 +56,7 @@ def measured(spark: SparkSession, root: Path, sessions: int, dates: int) -> dict
     def step(name: str, action: Callable[[], Any]) -> None:
         started = time.time()
         counts = getattr(action(), "counts", {})
-        seconds, (files, size) = round(time.time() - started, 1), layout.size(tables, schemas.SESSIONS)
+        seconds, (files, size) = round(time.time() - started, 1), layout.size(tables[schemas.SESSIONS])
         of_interest = {name: counts[name] for name in ("tombstones", "files", "found") if name in counts}
         found["steps"].append({"step": name, "seconds": seconds, "snapshot_files": files, "snapshot_mb": size / 1e6})
         console.print(f"  {name:<10} {seconds:>6.1f} s  snapshot: {files} files, {size / 1e6:.2f} MB  {of_interest}")

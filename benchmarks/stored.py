@@ -7,6 +7,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ def batch(config: Config, kind: Sessions, number: int, files: list[str]) -> dict
     """Run a batch of files through one shard after another; return the reports' sums."""
     shards = config.pipeline.shards
     context = BatchContext(number, f"c{number}", {}, clock_us=time.time_ns() // 1000)
-    *_, output = kind.outputs(SimpleNamespace(path=lambda _: config.pipeline.warehouse))
+    *_, output = kind.outputs(defaultdict(lambda: SimpleNamespace(uri=config.pipeline.warehouse)))
     operator = kind.operator()
     expected = ((f"c{number - 1}" if number else None),) * shards
     task = ShardTask(operator, context, (output,), config.driver_store_dir, expected)

@@ -131,8 +131,8 @@ def test_sql_of_spark(used: Project, query: str, words: list[str]) -> None:
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_sql_prints_texts_and_tables_of_jobs_as_they_are(used: Project, spark: SparkSession, engine: str) -> None:
     tables = Tables(spark, str(used.root / "warehouse"))
-    tables.create(schemas.JOB_RUNS, schemas.JOB_RUNS_SCHEMA, "")
-    tables.create(schemas.QUALITY_RESULTS, schemas.QUALITY_RESULTS_SCHEMA, "")
+    tables[schemas.JOB_RUNS].create(schemas.JOB_RUNS_SCHEMA, "")
+    tables[schemas.QUALITY_RESULTS].create(schemas.QUALITY_RESULTS_SCHEMA, "")
     counted = "(select count(*) from job_runs) + (select count(*) from quality_results)"
     query = f"select '[/a] [b] :key:' text, {counted} n, session_start, state from sessions_live"
     result = used.call("sql", query, "--engine", engine)

@@ -14,7 +14,7 @@ from sessionlake.cli import main
 from sessionlake.cli.failures import explain
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import JobError, without_values
-from sessionlake.warehouse.log import Log
+from sessionlake.warehouse.lake import Lake
 from tests.cli.support import Project
 
 WORKER = """\
@@ -127,20 +127,6 @@ def test_users_merger_that_raises_is_named_by_its_line(spark: SparkSession, tmp_
 
 
 def test_a_commit_that_is_cut_off_is_named(tmp_path: Path) -> None:
-    class Lake(Log):
-        def __init__(self) -> None: ...
-        def path(self, name: str) -> str:
-            return f"{tmp_path}/{name}"
-
-        def app_version(self, name: str, app_id: str) -> int | None:
-            raise NotImplementedError
-
-        def names(self, uri: str) -> list[str]:
-            return [file.name for file in Path(uri).iterdir()]
-
-        def read_text(self, uri: str) -> str:
-            return Path(uri).read_text()
-
     log = tmp_path / "sessions" / "_delta_log"
     log.mkdir(parents=True)
     whole: dict[str, Any] = {
@@ -148,4 +134,4 @@ def test_a_commit_that_is_cut_off_is_named(tmp_path: Path) -> None:
     }
     (log / f"{0:020d}.json").write_text(json.dumps(whole, separators=(",", ":"))[:-20])
     with pytest.raises(Exception, match=r"sessions: '.*/_delta_log/0{20}\.json' is cut off or damaged .*backup"):
-        Lake().commit("sessions", 0)
+        Lake(str(tmp_path))["sessions"].commit(0)

@@ -141,7 +141,7 @@ class Lake:
             write_events(self.events / f"{number}.json", number, events(number))
 
     def correct(self, spark: SparkSession) -> None:
-        Tables(spark, str(self.warehouse)).append_rows(schemas.CORRECTIONS, corrections(self.rows(schemas.CHANGELOG)))
+        Tables(spark, str(self.warehouse))[schemas.CORRECTIONS].append_rows(corrections(self.rows(schemas.CHANGELOG)))
 
     def log(self, table: str) -> list[list[Row]]:
         """Return the actions of each commit of a table."""

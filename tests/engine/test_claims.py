@@ -20,27 +20,27 @@ from sessionlake.warehouse.tables import Tables
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     found = Tables(spark, str(tmp_path))
-    found.create("t", pa.schema([("id", pa.int64())]), "")
+    found["t"].create(pa.schema([("id", pa.int64())]), "")
     return found
 
 
 @pytest.mark.slow
 def test_known_txn_version_is_skipped_silently(spark: SparkSession, tables: Tables) -> None:
-    tables.append("t", spark.range(3), "app", 5, {"commit_id": "a"})
-    version = tables.latest_version("t")
+    tables["t"].append(spark.range(3), "app", 5, {"commit_id": "a"})
+    version = tables["t"].latest_version()
     for known in (5, 4):
-        tables.append("t", spark.range(7), "app", known, {"commit_id": "b"})
-    assert (tables.latest_version("t"), tables.read("t").count()) == (version, 3)
-    tables.append("t", spark.range(7), "other app", 5, {"commit_id": "c"})
-    assert tables.read("t").count() == 10
+        tables["t"].append(spark.range(7), "app", known, {"commit_id": "b"})
+    assert (tables["t"].latest_version(), tables["t"].read().count()) == (version, 3)
+    tables["t"].append(spark.range(7), "other app", 5, {"commit_id": "c"})
+    assert tables["t"].read().count() == 10
 
 
 @pytest.mark.slow
 def test_append_without_rows_is_a_commit_with_metadata(spark: SparkSession, tables: Tables) -> None:
-    tables.append("t", spark.range(0), "app", 0, {"commit_id": "empty"})
-    assert [c.metadata for c in tables.commits("t")] == [{"commit_id": "empty"}]
-    tables.append("t", spark.range(4), "app", 0, {"commit_id": "again"})
-    assert tables.read("t").count() == 0
+    tables["t"].append(spark.range(0), "app", 0, {"commit_id": "empty"})
+    assert [c.metadata for c in tables["t"].commits()] == [{"commit_id": "empty"}]
+    tables["t"].append(spark.range(4), "app", 0, {"commit_id": "again"})
+    assert tables["t"].read().count() == 0
 
 
 @pytest.mark.slow
@@ -96,19 +96,19 @@ def test_a_stream_without_new_input_makes_no_batch(spark: SparkSession, tmp_path
 @pytest.mark.slow
 def test_maintenance_commits_carry_no_metadata_of_ours(spark: SparkSession, tables: Tables) -> None:
     for number in range(2):
-        tables.append("t", spark.range(number, number + 1).coalesce(1), "app", number, {"batch_id": number})
-    spark.sql(f"optimize delta.`{tables.path('t')}`")
-    last: Any = tables.last_commit("t")
-    assert (last.version, last.metadata["batch_id"], tables.latest_version("t")) == (2, 1, 3)
+        tables["t"].append(spark.range(number, number + 1).coalesce(1), "app", number, {"batch_id": number})
+    spark.sql(f"optimize delta.`{tables['t'].uri}`")
+    last: Any = tables["t"].last_commit()
+    assert (last.version, last.metadata["batch_id"], tables["t"].latest_version()) == (2, 1, 3)
 
 
 def test_two_transactions_of_one_application_exclude_each_other(spark: SparkSession, tables: Tables) -> None:
     """`commit_files` names its application as read without asking for its state: that alone must make Delta refuse."""
     delta: Any = spark._jvm.org.apache.spark.sql.delta
-    transaction = delta.DeltaLog.forTable(spark._jsparkSession, tables.path("t")).startTransaction()
+    transaction = delta.DeltaLog.forTable(spark._jsparkSession, tables["t"].uri).startTransaction()
     transaction.readTxn().addOne("app")
-    tables.commit_files("t", [], "app", 0, {"batch_id": 0}, after_version=-1)
-    tables.commit_files("t", [], "other app", 0, {"batch_id": 0}, after_version=-1)
+    tables["t"].commit_files([], "app", 0, {"batch_id": 0}, after_version=-1)
+    tables["t"].commit_files([], "other app", 0, {"batch_id": 0}, after_version=-1)
     actions = spark._jvm.scala.jdk.javaapi.CollectionConverters.asScala(spark._jvm.java.util.ArrayList()).toSeq()
     with pytest.raises(Py4JJavaError, match="DELTA_CONCURRENT_TRANSACTION"):
         transaction.commit(actions, getattr(delta, "DeltaOperations$ManualUpdate$").__getattr__("MODULE$"))
@@ -117,31 +117,31 @@ def test_two_transactions_of_one_application_exclude_each_other(spark: SparkSess
 def test_batch_committed_during_our_transaction_is_fenced(tables: Tables) -> None:
     def files() -> Iterator[DataFile]:
         """Commit as another driver does, after our transaction has begun."""
-        tables.commit_files("t", [], "app", 4, {"batch_id": 4}, after_version=-1)
+        tables["t"].commit_files([], "app", 4, {"batch_id": 4}, after_version=-1)
         yield from ()
 
     with pytest.raises(FencedError, match="another driver committed batch 4"):
-        tables.commit_files("t", files(), "app", 4, {"batch_id": 4}, after_version=-1)
+        tables["t"].commit_files(files(), "app", 4, {"batch_id": 4}, after_version=-1)
 
 
 def test_batch_committed_since_is_fenced(tables: Tables) -> None:
-    first = tables.commit_files("t", [], "app", 4, {"batch_id": 4}, after_version=-1)
+    first = tables["t"].commit_files([], "app", 4, {"batch_id": 4}, after_version=-1)
     with pytest.raises(FencedError, match="another driver committed batch 4"):
-        tables.commit_files("t", [], "app", 4, {"batch_id": 4}, after_version=first - 1)
-    assert tables.commit_files("t", [], "app", 5, {"batch_id": 5}, after_version=first) == first + 1
+        tables["t"].commit_files([], "app", 4, {"batch_id": 4}, after_version=first - 1)
+    assert tables["t"].commit_files([], "app", 5, {"batch_id": 5}, after_version=first) == first + 1
 
 
 def test_rows_of_the_driver_are_appended_once(tables: Tables) -> None:
     rows = pa.table({"id": [1, 2]})
-    known = tables.append_file("t", rows, "app", 4, after_version=tables.latest_version("t"))
-    tables.append_file("t", rows.slice(0, 0), "app", 5, after_version=known)
+    known = tables["t"].append_file(rows, "app", 4, after_version=tables["t"].latest_version())
+    tables["t"].append_file(rows.slice(0, 0), "app", 5, after_version=known)
     with pytest.raises(FencedError, match="another driver committed batch 5"):
-        tables.append_file("t", rows, "app", 5, after_version=known)
-    assert sorted(row["id"] for row in tables.read("t").collect() if row["id"] is not None) == [1, 2]
-    assert (tables.rows("t"), tables.newest_txn("t", "app")) == (2, 5)
+        tables["t"].append_file(rows, "app", 5, after_version=known)
+    assert sorted(row["id"] for row in tables["t"].read().collect() if row["id"] is not None) == [1, 2]
+    assert (tables["t"].rows(), tables["t"].newest_txn("app")) == (2, 5)
 
 
 def test_partitioned_table_is_refused(tables: Tables) -> None:
-    tables.create("p", pa.schema([("id", pa.int64()), ("day", pa.date32())]), "", ("day",))
+    tables["p"].create(pa.schema([("id", pa.int64()), ("day", pa.date32())]), "", ("day",))
     with pytest.raises(PipelineStateError, match="is partitioned or maps its columns"):
-        tables.commit_files("p", [], "app", 0, {"batch_id": 0}, after_version=-1)
+        tables["p"].commit_files([], "app", 0, {"batch_id": 0}, after_version=-1)

@@ -99,7 +99,7 @@ def test_changes_equal_those_of_local_mode(spark: SparkSession, ran: Ran, tmp_pa
     assert len(local) == BATCHES
     assert by_batch[0] == by_batch[1]
     cluster, local_rows = (
-        Tables(spark, str(root / "warehouse")).read(schemas.CHANGELOG).selectExpr(*COLUMNS, "revision").collect()
+        Tables(spark, str(root / "warehouse"))[schemas.CHANGELOG].read().selectExpr(*COLUMNS, "revision").collect()
         for root in (ran.root, tmp_path)
     )
     assert sorted(cluster) == sorted(local_rows)

@@ -175,4 +175,4 @@ def test_batch_table_has_each_batch_once_after_crashes(
     assert [r.batch_id for r in read_batches(tables).orderBy("batch_id").collect()] == [0, 1]
     run_once(spark, lake)
     run_once(spark, lake)
-    assert [r.batch_id for r in tables.read(schemas.BATCHES).orderBy("batch_id").collect()] == [0, 1]
+    assert [r.batch_id for r in tables[schemas.BATCHES].read().orderBy("batch_id").collect()] == [0, 1]

@@ -33,8 +33,8 @@ def expected(spark: SparkSession, half: Lake) -> Lake:
 def commit_by_hand(spark: SparkSession, lake: Lake, metadata: Row) -> None:
     """Commit the batch that comes next without a row, as another driver would."""
     tables, last = Tables(spark, str(lake.warehouse)), lake.commits()[-1]
-    nothing = tables.read(schemas.CHANGELOG).limit(0)
-    tables.append(schemas.CHANGELOG, nothing, last["checkpoint_id"], last["batch_id"] + 1, metadata)
+    nothing = tables[schemas.CHANGELOG].read().limit(0)
+    tables[schemas.CHANGELOG].append(nothing, last["checkpoint_id"], last["batch_id"] + 1, metadata)
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], code: ExitCode, *words: str) -> None:
@@ -93,7 +93,7 @@ def test_second_driver_with_another_store(
 @pytest.mark.slow
 def test_appends_of_one_batch_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path))
-    tables.create("t", pa.schema([("id", pa.int64())]), "")
+    tables["t"].create(pa.schema([("id", pa.int64())]), "")
 
     def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         time.sleep(5)
@@ -101,7 +101,7 @@ def test_appends_of_one_batch_at_the_same_moment(spark: SparkSession, tmp_path: 
 
     def append() -> str:
         try:
-            tables.append("t", spark.range(1).mapInArrow(slowly, "id long"), "app", 7, {"batch_id": 7})
+            tables["t"].append(spark.range(1).mapInArrow(slowly, "id long"), "app", 7, {"batch_id": 7})
         except FencedError as error:
             return str(error)
         return ""
@@ -110,7 +110,7 @@ def test_appends_of_one_batch_at_the_same_moment(spark: SparkSession, tmp_path: 
         first, second = sorted(done.result() for done in [pool.submit(append) for _ in range(2)])
     assert first == ""
     assert "another process writes batch or step 7 of" in second
-    assert tables.read("t").count() == 1
+    assert tables["t"].read().count() == 1
 
 
 def test_fresh_checkpoint_is_refused(spark: SparkSession, half: Lake, tmp_path: Path) -> None:
@@ -162,21 +162,21 @@ def test_older_changelog_is_refused(spark: SparkSession, half: Lake, expected: L
 
 def test_copied_metadata_does_not_hide_a_newer_batch(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path))
-    tables.create("t", pa.schema([("id", pa.int64())]), "")
+    tables["t"].create(pa.schema([("id", pa.int64())]), "")
     batches: list[Row] = [{"batch_id": 0}, {"batch_id": 1}, {"batch_id": 0, "copied": True}]
     for version, metadata in enumerate(batches):
-        tables.append("t", spark.range(1), "app", version, metadata)
-    last = tables.last_commit("t")
+        tables["t"].append(spark.range(1), "app", version, metadata)
+    last = tables["t"].last_commit()
     assert last is not None
     assert last.metadata == batches[1]
-    assert [c.metadata for c in tables.commits("t")] == batches[:2]
+    assert [c.metadata for c in tables["t"].commits()] == batches[:2]
 
 
 def test_copied_metadata_stands_where_the_batch_has_no_log_file_any_more(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path))
-    tables.create("t", pa.schema([("id", pa.int64())]), "")
-    tables.append("t", spark.range(1), "app", 0, {"batch_id": 4, "copied": True})
-    last = tables.last_commit("t")
+    tables["t"].create(pa.schema([("id", pa.int64())]), "")
+    tables["t"].append(spark.range(1), "app", 0, {"batch_id": 4, "copied": True})
+    last = tables["t"].last_commit()
     assert last is not None
     assert last.metadata["batch_id"] == 4
 

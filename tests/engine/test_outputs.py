@@ -30,12 +30,12 @@ MICROS = [-62_135_596_800_000_000, -1, 0, 1_700_000_000_000_001, 1_700_000_000_9
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     found = Tables(spark, str(tmp_path))
-    found.create("t", SCHEMA, "")
+    found["t"].create(SCHEMA, "")
     return found
 
 
 def output(tables: Tables) -> Output:
-    return Output("kind", "t", tables.path("t"), SCHEMA, lambda rows: rows)
+    return Output("kind", "t", tables["t"].uri, SCHEMA, lambda rows: rows)
 
 
 def rows(micros: list[int | None]) -> pa.Table:
@@ -56,26 +56,25 @@ def rows(micros: list[int | None]) -> pa.Table:
 def test_each_row_is_found_by_its_time_though_files_are_skipped_by_bounds(tables: Tables) -> None:
     marks = {"batch_id": 3, "commit_id": "c"}
     files = [write_output(output(tables), rows([micros]), marks, 0) for micros in MICROS]
-    tables.commit_files("t", files, "app", 0, {"batch_id": 0}, after_version=-1)
+    tables["t"].commit_files(files, "app", 0, {"batch_id": 0}, after_version=-1)
     for micros in MICROS:
-        found = tables.read("t").where(f"at = timestamp_micros({micros})")
+        found = tables["t"].read().where(f"at = timestamp_micros({micros})")
         assert [r.us for r in found.selectExpr("unix_micros(at) us").collect()] == [micros]
-    assert tables.read("t").where("batch_id = 3 and commit_id = 'c'").count() == len(MICROS)
+    assert tables["t"].read().where("batch_id = 3 and commit_id = 'c'").count() == len(MICROS)
 
 
 def test_values_come_back_as_they_went(tables: Tables) -> None:
     written = rows([5, None, 7])
-    tables.commit_files(
-        "t",
+    tables["t"].commit_files(
         [write_output(output(tables), written, {"batch_id": 1, "commit_id": "c"}, 2)],
         "a",
         0,
         {"batch_id": 0},
         after_version=-1,
     )
-    read = tables.read("t").toArrow().select(written.column_names).cast(written.schema)
+    read = tables["t"].read().toArrow().select(written.column_names).cast(written.schema)
     assert read.sort_by("at").to_pylist() == written.sort_by("at").to_pylist()
-    assert tables.read("t").count() == 3
+    assert tables["t"].read().count() == 3
 
 
 def test_times_that_no_calendar_has_make_no_bounds(tables: Tables) -> None:

@@ -82,7 +82,7 @@ def test_compact_folds_windows_and_their_state_and_the_stream_goes_on(spark: Spa
     for of in (WINDOWS, SLICES):
         assert rows_of(spark, config, of) == before[of]
         assert fold_point(tables, of=of) == last_batch(tables).batch_id
-        stored = tables.read(of.snapshot)
+        stored = tables[of.snapshot].read()
         assert stored.where(f"{of.date} = 0").count() == stored.count() == len(before[of])
     assert report.counts
     run_files(spark, Path(config.directory), config, range(4, 6))
@@ -141,16 +141,16 @@ def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: C
     assert not report.failed, report.notes
     assert report.counts["checks"] == report.counts["passed"] > 30
     tables = Tables.of(spark, config)
-    version = tables.latest_version("window_changelog")
-    row = tables.read("window_changelog", version).where("batch_id = 2 and event_count = 3").limit(1)
+    version = tables["window_changelog"].latest_version()
+    row = tables["window_changelog"].read(version).where("batch_id = 2 and event_count = 3").limit(1)
     with tables.settings({USER_METADATA: user_metadata({"copied": True, "maintenance": {"job": "test"}})}):
         for defect in PLANTED.values():
             column = defect.rpartition(" as ")[2]
             kept = [name for name in row.columns if name != column]
             planted = row.selectExpr(*kept, defect).select(*row.columns)
-            planted.write.format("delta").mode("append").save(tables.path("window_changelog"))
-        held = spark.sql(f"select * from {tables.sql_name('windows')} limit 1")
-        held.write.format("delta").mode("append").save(tables.path("windows"))
+            planted.write.format("delta").mode("append").save(tables["window_changelog"].uri)
+        held = spark.sql(f"select * from {tables['windows'].sql_name()} limit 1")
+        held.write.format("delta").mode("append").save(tables["windows"].uri)
     broken = run_quality(spark, config)
     names = {note.split(": ")[1] for note in broken.notes if note.startswith("critical")}
     assert {f"window_changelog.{check}" for check in (*PLANTED, "one_change_a_batch")} | {

@@ -91,7 +91,7 @@ def test_jobs_leave_the_pairs_as_they_are(spark: SparkSession, tmp_path: Path) -
         found = joined(accepted([messages(n) for n in range(number + 1)]))
         assert live(spark, config) == found
     assert report.counts["joins_upserted"] > 0
-    folded = Tables.of(spark, config).read("joins").select("orders_v", "shipments_w").collect()
+    folded = Tables.of(spark, config)["joins"].read().select("orders_v", "shipments_w").collect()
     assert 0 < len(folded) < len(found)
     assert {tuple(row) for row in folded} <= set(found)
     assert not run_quality(spark, config).failed
@@ -102,17 +102,17 @@ def test_jobs_leave_the_pairs_as_they_are(spark: SparkSession, tmp_path: Path) -
 
 def plant(tables: Tables, table: str, defects: dict[str, str]) -> None:
     """Append a table's first or last row once for each defect, an expression with the column that it is of, and once as it is."""
-    version = tables.latest_version(table)
+    version = tables[table].latest_version()
     # Of the snapshot another row than of the changelog, whose newer one would stand in its place.
     end = F.desc if table == "joins" else F.asc
     places = ("position",) if table == "join_messages" else ("left_position", "right_position")
-    row = tables.read(table, version).orderBy(*map(end, places)).limit(1).persist()
+    row = tables[table].read(version).orderBy(*map(end, places)).limit(1).persist()
     with tables.settings({USER_METADATA: user_metadata({"copied": True, "maintenance": {"job": "test"}})}):
         for defect in (*defects.values(), "revision as revision"):
             column = defect.rpartition(" as ")[2]
             kept = [name for name in row.columns if name != column]
             planted = row.selectExpr(*kept, defect).select(*row.columns)
-            planted.write.format("delta").mode("append").save(tables.path(table))
+            planted.write.format("delta").mode("append").save(tables[table].uri)
     row.unpersist()
 
 
@@ -161,7 +161,7 @@ def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: Spa
     assert read_status(config).reconciles
 
     tables = Tables.of(spark, config)
-    rows = tables.read("join_changelog")
+    rows = tables["join_changelog"].read()
     first = rows.where("join_key = 'b'").orderBy("left_position", "right_position").first()
     assert first is not None
     one = f"left_position = {first.left_position} and right_position = {first.right_position} and join_key = 'b'"
@@ -174,7 +174,7 @@ def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: Spa
     proof = forget(spark, config, ["a"], data_docs=tmp_path / "docs")
     assert not proof.failed, proof.notes
     for name in ("join_changelog", "joins", "join_messages"):
-        assert tables.read(name).where("join_key = 'a'").count() == 0
+        assert tables[name].read().where("join_key = 'a'").count() == 0
     run_batches(spark, tmp_path, config, range(4, 5))
     pairs = read_live(spark, config).where(F.col("join_key") == "a").select("orders_v", "shipments_w").collect()
     assert all(row[0] >= 400 and row[1] >= 400 for row in pairs)

@@ -77,10 +77,10 @@ def some_rows(seed: int, count: int = 40) -> list[Row]:
 def trim(spark: SparkSession, config: Config) -> None:
     """Fold the changelog into the snapshot and trim it."""
     changelog = Tables(spark, config.pipeline.warehouse)
-    before = changelog.read(schemas.CHANGELOG).count()
+    before = changelog[schemas.CHANGELOG].read().count()
     for _ in range(2):  # a run trims what the one before it has folded
         compact(spark, config)
-    assert changelog.read(schemas.CHANGELOG).count() < before, "nothing was trimmed"
+    assert changelog[schemas.CHANGELOG].read().count() < before, "nothing was trimmed"
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_topic_equals_sessions_live(
     # Sessions merge, so that some of those published are deleted; the changelog is trimmed under the publisher.
     write_rows(tmp_path, "4.json", some_rows(4))
     run(spark, config, once=True)
-    changelog = Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG)
+    changelog = Tables(spark, config.pipeline.warehouse)[schemas.CHANGELOG].read()
     assert changelog.where("op = 'delete'").count(), "the test deletes nothing"
     with crash_at(monkeypatch, "published"), pytest.raises(Exception, match="CrashError"):
         publish(spark, config, once=True)

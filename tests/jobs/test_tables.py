@@ -79,7 +79,7 @@ def folded(config: Config, *, deleted: bool = False) -> list[tuple[Any, ...]]:
 
 
 def snapshot(spark: SparkSession, config: Config, where: str) -> int:
-    return Tables.of(spark, config).read(TABLE.snapshot).where(where).count()
+    return Tables.of(spark, config)[TABLE.snapshot].read().where(where).count()
 
 
 @pytest.mark.parametrize("method", [pytest.param("merge", marks=pytest.mark.slow), "rewrite"])
@@ -171,19 +171,19 @@ def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: C
     assert not report.failed, report.notes
     assert report.counts["checks"] == report.counts["passed"] > 25
     tables = Tables.of(spark, config)
-    row = tables.read(TABLE.changes, tables.latest_version(TABLE.changes)).where("op = 'upsert'").limit(1)
+    row = tables[TABLE.changes].read(tables[TABLE.changes].latest_version()).where("op = 'upsert'").limit(1)
     with tables.settings({USER_METADATA: user_metadata({"copied": True, "maintenance": {"job": "test"}})}):
         for defect in PLANTED.values():
             column = defect.rpartition(" as ")[2]
             kept = [name for name in row.columns if name != column]
             planted = row.selectExpr(*kept, defect).select(*row.columns)
-            planted.write.format("delta").mode("append").save(tables.path(TABLE.changes))
-        held = tables.read(TABLE.snapshot, tables.latest_version(TABLE.snapshot)).limit(1)
+            planted.write.format("delta").mode("append").save(tables[TABLE.changes].uri)
+        held = tables[TABLE.snapshot].read(tables[TABLE.snapshot].latest_version()).limit(1)
         for keys in ({}, *IN_SNAPSHOT.values()):
             held.withColumns({name: F.expr(sql) for name, sql in keys.items()}).write.format("delta").mode(
                 "append"
-            ).save(tables.path(TABLE.snapshot))
-        name = tables.sql_name(schemas.BATCHES)
+            ).save(tables[TABLE.snapshot].uri)
+        name = tables[schemas.BATCHES].sql_name()
         spark.sql(f"update {name} set unchanged = unchanged + 1 where batch_id = 0")
     broken = run_quality(spark, config)
     names = {note.split(": ")[1] for note in broken.notes if note.startswith("critical")}
@@ -197,7 +197,7 @@ def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: C
 
 def test_publish_sends_rows_and_null_for_those_deleted(spark: SparkSession, ran: Config) -> None:
     tables = Tables.of(spark, ran)
-    sent = to_records(latest_changes(tables.read(TABLE.changes), TABLE), TABLE).collect()
+    sent = to_records(latest_changes(tables[TABLE.changes].read(), TABLE), TABLE).collect()
     values = {json.loads(row["key"])["table_key"]: row["value"] for row in sent}
     rows = {row[0]: row for row in folded(ran)}
     assert values.keys() == rows.keys() | {row[0] for row in folded(ran, deleted=True)}

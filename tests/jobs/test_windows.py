@@ -74,10 +74,10 @@ def test_status_reconciles_and_tells_of_events_that_windows_lack(
     assert status.late.waiting == status.late.events == status.counts["late"] > 0
     # A row less, by a commit that says it is ours.
     tables = tables_of(spark, config)
-    last = tables.last_commit("window_changelog")
+    last = tables["window_changelog"].last_commit()
     assert last is not None
     with tables.settings({USER_METADATA: user_metadata({**last.metadata, "copied": True})}):
-        name = tables.sql_name("window_changelog")
+        name = tables["window_changelog"].sql_name()
         spark.sql(f"delete from {name} where batch_id = 2 and window_key = 'a'").collect()
     assert not read_status(config).reconciles
 
@@ -115,7 +115,7 @@ def test_every_way_of_reading_shows_the_windows_that_were_sent_and_which_are_fin
         database.execute("set timezone = 'UTC'")
         database.execute("create schema mine")
         for name in ("windows", "window_changelog", "batches"):
-            table = tables_of(spark, ran).read(name).toArrow()
+            table = tables_of(spark, ran)[name].read().toArrow()
             database.register(f"given_{name}", table)
             database.execute(f"create table mine.{name} as select * from given_{name}")
         database.execute(live_view(ran, "duckdb", "mine"))
@@ -242,8 +242,8 @@ def test_checks_of_windows_hold_and_each_fails_on_its_defect(spark: SparkSession
     assert report.counts["checks"] == report.counts["passed"] > 30
     tables = tables_of(spark, config)
     # Pinned: else each row would be read among those that are planted before it.
-    version = tables.latest_version("window_changelog")
-    row = tables.read("window_changelog", version).where("batch_id = 2").limit(1)
+    version = tables["window_changelog"].latest_version()
+    row = tables["window_changelog"].read(version).where("batch_id = 2").limit(1)
     rows = []
     for defect in PLANTED.values():
         column = defect.rpartition(" as ")[2]
@@ -251,9 +251,9 @@ def test_checks_of_windows_hold_and_each_fails_on_its_defect(spark: SparkSession
         rows.append(row.selectExpr(*kept, defect).select(*row.columns))
     with tables.settings({USER_METADATA: user_metadata({"copied": True, "maintenance": {"job": "test"}})}):
         for planted in rows:
-            planted.write.format("delta").mode("append").save(tables.path("window_changelog"))
-        held = spark.sql(f"select * from {tables.sql_name('windows')} limit 1")
-        held.write.format("delta").mode("append").save(tables.path("windows"))
+            planted.write.format("delta").mode("append").save(tables["window_changelog"].uri)
+        held = spark.sql(f"select * from {tables['windows'].sql_name()} limit 1")
+        held.write.format("delta").mode("append").save(tables["windows"].uri)
     broken = run_quality(spark, config)
     assert broken.failed
     names = {note.split(": ")[1] for note in broken.notes if note.startswith("critical")}

@@ -125,11 +125,11 @@ def test_a_tombstone_is_stale_where_its_window_is_open_gone_or_changes(spark: Sp
         for name, w, more in named
     )
     columns = "correction_id, kind, session_key, session_start, revision, job, run_id"
-    spark.sql(f"insert into {tables.sql_name('corrections')} ({columns}) values {text}")
+    spark.sql(f"insert into {tables['corrections'].sql_name()} ({columns}) values {text}")
     run(spark, config, once=True)
     assert folded(config) == [window for window in windows if window != closed]
     assert outcomes(config) == [("test", "applied", 1), ("test", "stale", 3)]
-    letters = tables.read("dead_letters").where("kind = 'tombstone' and reason = 'stale'")
+    letters = tables["dead_letters"].read().where("kind = 'tombstone' and reason = 'stale'")
     assert sorted(row.source for row in letters.collect()) == ["t2", "t3", "t4"]
     assert read_status(config).reconciles
 

@@ -88,14 +88,15 @@ def live(tables: Tables) -> list[Row]:
 
 def slices_of_a_batch_to_come(tables: Tables) -> None:
     """Append a row of slices as a batch does that has not committed its windows yet."""
-    last = tables.last_commit(WINDOWS.changes)
+    last = tables[WINDOWS.changes].last_commit()
     assert last is not None
     batch_id = last.metadata["batch_id"] + 1
     # Of the first batch's version: by now all rows may be trimmed.
     rows = (
-        tables.read(SLICES.changes, 1)
+        tables[SLICES.changes]
+        .read(1)
         .limit(1)
         .withColumns({name: F.lit(batch_id).cast("bigint") for name in ("batch_id", "revision", "event_count")})
     )
     metadata = {**last.metadata, "batch_id": batch_id, "commit_id": "to come"}
-    tables.append(SLICES.changes, rows, "to come", batch_id, metadata)
+    tables[SLICES.changes].append(rows, "to come", batch_id, metadata)

@@ -102,13 +102,13 @@ def breaking(report: JobReport) -> dict[str, Any]:
 def plant(spark: SparkSession, root: Path, table: str, rows: list[Row]) -> None:
     """Append rows to a table; session_id is right but for where a row has one."""
     tables = tables_of(spark, root)
-    schema = tables.read(table).schema
+    schema = tables[table].read().schema
     arrow = pa.Table.from_pylist(rows, schema=to_arrow(schema))
     frame = spark.createDataFrame(arrow, spark_schema(arrow.schema))
     if "session_id" in schema.names:
         frame = frame.withColumn("session_id", F.coalesce("session_id", F.xxhash64("session_key", "session_start")))
     with damaging(tables):
-        frame.coalesce(1).write.format("delta").mode("append").save(tables.path(table))
+        frame.coalesce(1).write.format("delta").mode("append").save(tables[table].uri)
 
 
 def to_arrow(schema: Any) -> pa.Schema:
@@ -131,12 +131,12 @@ def change(key: str | None, start: int, end: int, **other: Any) -> Row:
 def test_healthy_warehouse_passes_and_its_results_are_kept(spark: SparkSession, lake: Path) -> None:
     tables = tables_of(spark, lake)
     names = {path.name for path in (lake / "warehouse").iterdir() if not path.name.startswith("_")}
-    before = {name: tables.latest_version(name) for name in names}
+    before = {name: tables[name].latest_version() for name in names}
     report = check(spark, lake, run_id="r1")
     assert found(report) == {}
     assert report.counts["checks"] == report.counts["passed"] == 42
-    assert {name: tables.latest_version(name) for name in names} == before
-    rows = tables.read(schemas.QUALITY_RESULTS).collect()
+    assert {name: tables[name].latest_version() for name in names} == before
+    rows = tables[schemas.QUALITY_RESULTS].read().collect()
     assert len(rows) == 42
     assert {row["table"] for row in rows} == set(TABLES)
     version = next(row["version"] for row in rows if row["table"] == "sessions")
@@ -146,7 +146,7 @@ def test_healthy_warehouse_passes_and_its_results_are_kept(spark: SparkSession, 
     again = check(spark, lake, run_id="r1")
     assert again.repeated
     assert again.counts == report.counts
-    assert tables.latest_version(schemas.QUALITY_RESULTS) == 1
+    assert tables[schemas.QUALITY_RESULTS].latest_version() == 1
 
 
 def test_each_check_of_sessions_fails_on_its_defect(spark: SparkSession, lake: Path) -> None:
@@ -237,7 +237,7 @@ def test_each_check_of_events_fails_on_its_defect(spark: SparkSession, lake: Pat
     tables = tables_of(spark, lake)
     plant(spark, lake, "batches", [{**zero, **committed, "batch_id": 1, "input": 3, "accepted": 1, "corrections": 1}])
     plant(spark, lake, "late_events", [late("surplus", batch_id=0)])
-    spark.sql(f"delete from delta.`{tables.path('dead_letters')}` where reason = 'null key'")
+    spark.sql(f"delete from delta.`{tables['dead_letters'].uri}` where reason = 'null key'")
     report = check(spark, lake, "events", config=configure(lake, max_age="0 seconds"), dry_run=True)
     seen = breaking(report)
     assert seen.pop("fresh") > 0
@@ -256,7 +256,7 @@ def test_each_check_of_events_fails_on_its_defect(spark: SparkSession, lake: Pat
 
 @pytest.mark.slow
 def test_missing_batch_rates_and_bounds_fail(spark: SparkSession, lake: Path) -> None:
-    spark.sql(f"delete from delta.`{tables_of(spark, lake).path('batches')}` where batch_id = 1")
+    spark.sql(f"delete from delta.`{tables_of(spark, lake)['batches'].uri}` where batch_id = 1")
     bounds = {"range": [3, 4], "mean": [10, 20], "quantiles": {"0.5": [0, 1]}, "severity": "critical"}
     strict = {"max_late_rate": 0, "max_dead_rate": 0, "max_null_key_rate": 0}
     config = configure(lake, **strict, aggregates={"total": bounds})
@@ -284,7 +284,7 @@ def test_late_rate_fails(spark: SparkSession, lake: Path) -> None:
 def test_lost_sessions_fail_and_events_of_corrections_are_allowed_for(spark: SparkSession, lake: Path) -> None:
     tables = tables_of(spark, lake)
     with damaging(tables):
-        spark.sql(f"delete from delta.`{tables.path('session_changelog')}` where session_key = 'c'")
+        spark.sql(f"delete from delta.`{tables['session_changelog'].uri}` where session_key = 'c'")
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {"events_add_up": 9}
     rows = [{"correction_id": "x", "kind": "tombstone", "session_key": "c", "session_start": 200, "revision": 2}]
     plant(spark, lake, "corrections", rows)
@@ -299,7 +299,7 @@ def test_lost_sessions_fail_and_events_of_corrections_are_allowed_for(spark: Spa
 @pytest.mark.slow
 def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, lake: Path) -> None:
     tables = tables_of(spark, lake)
-    spark.sql(f"delete from delta.`{tables.path('late_events')}`")
+    spark.sql(f"delete from delta.`{tables['late_events'].uri}`")
     failed = breaking(check(spark, lake, "events", "late_events", dry_run=True))
     assert failed == {"late_rows_counted": 1, "as_many_as_counted": 0}
     check(spark, lake, "late_events")  # creates job_runs
@@ -319,9 +319,9 @@ def test_erased_late_events_fail_unless_a_job_forgot_them(spark: SparkSession, l
 )
 def test_missing_column_fails_the_schema(spark: SparkSession, lake: Path, table: str, column: str, suite: str) -> None:
     tables = tables_of(spark, lake)
-    rows = tables.read(table).drop(column)
+    rows = tables[table].read().drop(column)
     with damaging(tables):
-        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(tables.path(table))
+        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(tables[table].uri)
     report = check(spark, lake, suite, dry_run=True)
     failed = found(report)
     if (table, suite) == ("session_changelog", "sessions"):
@@ -343,7 +343,7 @@ def test_fail_on(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatc
 
     assert code("--dry-run") == 0
     assert not (lake / "quality").exists()
-    assert not tables_of(spark, lake).exists(schemas.QUALITY_RESULTS)
+    assert not tables_of(spark, lake)[schemas.QUALITY_RESULTS].exists()
     assert code("--dry-run", "--fail-on", "warn") == 1
     write_config(lake, event={"id": "id"}, quality={"max_age": "0 seconds"})
     assert code("--run-id", "x", "--data-docs", str(lake / "docs")) == 1
@@ -377,7 +377,7 @@ def test_killed_and_retried_is_once_on_the_pinned_versions(
     plant(spark, lake, schemas.LATE_EVENTS, [late(None)])
     report = check(spark, lake, "late_events", run_id="k")
     assert found(report) == {}
-    assert tables_of(spark, lake).read(schemas.QUALITY_RESULTS).count() == report.counts["checks"] == 6
+    assert tables_of(spark, lake)[schemas.QUALITY_RESULTS].read().count() == report.counts["checks"] == 6
     assert len(list((lake / "quality").rglob("validations/late_events/k/**/*.json"))) == 1
     assert "key_present" in str(found(check(spark, lake, "late_events", dry_run=True)))
 

@@ -49,7 +49,7 @@ def rows_of(table: pa.Table) -> list[Any]:
 
 def test_the_same_as_sparks(spark: SparkSession, config: Config) -> None:
     lake = Lake(config.pipeline.warehouse)
-    assert pa.table(lake.table(schemas.SESSIONS).deletion_vectors()).num_rows
+    assert pa.table(lake[schemas.SESSIONS].open().deletion_vectors()).num_rows
     expected = read_sessions(spark, config).toArrow()
     found = sessionlake.read_sessions(config)
     assert found.columns == expected.column_names
@@ -93,7 +93,7 @@ CONDITIONS = (
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_filters_that_are_pushed_down_keep_the_right_rows(config: Config, condition: str) -> None:
-    table = Lake(config.pipeline.warehouse).table(schemas.SESSIONS)
+    table = Lake(config.pipeline.warehouse)[schemas.SESSIONS].open()
     with duckdb.connect() as database:
         database.register("pushed", TableScan(table))
         database.execute("create table held as select * from pushed")
@@ -104,7 +104,7 @@ def test_filters_that_are_pushed_down_keep_the_right_rows(config: Config, condit
 
 def test_only_what_a_query_needs_is_read(config: Config) -> None:
     asked: list[tuple[Any, Any]] = []
-    table = Lake(config.pipeline.warehouse).table(schemas.SESSIONS)
+    table = Lake(config.pipeline.warehouse)[schemas.SESSIONS].open()
 
     class Spy:
         def scan(self, columns: Any = None, predicate: Any = None) -> Any:
@@ -124,7 +124,7 @@ def test_views_stay_where_they_were_opened(spark: SparkSession, config: Config) 
         before = database.execute("select count(*), max(batch_id) from session_changelog").fetchall()
         append_batch(tables, 4, ("upsert", "later", 0, 1))
         assert database.execute("select count(*), max(batch_id) from session_changelog").fetchall() == before
-        last = lake.last_commit(schemas.CHANGELOG)
+        last = lake[schemas.CHANGELOG].last_commit()
         assert last is not None
         assert last.metadata["batch_id"] == before[0][1] == 3
     append_batch(tables, 5, ("delete", "later", 0, 0))

@@ -58,7 +58,7 @@ def test_in_duckdb(shown: Config) -> None:
         database.execute("set timezone = 'UTC'")
         database.execute("create schema mine")
         for name in TABLES:
-            database.register(f"scan_{name}", TableScan(lake.table(name)))
+            database.register(f"scan_{name}", TableScan(lake[name].open()))
             database.execute(f"create table mine.{name} as select * from scan_{name}")
         database.execute(live_view(shown, "duckdb", "mine"))
         found = database.execute("select * from mine.sessions_live order by session_key, session_start").fetchall()

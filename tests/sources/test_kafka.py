@@ -30,7 +30,7 @@ def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, i
 
 
 def table(spark: SparkSession, config: Config, name: str) -> DataFrame:
-    return Tables(spark, config.pipeline.warehouse).read(name)
+    return Tables(spark, config.pipeline.warehouse)[name].read()
 
 
 def counts(summary: RunSummary) -> dict[str, int]:

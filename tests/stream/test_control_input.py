@@ -1,5 +1,6 @@
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -26,9 +27,9 @@ class Rows:
 
 
 def made(kind: str, files: dict[int, str], version: int = 5) -> Any:
-    tables = SimpleNamespace(
-        read_text=lambda path: files.get(int(path.rpartition("/")[2])), latest_version=lambda _: version
-    )
+    tables = MagicMock()
+    tables.read_text = lambda path: files.get(int(path.rpartition("/")[2]))
+    tables.__getitem__.return_value.latest_version.return_value = version
     sources = {EVENTS: SimpleNamespace(one_row_a_file=kind == "files")}
     return ControlInput(tables, SimpleNamespace(checkpoint="c"), sources)  # type: ignore[arg-type]
 

@@ -27,10 +27,10 @@ WAIT_S = 120
 def assert_each_event_once(spark: SparkSession, root: Path, topic: Topic, rows: list[Row], dead: int) -> None:
     config = config_of(root, topic)
     tables = Tables(spark, config.pipeline.warehouse)
-    commits = [commit.metadata for commit in tables.commits(schemas.CHANGELOG)]
+    commits = [commit.metadata for commit in tables[schemas.CHANGELOG].commits()]
     assert [commit["batch_id"] for commit in commits] == list(range(len(commits)))
     assert sum(commit["counts"]["input"] for commit in commits) == len(rows) + dead
-    assert tables.read(schemas.DEAD_LETTERS).count() == dead
+    assert tables[schemas.DEAD_LETTERS].read().count() == dead
     assert sessions(spark, config) == expected_sessions(rows)
 
 

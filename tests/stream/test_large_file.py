@@ -51,12 +51,12 @@ def outcome(spark: SparkSession, root: Path, rows: list[Any], format_: str, leas
             .head()
         )
         tombstone = {"correction_id": "c", "kind": "tombstone", "session_key": key, "session_start": start}
-        frame = spark.createDataFrame([{**tombstone, "revision": revision}], tables.read(schemas.CORRECTIONS).schema)
-        frame.write.format("delta").mode("append").save(tables.path(schemas.CORRECTIONS))
+        frame = spark.createDataFrame([{**tombstone, "revision": revision}], tables[schemas.CORRECTIONS].read().schema)
+        frame.write.format("delta").mode("append").save(tables[schemas.CORRECTIONS].uri)
         if format_ == "json":
             write_rows(root, "g.json", [{"key": "more", "time_us": 1175, "v": 1}] * 30)
             run(spark, config, once=True)
-    dead = tables.read(schemas.DEAD_LETTERS).select("reason", "raw", "source").collect()
+    dead = tables[schemas.DEAD_LETTERS].read().select("reason", "raw", "source").collect()
     sessions = read_sessions(spark, config).drop("committed_at", "commit_id")
     told = {(row.reason, row.raw, (row.source or "").replace(str(root), "")) for row in dead}
     return sorted(map(str, sessions.collect())), told, read

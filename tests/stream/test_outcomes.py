@@ -38,10 +38,10 @@ def corrected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     write_rows(root, "1.json", [{"key": "z", "time_us": 140, "v": 1}])
     run(spark, config, once=True)
     tables = Tables(spark, config.pipeline.warehouse)
-    there = {row["session_key"]: row.asDict() for row in tables.read(schemas.CHANGELOG).collect()}
+    there = {row["session_key"]: row.asDict() for row in tables[schemas.CHANGELOG].read().collect()}
     sent = {row["correction_id"]: row for row in corrections(there)}
     rows = [{k: v for k, v in row.items() if k != "told"} for row in sent.values()]
-    tables.append_rows(schemas.CORRECTIONS, pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA))
+    tables[schemas.CORRECTIONS].append_rows(pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA))
     with pytest.MonkeyPatch.context() as patch:
         for point in ("before_outcomes", "after_outcomes"):
             patch.setattr(failpoints, "hit", lambda name, point=point: _die(name == point))
@@ -98,7 +98,7 @@ def corrections(there: dict[str, Row]) -> list[Row]:
 def test_every_correction_has_one_outcome(spark: SparkSession, corrected: tuple[Config, dict[str, Row]]) -> None:
     config, sent = corrected
     tables = Tables(spark, config.pipeline.warehouse)
-    rows = [row.asDict() for row in tables.read(schemas.CORRECTION_OUTCOMES).collect()]
+    rows = [row.asDict() for row in tables[schemas.CORRECTION_OUTCOMES].read().collect()]
     assert {r["correction_id"]: (r["outcome"], r["reason"]) for r in rows} == {c: r["told"] for c, r in sent.items()}
     assert len(rows) == len(sent)
     names = ("kind", "session_key", "event_count", "job", "run_id")
@@ -106,13 +106,13 @@ def test_every_correction_has_one_outcome(spark: SparkSession, corrected: tuple[
         c: [r.get(n) for n in names] for c, r in sent.items()
     }
     (batch,) = {row["batch_id"] for row in rows}
-    counts = tables.read(schemas.BATCHES).where(F.col("batch_id") == batch).collect()[0].asDict()
+    counts = tables[schemas.BATCHES].read().where(F.col("batch_id") == batch).collect()[0].asDict()
     assert Counter(row["outcome"] for row in rows) == {
         name: counts[name] for name in (schemas.APPLIED, schemas.STALE, schemas.EXPIRED, schemas.MALFORMED)
     }
     assert counts["corrections"] == len(sent)
     # Dead letters are what they were before there was this table.
-    dead = tables.read(schemas.DEAD_LETTERS).where("kind is null or kind <> 'event'").collect()
+    dead = tables[schemas.DEAD_LETTERS].read().where("kind is null or kind <> 'event'").collect()
     assert {r["source"]: r["reason"] for r in dead} == {
         c: r["told"][1] for c, r in sent.items() if r["told"][1] is not None
     }
@@ -122,7 +122,7 @@ def test_outcomes_have_the_clock_that_was_logged_before_the_batch_died(
     spark: SparkSession, corrected: tuple[Config, dict[str, Row]]
 ) -> None:
     config, _ = corrected
-    times = Tables(spark, config.pipeline.warehouse).read(schemas.CORRECTION_OUTCOMES)
+    times = Tables(spark, config.pipeline.warehouse)[schemas.CORRECTION_OUTCOMES].read()
     (at,) = times.select("batch_id", F.unix_millis("at")).distinct().collect()
     logged = Path(config.checkpoint, "offsets", str(at[0])).read_text().splitlines()[1]
     assert at[1] == json.loads(logged)["batchTimestampMs"]
@@ -144,13 +144,13 @@ def test_restated_events_must_be_in_sessions_where_nothing_was_removed(spark: Sp
     write_rows(tmp_path, "0.json", [{"key": "a", "time_us": 100, "v": 1}, {"key": "b", "time_us": 101, "v": 1}])
     run(spark, config, once=True)
     assert told_from(tables) == 0
-    (row,) = tables.read(schemas.CHANGELOG).where("session_key = 'a'").collect()
+    (row,) = tables[schemas.CHANGELOG].read().where("session_key = 'a'").collect()
     restate = {name: row[name] for name in ("session_key", "session_start", "session_end", "event_count", "state")}
     restate |= {"correction_id": "r", "kind": "restate", "state": bytes(row["state"])}
 
     def send() -> None:
         table = pa.Table.from_pylist([restate], schema=schemas.CORRECTIONS_SCHEMA)
-        tables.append_rows(schemas.CORRECTIONS, table)
+        tables[schemas.CORRECTIONS].append_rows(table)
 
     send()
     # Whether it was read yet makes no difference: sessions are held against what batches took.
@@ -159,19 +159,19 @@ def test_restated_events_must_be_in_sessions_where_nothing_was_removed(spark: Sp
     assert read_status(config).reconciles
     forged = {"correction_id": "f", "kind": "restate", "event_count": 1, "outcome": "applied", "batch_id": 1}
     table = pa.Table.from_pylist([forged], schema=schemas.CORRECTION_OUTCOMES_SCHEMA)
-    version = tables.latest_version(schemas.CORRECTION_OUTCOMES)
-    tables.append_rows(schemas.CORRECTION_OUTCOMES, table)
+    version = tables[schemas.CORRECTION_OUTCOMES].latest_version()
+    tables[schemas.CORRECTION_OUTCOMES].append_rows(table)
     assert read_status(config).reconciles, "an outcome that no batch counts makes the numbers unknown, not wrong"
-    spark.sql(f"restore table {tables.sql_name(schemas.CORRECTION_OUTCOMES)} to version as of {version}")
-    spark.sql(f"update {tables.sql_name(schemas.CORRECTION_OUTCOMES)} set event_count = 2")
+    spark.sql(f"restore table {tables[schemas.CORRECTION_OUTCOMES].sql_name()} to version as of {version}")
+    spark.sql(f"update {tables[schemas.CORRECTION_OUTCOMES].sql_name()} set event_count = 2")
     assert not read_status(config).reconciles
 
 
 def test_a_table_that_does_not_say_from_when_on_it_tells_is_not_believed(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path))
     assert told_from(tables) == NEVER
-    tables.create(schemas.CORRECTION_OUTCOMES, schemas.CORRECTION_OUTCOMES_SCHEMA, "")
+    tables[schemas.CORRECTION_OUTCOMES].create(schemas.CORRECTION_OUTCOMES_SCHEMA, "")
     assert told_from(tables) == NEVER
     remote = Tables(spark, f"file:{tmp_path}/remote")
-    remote.create(schemas.CORRECTION_OUTCOMES, schemas.CORRECTION_OUTCOMES_SCHEMA, "", app_versions={TOLD_FROM: 7})
+    remote[schemas.CORRECTION_OUTCOMES].create(schemas.CORRECTION_OUTCOMES_SCHEMA, "", app_versions={TOLD_FROM: 7})
     assert told_from(remote) == 7

@@ -36,7 +36,7 @@ def test_offsets_of_another_driver_stop_the_batch_before_it_is_computed_and_befo
         pytest.raises(FencedError, match="another driver has planned batch 0 of 'test' while this one computed"),
     ):
         run(spark, config, once=True)
-    assert tables.last_commit(schemas.CHANGELOG) is None
+    assert tables[schemas.CHANGELOG].last_commit() is None
     plan_another(offsets)
 
     read_text, read = Tables.read_text, []

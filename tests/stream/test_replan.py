@@ -57,7 +57,7 @@ def test_a_planned_file_that_is_gone_is_a_dead_letter(
     counts = run(spark, config, once=True).counts
     assert (counts["input"], counts["accepted"], counts["dead"]) == (4, 3, 1)
     assert keys_of(spark, config) == ["k0", "k1", "k3", "k4"]
-    (dead,) = Tables(spark, config.pipeline.warehouse).read(schemas.DEAD_LETTERS).collect()
+    (dead,) = Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().collect()
     assert (dead.reason, dead.source, dead.raw, dead.batch_id) == (GONE, str(gone), None, 1)
 
 
@@ -98,7 +98,7 @@ def test_a_batch_whose_dead_letters_are_written_is_not_planned_anew(
         run(spark, config, once=True, give_up_plan=True)
     counts = run(spark, config, once=True).counts
     assert (counts["input"], counts["dead"]) == (8, 4)
-    assert Tables(spark, config.pipeline.warehouse).read(schemas.DEAD_LETTERS).count() == 4
+    assert Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().count() == 4
     assert keys_of(spark, config) == [f"k{i}" for i in range(5)]
 
 

@@ -34,7 +34,7 @@ def test_restored_changelog_is_refused_until_the_restore_is_undone(spark: SparkS
         write_rows(tmp_path, f"{number}.json", [event(key, number)])
     run(spark, config, once=True)
     assert read_status(config).reconciles
-    newest, name = tables.latest_version(schemas.CHANGELOG), tables.sql_name(schemas.CHANGELOG)
+    newest, name = tables[schemas.CHANGELOG].latest_version(), tables[schemas.CHANGELOG].sql_name()
     spark.sql(f"restore table {name} to version as of {newest - 1}").collect()
 
     write_rows(tmp_path, "3.json", [event("d", 3)])
@@ -61,12 +61,12 @@ def test_running_stream_notices_before_its_next_commit(
         write_rows(tmp_path, f"{number}.json", [event(key, number)])
 
     def delete() -> None:
-        spark.sql(f"delete from {tables.sql_name(schemas.CHANGELOG)} where session_key = 'a'")
+        spark.sql(f"delete from {tables[schemas.CHANGELOG].sql_name()} where session_key = 'a'")
 
     told = r"version 2 is a DELETE .*to version as of 1`"
     with crash_at(monkeypatch, "before_changelog", 2, delete), pytest.raises(PipelineStateError, match=told):
         run(spark, config, once=True)
-    last = tables.last_commit(schemas.CHANGELOG)
+    last = tables[schemas.CHANGELOG].last_commit()
     assert last is not None
     assert last.metadata["batch_id"] == 0
 
@@ -85,12 +85,12 @@ def test_our_own_maintenance_is_not_foreign(spark: SparkSession, tmp_path: Path)
     forget(spark, config, ["b"])
     operations = set()
     for name in (schemas.CHANGELOG, schemas.SESSIONS):
-        infos = [tables.commit_info(name, version) or {} for version in tables.versions(name)]
+        infos = [tables[name].commit_info(version) or {} for version in tables[name].versions()]
         operations |= {info["operation"] for info in infos}
-        assert tables.foreign_change(name, after=-1) is None
+        assert tables[name].foreign_change(after=-1) is None
     assert {"WRITE", "MERGE", "DELETE", "VACUUM START"} <= operations
     # Before marks, what `forget` did to the snapshot could be told by its condition alone.
-    log = Path(tables.path(schemas.SESSIONS)) / "_delta_log"
+    log = Path(tables[schemas.SESSIONS].uri) / "_delta_log"
     unmarked = 0
     for file in log.glob("*.json"):
         lines = [json.loads(line) for line in file.read_text().splitlines()]

@@ -100,8 +100,8 @@ def test_real_events_in_24_batches_equal_sql_over_the_accepted_ones(spark: Spark
     config = commit_config(tmp_path, max_files_per_batch=1)
     summary = run(spark, config, once=True)
     tables = Tables(spark, config.pipeline.warehouse)
-    late = tables.read(schemas.LATE_EVENTS).toPandas()
-    dead = tables.read(schemas.DEAD_LETTERS).toPandas()
+    late = tables[schemas.LATE_EVENTS].read().toPandas()
+    dead = tables[schemas.DEAD_LETTERS].read().toPandas()
     assert summary.batches == 24
     assert summary.counts["input"] == 62_726
     assert summary.counts["late"] == len(late) > 0
@@ -230,7 +230,7 @@ def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_pat
             corrections = corrections_for(h, batch, past)
             write_rows(tmp_path, f"{batch}.json", rows)
             if corrections:
-                tables.append_rows(schemas.CORRECTIONS, as_corrections(corrections))
+                tables[schemas.CORRECTIONS].append_rows(as_corrections(corrections))
             out = h.process([*rows, *corrections])
             past += out.changes
             changes.append(sorted(map(_change, out.changes)))
@@ -250,15 +250,19 @@ def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_pat
 
 
 def changes_by_batch(tables: Tables) -> dict[int, list[tuple[Any, ...]]]:
-    picked = tables.read(schemas.CHANGELOG).selectExpr(
-        "batch_id",
-        "op",
-        "session_key key",
-        "unix_micros(session_start) start_us",
-        "unix_micros(session_end) end_us",
-        "event_count",
-        "revision",
-        "total",
+    picked = (
+        tables[schemas.CHANGELOG]
+        .read()
+        .selectExpr(
+            "batch_id",
+            "op",
+            "session_key key",
+            "unix_micros(session_start) start_us",
+            "unix_micros(session_end) end_us",
+            "event_count",
+            "revision",
+            "total",
+        )
     )
     found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for row in picked.collect():
@@ -276,7 +280,7 @@ def test_emit_final_shows_closed_sessions_only_and_drain_closes_the_rest(spark: 
     write_rows(tmp_path, "a.json", [{"key": "a", "time_us": 100, "v": 1}, {"key": "a", "time_us": 200, "v": 2}])
     run(spark, config, once=True)
     assert sessions(spark, config)["session_start"].tolist() == [100]
-    assert Tables(spark, config.pipeline.warehouse).read(schemas.CHANGELOG).count() == 2
+    assert Tables(spark, config.pipeline.warehouse)[schemas.CHANGELOG].read().count() == 2
     run(spark, config, once=True, drain=True)
     assert sessions(spark, config)["session_start"].tolist() == [100, 200]
     assert run(spark, config, once=True, drain=True).batches == 0
@@ -323,7 +327,7 @@ def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Pat
     ]
     assert found["total"].tolist()[0] == 3.5
     assert found["total"].isna().tolist() == [False, True]
-    dead = Tables(spark, config.pipeline.warehouse).read(schemas.DEAD_LETTERS).orderBy("reason").collect()
+    dead = Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().orderBy("reason").collect()
     assert [row.reason for row in dead] == ["null key", "null time"]
     assert [row.event_time is None for row in dead] == [False, True]
     assert "2026-01-01" in dead[0].raw

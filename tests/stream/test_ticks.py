@@ -48,7 +48,7 @@ def test_an_idle_stream_ticks_once_when_something_is_due(spark: SparkSession, tm
     ]
     assert Due.at_us is not None
     assert committed[1].started_us >= Due.at_us
-    (asked,) = tables_of(spark, config).read(schemas.CORRECTIONS).collect()
+    (asked,) = tables_of(spark, config)[schemas.CORRECTIONS].read().collect()
     assert (asked.kind, asked.correction_id) == ("tick", f"tick-{Due.at_us}")
-    (told,) = tables_of(spark, config).read(schemas.CORRECTION_OUTCOMES).collect()
+    (told,) = tables_of(spark, config)[schemas.CORRECTION_OUTCOMES].read().collect()
     assert (told.kind, told.outcome, told.batch_id) == ("tick", "applied", 1)

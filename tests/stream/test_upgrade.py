@@ -64,7 +64,7 @@ def test_warehouse_of_an_earlier_version_runs_on(spark: SparkSession, tmp_path: 
     committed: list[BatchCommit] = []
     run(spark, config, once=True, on_commit=committed.append)
     assert sessions(spark, config) == [*SESSIONS, ("g", 160, 2, 6), ("h", 170, 1, 2)]
-    newest = tables.last_commit(schemas.CHANGELOG)
+    newest = tables[schemas.CHANGELOG].last_commit()
     assert newest is not None
     assert newest.metadata["format"] == FORMAT
     assert read_status(config).reconciles
@@ -79,7 +79,7 @@ def test_warehouse_of_an_earlier_version_ends_equal_to_one_made_anew(
 ) -> None:
     config = unpacked(tmp_path, archive)
     tables = Tables(spark, config.pipeline.warehouse)
-    late = tables.read(schemas.LATE_EVENTS).count()
+    late = tables[schemas.LATE_EVENTS].read().count()
     report = backfill(spark, config, from_us=0, to_us=86_400_000_000 - 1, dry_run=True)
     # Nothing differs but by the late events that wait: one of c, and one of a key of its own.
     found = {name: report.counts[name] for name in ("sessions", "unchanged", "corrections", "late_included")}
@@ -101,7 +101,7 @@ def test_warehouse_of_an_earlier_version_ends_equal_to_one_made_anew(
     events = [json.loads(line) for line in (tmp_path / "events" / "0.json").read_text().splitlines()]
     removed = {row["key"] for row in events if row["key"] in "de"}
     assert sessions(spark, config) == [row for row in sessions(spark, anew) if row[0] not in removed]
-    assert Tables(spark, anew.pipeline.warehouse).read(schemas.LATE_EVENTS).count() == late
+    assert Tables(spark, anew.pipeline.warehouse)[schemas.LATE_EVENTS].read().count() == late
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_corrections_of_an_earlier_version_and_of_this_one_are_told(
     """The archive's batches have taken the tombstone of `d`, in a file that `forget` copied, and left no outcome of it."""
     config = unpacked(tmp_path, archive)
     tables = Tables(spark, config.pipeline.warehouse)
-    (expired,) = tables.read(schemas.CORRECTIONS).collect()
+    (expired,) = tables[schemas.CORRECTIONS].read().collect()
     last = last_batch(tables).batch_id
 
     def told() -> dict[str, tuple[str, bool]]:
@@ -125,12 +125,12 @@ def test_corrections_of_an_earlier_version_and_of_this_one_are_told(
     tombstone = {"correction_id": "new", "kind": "tombstone", "session_key": "b", "revision": 99, "session_start": 101}
     # Made when the earlier batches were, for all one can tell: they have not taken it all the same.
     table = pa.Table.from_pylist([{**tombstone, "created_at": 0}], schema=schemas.CORRECTIONS_SCHEMA)
-    tables.append_rows(schemas.CORRECTIONS, table)
+    tables[schemas.CORRECTIONS].append_rows(table)
     assert told() == {expired.correction_id: ("applied", True)}
     run(spark, config, once=True)
     assert told_from(tables) == last + 1
     # Of rows in a new file the log does not say which batch read them: what has an outcome is not looked for there.
-    spark.sql(f"optimize {tables.sql_name(schemas.CORRECTIONS)}").collect()
+    spark.sql(f"optimize {tables[schemas.CORRECTIONS].sql_name()}").collect()
     assert told() == {expired.correction_id: ("applied", True), "new": ("stale", False)}
     assert read_status(config).reconciles
 
@@ -150,4 +150,4 @@ def test_warehouse_of_an_earlier_version_is_compacted_saved_and_put_back(
     run(spark, other, once=True)
     assert sessions(spark, other) == [*SESSIONS, ("g", 160, 2, 6)]
     assert last_batch(Tables(spark, other.pipeline.warehouse)).batch_id > 0
-    assert not Tables(spark, other.pipeline.warehouse).files(schemas.SESSIONS).isEmpty()
+    assert not Tables(spark, other.pipeline.warehouse)[schemas.SESSIONS].files().isEmpty()

@@ -32,12 +32,13 @@ def created(table: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("folder", ["plain", "a b#c?é", "p%20q"])
 @pytest.mark.parametrize("partitions", [(), ("kind", "job")])
 def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...], folder: str) -> None:
-    here, there = Tables(spark, str(tmp_path / folder / "here")), Tables(spark, str(tmp_path / "there"))
-    name, schema, text = schemas.CORRECTIONS, schemas.CORRECTIONS_SCHEMA, "What was put right"
-    here.create(name, schema, text, partitions, properties=SETTINGS)
-    here.create(name, schema, "is there")
+    here = Tables(spark, str(tmp_path / folder / "here"))[schemas.CORRECTIONS]
+    there = Tables(spark, str(tmp_path / "there"))[schemas.CORRECTIONS]
+    schema, text = schemas.CORRECTIONS_SCHEMA, "What was put right"
+    here.create(schema, text, partitions, properties=SETTINGS)
+    here.create(schema, "is there")
     settings = {f"delta.{key}": value for key, value in SETTINGS.items()}
-    there._create_through_spark(name, spark_schema(schema), text, partitions, settings, {})
-    assert created(Path(here.path(name))) == created(Path(there.path(name)))
-    assert writer_of(Path(here.path(name))) == ("Apache-Spark" if "%" in folder else "delta-rs")
-    assert here.read(name).schema == there.read(name).schema
+    there._create_through_spark(spark_schema(schema), text, partitions, settings, {})
+    assert created(Path(here.uri)) == created(Path(there.uri))
+    assert writer_of(Path(here.uri)) == ("Apache-Spark" if "%" in folder else "delta-rs")
+    assert here.read().schema == there.read().schema

@@ -5,26 +5,23 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessionlake.warehouse.delta_log import DeltaLog
+from sessionlake.warehouse.delta_log import DeltaLog, LogFiles
 
 META = json.dumps({"commitInfo": {"userMetadata": json.dumps({"sessionlake": {"batch_id": 1}})}})
 
 
-class NumbersLog(DeltaLog):
+class NumbersLog(DeltaLog, LogFiles):
     """A log whose commits are the numbers in `there`; counts what it is asked."""
 
     def __init__(self, there: range, checkpoint: int | None) -> None:
-        self.warehouse, self.there, self.checkpoint = "w", there, checkpoint
+        super().__init__(self, "w/t")
+        self.there, self.checkpoint = there, checkpoint
         self.asked = self.listed = 0
 
-    def path(self, name: str) -> str:
-        return f"w/{name}"
-
-    def app_version(self, name: str, app_id: str) -> int | None:
+    def app_version(self, app_id: str) -> int | None:
         raise NotImplementedError
 
-    def has(self, name: str, version: int) -> bool:
-        assert name == "t"
+    def has(self, version: int) -> bool:
         self.asked += 1
         return version in self.there
 
@@ -49,18 +46,18 @@ def test_versions_are_those_listed_however_the_log_grows(log: range, checkpoint:
     found = NumbersLog(log, checkpoint)
     for more in [0, *grown]:
         found.there = range(found.there.start, found.there.stop + more)
-        assert found.latest_version("t") == max(found.there, default=-1)
-        assert found.exists("t") == bool(found.there)
-        assert list(found.versions("t")) == list(reversed(found.there))
+        assert found.latest_version() == max(found.there, default=-1)
+        assert found.exists() == bool(found.there)
+        assert list(found.versions()) == list(reversed(found.there))
         for after in (-1, found.there.start + 5, found.there.stop):
-            assert [c.version for c in found.commits("t", after)] == [v for v in found.there if v > after]
+            assert [c.version for c in found.commits(after)] == [v for v in found.there if v > after]
 
 
 def test_a_long_log_is_not_listed() -> None:
     log = NumbersLog(range(5_000, 260_000), 259_900)
-    assert log.latest_version("t") == 259_999
-    assert [c.version for c in log.commits("t", 259_996)] == [259_997, 259_998, 259_999]
-    last = log.last_commit("t")
+    assert log.latest_version() == 259_999
+    assert [c.version for c in log.commits(259_996)] == [259_997, 259_998, 259_999]
+    last = log.last_commit()
     assert last is not None
     assert (last.version, log.listed) == (259_999, 0)
     assert log.asked < 40
@@ -68,6 +65,6 @@ def test_a_long_log_is_not_listed() -> None:
 
 def test_a_log_that_was_put_back_is_looked_at_anew() -> None:
     log = NumbersLog(range(100), 90)
-    assert log.latest_version("t") == 99
+    assert log.latest_version() == 99
     log.there = range(50)
-    assert log.latest_version("t") == 49
+    assert log.latest_version() == 49

@@ -66,8 +66,8 @@ def register_tables(spark: "SparkSession", config: Config) -> None:
         read_quarantined(spark, config).createOrReplaceTempView(QUARANTINED)
         spark.sql(quarantined_keys_sql("spark")).createOrReplaceTempView(QUARANTINED_KEYS)
     for name in (*tables.changelog.tables, *schemas.SHARED):
-        if tables.exists(name):
-            tables.read(name).createOrReplaceTempView(name)
+        if tables[name].exists():
+            tables[name].read().createOrReplaceTempView(name)
     read_batches(tables).createOrReplaceTempView(schemas.BATCHES)
 
 

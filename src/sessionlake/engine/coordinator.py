@@ -47,7 +47,7 @@ class Coordinator:
 
     def __init__(self, spark: SparkSession, tables: Tables, pipeline: Pipeline) -> None:
         self._spark, self._tables, self._pipeline = spark, tables, pipeline
-        commits = {output.table: tables.last_commit(output.table) for output in pipeline.outputs}
+        commits = {output.table: tables[output.table].last_commit() for output in pipeline.outputs}
         self._seen = {
             table: Seen(-1, -1) if commit is None else Seen(commit.version, self._batch_of(commit.metadata))
             for table, commit in commits.items()
@@ -264,8 +264,7 @@ class Coordinator:
         if seen.batch_id >= batch.batch_id:
             return seen.version
         files = [file for file in outcome.files if file.table == output.table]
-        seen.version = self._tables.commit_files(
-            output.table,
+        seen.version = self._tables[output.table].commit_files(
             files,
             batch.checkpoint_id,
             batch.batch_id,

@@ -56,7 +56,7 @@ def rebuild(
             "keep the old warehouse, or pass --from-topic to build from what the topic still holds"
         )
     tables = Tables.of(spark, config)
-    taken = sorted(name for name in tables.names(config.pipeline.warehouse) if tables.exists(name))
+    taken = sorted(name for name in tables.names(config.pipeline.warehouse) if tables[name].exists())
     if taken:
         raise JobError(
             f"--warehouse: {warehouse!r} has a table {taken[0]!r} already; choose a new path or remove that directory"

@@ -80,7 +80,7 @@ class JobRun:
     def append(self, table: str, rows: DataFrame, step: int = 0) -> None:
         """Append a step's rows unless this run has done so before. Steps of a table count up from 0. A dry run writes nothing."""
         if not self.dry_run:
-            self.tables.append(table, rows, self.app_id, step)
+            self.tables[table].append(rows, self.app_id, step)
 
     def append_unless_fenced(self, table: str, rows: DataFrame) -> bool:
         """Append as `append` does; say whether the table has the rows now, or another run has kept this one from appending."""
@@ -88,9 +88,9 @@ class JobRun:
             self.append(table, rows)
         except FencedError:
             # Either a fence, or another attempt of this run that does the same: the table says which.
-            if self.tables.app_version(table, self.app_id) is None:
+            if self.tables[table].app_version(self.app_id) is None:
                 raise
-        return self.dry_run or self.tables.app_version(table, self.app_id) != FENCED
+        return self.dry_run or self.tables[table].app_version(self.app_id) != FENCED
 
     def corrections(self, rows: DataFrame, **fields: Column) -> DataFrame:
         """Return the run's rows of the table corrections, see `shaped`."""
@@ -99,12 +99,12 @@ class JobRun:
             "run_id": F.lit(self.run_id),
             "created_at": F.timestamp_micros(F.lit(self.started_us)),
         }
-        until = schemas.OPEN_UNTIL in self.tables.read(schemas.CORRECTIONS).columns
+        until = schemas.OPEN_UNTIL in self.tables[schemas.CORRECTIONS].read().columns
         return shaped(rows, schemas.corrections(until=until), **ours, **fields)
 
     def steps_done(self, table: str) -> int:
         """Return how many steps of this run a table has; none where another run has kept it from appending."""
-        version = self.tables.app_version(table, self.app_id)
+        version = self.tables[table].app_version(self.app_id)
         return 0 if version is None or version == FENCED else version + 1
 
     def finish(self, counts: dict[str, int], notes: list[str] | None = None) -> JobReport:
@@ -140,8 +140,8 @@ def start_run(
     run_id = run_id or f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H-%M-%S.%f}"
     found = _find(tables, job, run_id)
     if not found and not dry_run:
-        tables.create(
-            schemas.JOB_RUNS, schemas.JOB_RUNS_SCHEMA, "Runs of scheduled jobs: what they pinned, read and wrote"
+        tables[schemas.JOB_RUNS].create(
+            schemas.JOB_RUNS_SCHEMA, "Runs of scheduled jobs: what they pinned, read and wrote"
         )
         _record(tables, job, run_id, "started", now_us, arguments, pin(tables), None)
         found = _find(tables, job, run_id)
@@ -190,13 +190,13 @@ def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:
 
 def was_forgotten(tables: Tables) -> bool:
     """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
-    return tables.exists(schemas.JOB_RUNS) and not tables.read(schemas.JOB_RUNS).where("job = 'forget'").isEmpty()
+    return tables[schemas.JOB_RUNS].exists() and not tables[schemas.JOB_RUNS].read().where("job = 'forget'").isEmpty()
 
 
 def _find(tables: Tables, job: str, run_id: str) -> dict[str, dict[str, Any]]:
-    if not tables.exists(schemas.JOB_RUNS):
+    if not tables[schemas.JOB_RUNS].exists():
         return {}
-    rows = tables.read(schemas.JOB_RUNS).where((F.col("job") == job) & (F.col("run_id") == run_id))
+    rows = tables[schemas.JOB_RUNS].read().where((F.col("job") == job) & (F.col("run_id") == run_id))
     return {row["event"]: row.asDict() for row in rows.withColumn("at_us", F.unix_micros("at")).collect()}
 
 
@@ -224,4 +224,4 @@ def _record(
     frame = tables.spark.createDataFrame(table, spark_schema(table.schema)).coalesce(1)
     # A FencedError says that another attempt records the same at this moment, which is as good.
     with suppress(FencedError):
-        tables.append(schemas.JOB_RUNS, frame, f"{app_id(job, run_id)}/{event}", 0)
+        tables[schemas.JOB_RUNS].append(frame, f"{app_id(job, run_id)}/{event}", 0)

@@ -56,7 +56,7 @@ def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
     lake = Lake.of(config)
     last_batch(lake)
     # First, so that no batch is folded into the snapshot that the changelog does not count.
-    lake.table(lake.changelog.snapshot)
+    lake[lake.changelog.snapshot].open()
     return lake, open_database(config, lake)
 
 
@@ -72,7 +72,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     late = read_late_status(lake, database, last_id, with_ids=config.with_ids)
     forgotten = _was_forgotten(lake, database)
     whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
-    told = lake.exists(schemas.CORRECTION_OUTCOMES)
+    told = lake[schemas.CORRECTION_OUTCOMES].exists()
     placed = not own or counts["accepted"] == sum(counts[name] for name in own)
     every = lake.changelog.every if config.section.sums_events else None
     events = every is None or _events_add_up(every, counts, database, last_id if told else None, forgotten=forgotten)
@@ -138,4 +138,4 @@ def _events_add_up(
 def _was_forgotten(lake: Lake, database: DuckDBPyConnection) -> bool:
     """Say whether rows were ever erased on purpose: then tables may hold fewer rows than were counted."""
     query = "select 1 from job_runs where job = 'forget' limit 1"
-    return lake.exists(schemas.JOB_RUNS) and bool(database.execute(query).fetchall())
+    return lake[schemas.JOB_RUNS].exists() and bool(database.execute(query).fetchall())

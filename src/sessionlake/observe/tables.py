@@ -43,7 +43,7 @@ def read_state(config: Config) -> TablesState:
     """Return what the tables say now; NoBatchesError where there are no batches yet."""
     lake, database = open_tables(config)
     with closing(database):
-        fold = lake.app_version(lake.changelog.snapshot, FOLD)
+        fold = lake[lake.changelog.snapshot].app_version(FOLD)
         rest = f"filter (batch_id > {-1 if fold is None else fold})"
         found = database.execute(f"""
             select count(*), count(*) {rest}, coalesce(sum(upserts + deletes) {rest}, 0)::bigint, min(epoch_us(committed_at)) {rest}
@@ -57,7 +57,9 @@ def read_state(config: Config) -> TablesState:
             unfolded_changes=found[2],
             unfolded_since_us=found[3],
             dead_letters=_by_reason(database),
-            sizes={name: lake.size(name) for name in (*lake.changelog.tables, *schemas.SHARED) if lake.exists(name)},
+            sizes={
+                name: lake[name].size() for name in (*lake.changelog.tables, *schemas.SHARED) if lake[name].exists()
+            },
             started_us=runs.get("started", {}),
             finished_us=runs.get("finished", {}),
             failed_checks=_failed_checks(lake, database),
@@ -76,7 +78,7 @@ def _by_reason(database: DuckDBPyConnection) -> dict[str, int]:
 def _last_runs(lake: Lake, database: DuckDBPyConnection) -> dict[str, dict[str, int]]:
     """Return, by event and job, the time of the last one."""
     found: dict[str, dict[str, int]] = {}
-    if lake.exists(schemas.JOB_RUNS):
+    if lake[schemas.JOB_RUNS].exists():
         last = database.execute('select event, job, max(epoch_us("at")) from job_runs group by event, job')
         for event, job, at_us in last.fetchall():
             found.setdefault(event, {})[job] = at_us
@@ -84,7 +86,7 @@ def _last_runs(lake: Lake, database: DuckDBPyConnection) -> dict[str, dict[str, 
 
 
 def _failed_checks(lake: Lake, database: DuckDBPyConnection) -> dict[tuple[str, str], int]:
-    if not lake.exists(schemas.QUALITY_RESULTS):
+    if not lake[schemas.QUALITY_RESULTS].exists():
         return {}
     rows = database.execute("""
         select "table", severity, count(*) filter (not success) from quality_results

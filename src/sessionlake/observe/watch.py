@@ -28,7 +28,7 @@ class Watch(Generic[Found]):
     def look(self) -> Found:
         """Return what was read at the tables' present versions; raises one of PASSING, and then reads anew the next time."""
         names = (*self._lake.changelog.tables, *schemas.SHARED)
-        versions = {name: self._lake.latest_version(name) for name in names}
+        versions = {name: self._lake[name].latest_version() for name in names}
         if self._seen is None or self._seen[0] != versions:
             self._seen = None
             found = self._read(self._config)

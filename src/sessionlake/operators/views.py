@@ -20,7 +20,7 @@ def read_live(spark: SparkSession, config: Config) -> DataFrame:
     """
     tables, section = Tables.of(spark, config), config.section
     of = tables.changelog
-    if not tables.exists(of.changes):
+    if not tables[of.changes].exists():
         raise NoBatchesError(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )

@@ -57,7 +57,7 @@ class Inputs:
 
     def table(self, name: str) -> DataFrame:
         """Return a table at its pinned version."""
-        return self.tables.read(name, self.pinned["versions"][name])
+        return self.tables[name].read(self.pinned["versions"][name])
 
     def has(self, name: str) -> bool:
         """Say whether the table was there; in a warehouse of an earlier release one may be missing."""
@@ -74,7 +74,7 @@ class Inputs:
     @cached_property
     def changelog_rows(self) -> int:
         """Rows of the changelog now: about as many as are checked."""
-        return self.tables.rows(self.of.changes)
+        return self.tables[self.of.changes].rows()
 
     @property
     def of(self) -> Changelog:
@@ -95,8 +95,8 @@ class Inputs:
 def pin(tables: Tables) -> dict[str, Any]:
     """Return versions of all inputs that belong together: those of the changelog up to one commit, the rest not older."""
     of = tables.changelog
-    versions = {name: tables.latest_version(name) for name in (of.snapshot, *_SHARED)}
-    changelog = tables.latest_version(of.changes)
+    versions = {name: tables[name].latest_version() for name in (of.snapshot, *_SHARED)}
+    changelog = tables[of.changes].latest_version()
     last = last_batch(tables)
     return {
         # A batch may have been committed between the two look-ups.
@@ -192,7 +192,7 @@ def latest(inputs: Inputs) -> Checked:
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.
         return Checked(inputs.table(of.snapshot), columns | added, version)
-    rows = inputs.tables.rows(of.snapshot) + inputs.changelog_rows
+    rows = inputs.tables[of.snapshot].rows() + inputs.changelog_rows
     crowding, doubled = crowded(inputs.tables, everything, rows, None if gap_us is None else closing + gap_us)
     counts = {**({} if gap_us is None else {"too_near": crowding}), "doubled": doubled}
     frame = live.withColumn("has_state", _has_state(live))

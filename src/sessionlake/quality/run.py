@@ -90,7 +90,7 @@ def _store(run: JobRun, rows: Rows) -> None:
     if run.dry_run:
         return
     schema = schemas.QUALITY_RESULTS_SCHEMA
-    run.tables.create(schemas.QUALITY_RESULTS, schema, "What the quality job found: a row a run and expectation")
+    run.tables[schemas.QUALITY_RESULTS].create(schema, "What the quality job found: a row a run and expectation")
     table = pa.Table.from_pylist(rows, schema=schema)
     frame = run.tables.spark.createDataFrame(table, spark_schema(schema)).coalesce(1)
     run.append(schemas.QUALITY_RESULTS, frame)
@@ -104,7 +104,7 @@ def _counts(rows: Rows) -> dict[str, int]:
 
 def _found(run: JobRun) -> Rows:
     """Return what the run stored when it was done."""
-    stored = run.tables.read(schemas.QUALITY_RESULTS).where(F.col("run_id") == run.run_id)
+    stored = run.tables[schemas.QUALITY_RESULTS].read().where(F.col("run_id") == run.run_id)
     return [row.asDict() for row in stored.collect()]
 
 

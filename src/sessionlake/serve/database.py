@@ -48,7 +48,7 @@ def open_rows(config: Config, lake: Lake, condition: str | None = None) -> DuckD
 def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPyConnection:
     """Return a database of these tables."""
     of = lake.changelog
-    if not lake.exists(of.changes):
+    if not lake[of.changes].exists():
         raise NoBatchesError(
             f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
@@ -57,17 +57,17 @@ def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPy
     database.execute("create macro unix_micros(moment) as epoch_us(moment)")
     # The changelog first: trim stops at the fold point of a snapshot that is there already, so that no batch is in neither.
     for name in names:
-        if lake.exists(name):
+        if lake[name].exists():
             asked = condition if name in of.tables else None
             shown = _STORED_BATCHES if name == schemas.BATCHES else name
-            database.register(shown, TableScan(lake.table(name), asked))
+            database.register(shown, TableScan(lake[name].open(), asked))
     return database
 
 
 def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:
     of = lake.changelog
-    columns = lake.table(of.snapshot).schema().to_arrow().names
-    fold = lake.app_version(of.snapshot, FOLD)
+    columns = lake[of.snapshot].open().schema().to_arrow().names
+    fold = lake[of.snapshot].app_version(FOLD)
     last = find_last_batch(lake)
     hidden_us = None if last is None else last.state.get(HIDDEN_WRITTEN)
     live = live_sql(DUCKDB, columns, of=of, after=-1 if fold is None else fold, hidden_us=hidden_us)

@@ -105,7 +105,7 @@ class Following:
             self.look()
 
     def _look(self) -> None:
-        version = self._lake.latest_version(self._lake.changelog.changes)
+        version = self._lake[self._lake.changelog.changes].latest_version()
         whole = self._now is not None and (self._now.view is None or not self._now.view.missing)
         if version == self._version and (whole or monotonic() - self._looked < _AGAIN_S):
             return
@@ -125,11 +125,11 @@ class Following:
     def _read_saved(self) -> int:
         """Take the rows of the table `batches`; return the version of the changelog that they reach."""
         lake = Lake.of(self._config)
-        if not lake.exists(schemas.BATCHES):
+        if not lake[schemas.BATCHES].exists():
             return -1
         with duckdb.connect() as database:
             database.execute("set timezone = 'UTC'")
-            database.register(schemas.BATCHES, TableScan(lake.table(schemas.BATCHES)))
+            database.register(schemas.BATCHES, TableScan(lake[schemas.BATCHES].open()))
             names = (*schemas.COUNTS, *lake.changelog.counts)
             sums = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in names)
             total = database.sql(f"select {sums} from batches").to_arrow_table().to_pylist()[0]

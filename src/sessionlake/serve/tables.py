@@ -125,10 +125,10 @@ def open_moment(config: Config) -> Moment:
     for _ in range(_ATTEMPTS):
         lake = Lake.of(config)
         of = lake.changelog
-        if lake.exists(of.changes):
-            lake.table(of.changes)
+        if lake[of.changes].exists():
+            lake[of.changes].open()
         commit = last_batch(lake)
-        fold = lake.app_version(of.snapshot, FOLD)
+        fold = lake[of.snapshot].app_version(FOLD)
         if fold is None or fold <= commit.batch_id:
             return Moment(config, lake, commit)
         # The snapshot was opened after a later batch had been folded into it: its rows would be of two batches.

@@ -26,7 +26,7 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
     dialect, by_path = DIALECTS[name]
     lake = Lake.of(config)
     of, section = lake.changelog, config.section
-    if not lake.exists(of.snapshot):
+    if not lake[of.snapshot].exists():
         raise NoBatchesError(
             f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
@@ -37,9 +37,9 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
     prefix = "" if schema is None else f"{schema}."
 
     def table(name: str) -> str:
-        return by_path(lake.path(name)) if by_path is not None and schema is None else f"{prefix}{name}"
+        return by_path(lake[name].uri) if by_path is not None and schema is None else f"{prefix}{name}"
 
-    columns = lake.table(of.snapshot).schema().to_arrow().names
+    columns = lake[of.snapshot].open().schema().to_arrow().names
     lag_us = section.to_close_us + dialect.rounding_us
     closing, watermark = section.closing_sql(dialect.micros, of.end), dialect.micros.format("max(watermark)")
     final = f"{closing} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"

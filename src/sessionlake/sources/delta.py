@@ -17,7 +17,7 @@ from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
 from sessionlake.sources.limits import limits_of
 from sessionlake.warehouse.streamed_files import BATCH, read_files, streamed_files
-from sessionlake.warehouse.tables import Tables, spark_schema
+from sessionlake.warehouse.tables import Table, Tables, spark_schema
 
 
 class DeltaSource:
@@ -69,9 +69,9 @@ class DeltaSource:
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:
         """Return the rows of the files that the needed batches read."""
-        path = self._config.source.path
-        files = streamed_files(tables, path, offsets, needed)
-        return self._needed(read_files(tables, path, files), columns, BATCH) if files else None
+        table = Table(tables, self._config.source.path)
+        files = streamed_files(table, offsets, needed)
+        return self._needed(read_files(table, files), columns, BATCH) if files else None
 
     def _needed(self, rows: DataFrame, columns: EventColumns, *others: str | Column) -> DataFrame:
         return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
@@ -90,13 +90,13 @@ class VersionedFiles:
     """The files that a table's versions added, in the order in which its stream numbers them."""
 
     def __init__(self, tables: Tables, config: Config, number: int) -> None:
-        self._tables, self._path, self._checkpoint = tables, config.source.path, config.checkpoint
+        self._tables, self._source, self._checkpoint = tables, Table(tables, config.source.path), config.checkpoint
         self._number = number
 
     def ranks(self, batch_id: int) -> Mapping[str, int]:
         """Return a batch's files by name; SourceError where the table's log no longer has the versions that it read."""
         offsets = [(batch, self._offset(batch)) for batch in (batch_id - 1, batch_id) if batch >= 0]
-        files = streamed_files(self._tables, self._path, offsets, {batch_id})
+        files = streamed_files(self._source, offsets, {batch_id})
         return {file.name: rank for rank, file in enumerate(files)}
 
     def _offset(self, batch_id: int) -> dict[str, Any] | None:

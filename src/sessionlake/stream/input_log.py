@@ -74,11 +74,11 @@ class InputLog:
             self._saved = saved_batch(self._tables)
         if batch_id - self._saved < _SAVE_AFTER:
             return
-        self._tables.create(BATCH_INPUTS, BATCH_INPUTS_SCHEMA, "What each micro-batch was a function of, besides rows")
-        known = self._tables.latest_version(BATCH_INPUTS)
+        self._tables[BATCH_INPUTS].create(BATCH_INPUTS_SCHEMA, "What each micro-batch was a function of, besides rows")
+        known = self._tables[BATCH_INPUTS].latest_version()
         rows = list(_unsaved(self._tables, self._config, batch_id, self._last or _last_saved(self._tables)))
         table = pa.Table.from_pylist([_row(row) for row in rows], schema=BATCH_INPUTS_SCHEMA)
-        self._tables.append_file(BATCH_INPUTS, table, BATCH_INPUTS, batch_id, after_version=known)
+        self._tables[BATCH_INPUTS].append_file(table, BATCH_INPUTS, batch_id, after_version=known)
         whole = rows and rows[-1].batch_id == batch_id
         self._last = (batch_id, rows[-1].changelog_version, rows[-1].watermark_us) if whole else None
         self._saved = batch_id
@@ -86,9 +86,9 @@ class InputLog:
 
 def saved_batch(tables: Tables) -> int:
     """Return the latest batch in the table; -1 where there is none."""
-    if not tables.exists(BATCH_INPUTS):
+    if not tables[BATCH_INPUTS].exists():
         return -1
-    version = tables.app_version(BATCH_INPUTS, BATCH_INPUTS)
+    version = tables[BATCH_INPUTS].app_version(BATCH_INPUTS)
     return -1 if version is None else version
 
 
@@ -98,9 +98,9 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
     Raises PipelineStateError where those of a batch are known no more.
     """
     found: list[BatchInputs] = []
-    if tables.exists(BATCH_INPUTS):
+    if tables[BATCH_INPUTS].exists():
         times = [F.unix_micros(name).alias(name) for name in ("clock", "watermark_before", "watermark")]
-        rows = tables.read(BATCH_INPUTS).where(F.col("batch_id") <= up_to)
+        rows = tables[BATCH_INPUTS].read().where(F.col("batch_id") <= up_to)
         rows = rows.select("batch_id", "changelog_version", *times, "settings", "events", "corrections")
         found = [
             BatchInputs(*row[:5], *(json.loads(text) if text else None for text in row[5:]))
@@ -139,7 +139,7 @@ def _last_saved(tables: Tables) -> _Last:
     batch = saved_batch(tables)
     if batch < 0:
         return -1, -1, None
-    row = tables.read(BATCH_INPUTS).where(F.col("batch_id") == batch)
+    row = tables[BATCH_INPUTS].read().where(F.col("batch_id") == batch)
     first = row.select("batch_id", "changelog_version", F.unix_micros("watermark")).head()
     return (-1, -1, None) if first is None else (first[0], first[1], first[2])
 

@@ -33,12 +33,12 @@ def read_inputs(
         rows = rows.toDF(*(column_of(name, column) for column in rows.columns))
         events.append(rows.withColumn(INPUT, F.lit(name)))
     # One of its columns some pipelines have alone.
-    own = set(tables.read(schemas.CORRECTIONS).columns)
+    own = set(tables[schemas.CORRECTIONS].read().columns)
     columns = [name for name in schemas.corrections(until=True).names if name in own]
     corrections = (
         tables.spark.readStream.format("delta")
         .option("skipChangeCommits", "true")
-        .load(tables.path(schemas.CORRECTIONS))
+        .load(tables[schemas.CORRECTIONS].uri)
         .select(F.struct(*columns).alias(CORRECTION), F.lit(CORRECTIONS).alias(INPUT))
     )
     return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [*events, corrections])
@@ -91,7 +91,7 @@ class ControlInput:
             path = f"{self._config.checkpoint}/offsets/{batch_id - 1}"
             self._before = batch_id - 1, self._tables.read_text(path) if batch_id else None
         before, self._before = self._before[1], (batch_id, offsets)
-        if batch_id == 0 and self._tables.latest_version(schemas.CORRECTIONS) == 0:
+        if batch_id == 0 and self._tables[schemas.CORRECTIONS].latest_version() == 0:
             return False  # the table was made, and nobody has written to it
         return control_position(offsets) != control_position(before) or offsets is None
 

@@ -53,7 +53,7 @@ def changelog_output(
     `rows` makes its rows of these, where it is not their ids alone.
     """
     rows = rows or partial(identified_rows, name=of.name)
-    return Output(kind, of.changes, tables.path(of.changes), schema, rows, key=of.key, guarded=True)
+    return Output(kind, of.changes, tables[of.changes].uri, schema, rows, key=of.key, guarded=True)
 
 
 class Kind(Protocol):

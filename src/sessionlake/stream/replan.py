@@ -53,7 +53,7 @@ def replan(
 
 def _check_sides(tables: Tables, sides: Sequence[str], checkpoint_id: str | None, batch_id: int) -> None:
     for side in sides:
-        commit = tables.last_commit(side) if tables.exists(side) else None
+        commit = tables[side].last_commit() if tables[side].exists() else None
         if commit is None or commit.metadata["batch_id"] < batch_id:
             continue
         if checkpoint_id in (None, commit.metadata["checkpoint_id"]):

@@ -205,17 +205,17 @@ class _Run:
 
     def save_batches(self) -> None:
         """Append to the table batches what the changelog's commits have and it has not."""
-        known = self.tables.latest_version(schemas.BATCHES)
-        after = self.tables.newest_txn(schemas.BATCHES, schemas.BATCHES)
+        known = self.tables[schemas.BATCHES].latest_version()
+        after = self.tables[schemas.BATCHES].newest_txn(schemas.BATCHES)
         if after is None:
-            seen = self.tables.read(schemas.BATCHES).agg(F.max("changelog_version")).head()
+            seen = self.tables[schemas.BATCHES].read().agg(F.max("changelog_version")).head()
             after = -1 if seen is None or seen[0] is None else seen[0]
         more = self.tables.changelog.counts
         rows = [batch.row(more) for batch in batches_after(self.tables, after)]
         if rows:
             table = pa.Table.from_pylist(rows, schema=schemas.batches(more))
             last = rows[-1]["changelog_version"]
-            self.tables.append_file(schemas.BATCHES, table, schemas.BATCHES, last, after_version=known)
+            self.tables[schemas.BATCHES].append_file(table, schemas.BATCHES, last, after_version=known)
 
     def close_all(self) -> bool:
         """Ask, through the control input, for a watermark at which all is closed; False where all is."""
@@ -244,7 +244,7 @@ class _Run:
         table = pa.Table.from_pylist(
             [{**correction, "created_at": 0}], schema=schemas.corrections(until=self.config.section.keeps_until)
         )
-        self.tables.append_rows(schemas.CORRECTIONS, table)
+        self.tables[schemas.CORRECTIONS].append_rows(table)
 
     def summary(self) -> RunSummary:
         """Return what the run did."""

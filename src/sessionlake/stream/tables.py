@@ -34,10 +34,10 @@ def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
             make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
         _create_outcomes(tables)
         for spec in (*_common(config, kind), *kind.tables()):
-            tables.create(spec.name, spec.schema, spec.comment, properties=spec.properties)
-            if spec.name == schemas.EVENTS and tables.read(spec.name).columns != spec.schema.names:
+            tables[spec.name].create(spec.schema, spec.comment, properties=spec.properties)
+            if spec.name == schemas.EVENTS and tables[spec.name].read().columns != spec.schema.names:
                 raise ConfigError(
-                    f"pipeline.archive: {tables.path(spec.name)!r} is a table of another kind; move it, or archive nothing"
+                    f"pipeline.archive: {tables[spec.name].uri!r} is a table of another kind; move it, or archive nothing"
                 )
     except Exception as error:
         if any(sign in str(error) for sign in _NOT_WRITABLE):
@@ -52,26 +52,26 @@ def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
     inputs = kind.event_types
     *sides, changelog = kind.outputs(tables)
     return (
-        Output(ARCHIVED, schemas.EVENTS, tables.path(schemas.EVENTS), archive_of(kind), archived_rows),
+        Output(ARCHIVED, schemas.EVENTS, tables[schemas.EVENTS].uri, archive_of(kind), archived_rows),
         *sides,
         Output(
             LATE,
             schemas.LATE_EVENTS,
-            tables.path(schemas.LATE_EVENTS),
+            tables[schemas.LATE_EVENTS].uri,
             schemas.late_events(inputs, kind.late_columns),
             late_rows,
         ),
         Output(
             DEAD,
             schemas.DEAD_LETTERS,
-            tables.path(schemas.DEAD_LETTERS),
+            tables[schemas.DEAD_LETTERS].uri,
             dead_letters_of(kind),
             sided_rows if len(kind.inputs) > 1 else same_rows,
         ),
         Output(
             OUTCOMES,
             schemas.CORRECTION_OUTCOMES,
-            tables.path(schemas.CORRECTION_OUTCOMES),
+            tables[schemas.CORRECTION_OUTCOMES].uri,
             schemas.CORRECTION_OUTCOMES_SCHEMA,
             same_rows,
         ),
@@ -105,10 +105,9 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
 
 def _create_outcomes(tables: Tables) -> None:
     """Create the table of what became of corrections where it is not there; it says of which batch on it tells that."""
-    if not tables.exists(schemas.CORRECTION_OUTCOMES):
+    if not tables[schemas.CORRECTION_OUTCOMES].exists():
         last = find_last_batch(tables)
-        tables.create(
-            schemas.CORRECTION_OUTCOMES,
+        tables[schemas.CORRECTION_OUTCOMES].create(
             schemas.CORRECTION_OUTCOMES_SCHEMA,
             "What became of each correction that a batch took",
             app_versions={TOLD_FROM: 0 if last is None else last.batch_id + 1},

@@ -29,6 +29,6 @@ class Ticks:
         if due_us is None or due_us > now_us or due_us == self._asked:
             return False
         row = {"correction_id": f"tick-{due_us}", "kind": TICK, "job": "ticks", "created_at": now_us}
-        self._tables.append_rows(schemas.CORRECTIONS, pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA))
+        self._tables[schemas.CORRECTIONS].append_rows(pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA))
         self._asked = due_us
         return True

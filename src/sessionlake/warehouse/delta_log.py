@@ -1,11 +1,10 @@
-"""What the tables' logs say, commit by commit: versions, and the metadata that the stream and the jobs leave there."""
+"""What a table's log says, commit by commit: versions, and the metadata that the stream and the jobs leave there."""
 
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from sessionlake.errors import PipelineStateError
@@ -32,20 +31,8 @@ def app_id(job: str, run_id: str) -> str:
     return f"{job}/{run_id}"
 
 
-class DeltaLog(ABC):
-    """The logs of a warehouse's tables, on whatever reads its files.
-
-    A stream of a trigger of seconds makes hundreds of thousands of commits before Delta removes the oldest ones, and a
-    listing of them takes seconds: so versions are asked for one by one, from the last known one on.
-    """
-
-    warehouse: str
-    changelog: Changelog = SESSIONS
-    """The changelog of the pipeline whose tables these are."""
-
-    @abstractmethod
-    def path(self, name: str) -> str:
-        """Return where a table lies."""
+class LogFiles(ABC):
+    """What reads the files of logs."""
 
     @abstractmethod
     def names(self, uri: str) -> list[str]:
@@ -55,24 +42,39 @@ class DeltaLog(ABC):
     def read_text(self, uri: str) -> str | None:
         """Return a small file's text, or None where there is none."""
 
+
+class DeltaLog(ABC):
+    """The log of one table, which need not be there, on whatever reads its files.
+
+    A stream of a trigger of seconds makes hundreds of thousands of commits before Delta removes the oldest ones, and a
+    listing of them takes seconds: so versions are asked for one by one, from the last known one on.
+    """
+
+    def __init__(self, files: LogFiles, uri: str) -> None:
+        self.uri = uri
+        """Where the table lies: a path or an object-store URI."""
+        self.name = uri.rpartition("/")[2]
+        self._files = files
+        self._known = -1
+
     @abstractmethod
-    def app_version(self, name: str, app_id: str) -> int | None:
-        """Return the last version that an application has written to a table; None where it has not."""
+    def app_version(self, app_id: str) -> int | None:
+        """Return the last version that an application has written to the table; None where it has not."""
 
-    def exists(self, name: str) -> bool:
+    def exists(self) -> bool:
         """Say whether the table is there."""
-        return self.latest_version(name) >= 0
+        return self.latest_version() >= 0
 
-    def last_commit(self, name: str, until: int | None = None) -> Commit | None:
+    def last_commit(self, until: int | None = None) -> Commit | None:
         """Return the commit of the highest batch, or the newest copy of its metadata; up to a version, where it is given.
 
         A maintenance job copies (with `copied`) what it saw last; a batch committed beside it counts though it is older.
         """
         best: Commit | None = None
-        for version in self.versions(name):
+        for version in self.versions():
             if until is not None and version > until:
                 continue
-            commit = self.commit(name, version)
+            commit = self.commit(version)
             # A job's commit on a table that the stream has not written yet has nothing of the stream's to copy.
             if commit is None or "batch_id" not in commit.metadata:
                 continue
@@ -82,124 +84,131 @@ class DeltaLog(ABC):
                 break
         return best
 
-    def commits(self, name: str, after_version: int = -1) -> Iterator[Commit]:
+    def commits(self, after_version: int = -1) -> Iterator[Commit]:
         """Yield our commits newer than a version, oldest first, copies of their metadata left out."""
-        for version in self._since(name, after_version):
-            commit = self.commit(name, version)
+        for version in self._since(after_version):
+            commit = self.commit(version)
             if commit is not None and not commit.metadata.get("copied"):
                 yield commit
 
-    def versions(self, name: str) -> Iterator[int]:
+    def versions(self) -> Iterator[int]:
         """Yield the versions whose commits the log still has one by one, newest first."""
-        for version in range(self.latest_version(name), -1, -1):
-            if not self.has(name, version):
+        for version in range(self.latest_version(), -1, -1):
+            if not self.has(version):
                 return
             yield version
 
-    def latest_version(self, name: str) -> int:
+    def latest_version(self) -> int:
         """Return the newest version; -1 where there is no table.
 
         Versions follow each other without a gap, so that it is found in few steps from one that is known: the last that
         was found here, or that of Delta's last checkpoint.
         """
-        version = self._known.get(name, -1)
-        if version < 0 or not self.has(name, version):
-            version = self._checkpointed(name)
+        version = self._known if self._known >= 0 and self.has(self._known) else self._checkpointed()
         if version < 0:
             return -1
         step = 1
-        while self.has(name, version + step):
+        while self.has(version + step):
             version, step = version + step, 2 * step
         while step := step // 2:
-            version += step if self.has(name, version + step) else 0
-        self._known[name] = version
+            version += step if self.has(version + step) else 0
+        self._known = version
         return version
 
-    def commit(self, name: str, version: int) -> Commit | None:
+    def commit(self, version: int) -> Commit | None:
         """Return our metadata of one commit; None where the commit does not exist or carries none."""
-        metadata = our_metadata((self.commit_info(name, version) or {}).get("userMetadata"), name)
+        metadata = our_metadata((self.commit_info(version) or {}).get("userMetadata"), self.name)
         return Commit(version, metadata) if metadata else None
 
-    def foreign_change(self, name: str, after: int | None = None, until: int | None = None) -> ForeignChange | None:
+    def foreign_change(self, after: int | None = None, until: int | None = None) -> ForeignChange | None:
         """Return the first change of rows that is not ours in the versions (after, until].
 
         By default from before our last commit of new rows up to now: what that commit followed was looked at by who made
         it, so that of a log of any length only the end need be read.
         """
-        after = self._known_until(name) if after is None else after
-        wanted = [v for v in self._since(name, after) if until is None or v <= until]
-        return foreign_change(name, ((v, self._text(name, v) or "") for v in wanted), after)
+        after = self._known_until() if after is None else after
+        wanted = [v for v in self._since(after) if until is None or v <= until]
+        return foreign_change(self.name, ((v, self.text(v) or "") for v in wanted), after)
 
-    def refuse_foreign_change(self, name: str, after: int | None = None, until: int | None = None) -> None:
+    def refuse_foreign_change(self, after: int | None = None, until: int | None = None) -> None:
         """Raise PipelineStateError where `foreign_change` finds one."""
-        found = self.foreign_change(name, after, until)
+        found = self.foreign_change(after, until)
         if found is not None:
-            raise PipelineStateError(found.explained(self.path(name)))
+            raise PipelineStateError(found.explained(self.uri))
 
-    def _known_until(self, name: str) -> int:
+    def _known_until(self) -> int:
         """Return the version that our last commit of new rows says it had looked at; that before the log begins without one."""
         version = 0
-        for version in self.versions(name):
-            commit = self.commit(name, version)
+        for version in self.versions():
+            commit = self.commit(version)
             if commit is not None and not commit.metadata.get("copied"):
                 return int(commit.metadata.get("follows", version))
         return version - 1
 
-    def commit_info(self, name: str, version: int) -> dict[str, Any] | None:
+    def commit_info(self, version: int) -> dict[str, Any] | None:
         """Return what Delta wrote of one commit: timestamp (ms), operation, operationMetrics, userMetadata."""
-        return next(self._actions(name, version, "commitInfo"), None)
+        return next(self._actions(version, "commitInfo"), None)
 
-    def newest_txn(self, name: str, app_id: str) -> int | None:
+    def newest_txn(self, app_id: str) -> int | None:
         """Return an application's last version, of the commits that the log still has one by one; None where none has any.
 
         It costs the reading of a file or two, where the table's state would cost Spark a job.
         """
-        for version in self.versions(name):
-            for action in self._actions(name, version, "txn"):
+        for version in self.versions():
+            for action in self._actions(version, "txn"):
                 if action["appId"] == app_id:
                     return int(action["version"])
         return None
 
-    def added_since(self, name: str, version: int) -> set[str]:
+    def added_since(self, version: int) -> set[str]:
         """Return the names of the files that commits from a version on have added."""
-        versions = self._since(name, version - 1)
-        return {add["path"].rpartition("/")[2] for v in versions for add in self._actions(name, v, "add")}
+        versions = self._since(version - 1)
+        return {add["path"].rpartition("/")[2] for v in versions for add in self._actions(v, "add")}
 
-    def _actions(self, name: str, version: int, kind: str) -> Iterator[dict[str, Any]]:
+    def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""
-        return actions(self._text(name, version) or "", kind, f"{name}: {self._file(name, version)!r}")
+        return actions(self.text(version) or "", kind, f"{self.name}: {self._file(version)!r}")
 
-    def _text(self, name: str, version: int) -> str | None:
-        return self.read_text(self._file(name, version))
+    def text(self, version: int) -> str | None:
+        """Return a commit's text; None where its file is gone."""
+        return self._files.read_text(self._file(version))
 
-    def _file(self, name: str, version: int) -> str:
-        return f"{self.path(name)}/_delta_log/{version:020d}.json"
+    def _file(self, version: int) -> str:
+        return f"{self.uri}/_delta_log/{version:020d}.json"
 
-    def has(self, name: str, version: int) -> bool:
+    def has(self, version: int) -> bool:
         """Say whether the log has a version's commit."""
-        return self._text(name, version) is not None
+        return self.text(version) is not None
 
-    @cached_property
-    def _known(self) -> dict[str, int]:
-        """The newest version found so far, by table."""
-        return {}
-
-    def _since(self, name: str, version: int) -> range:
+    def _since(self, version: int) -> range:
         """Return the versions after one whose commits the log still has."""
-        first, latest = max(version + 1, 0), self.latest_version(name)
-        if first <= latest and not self.has(name, first):
-            first = min(self._log_files(name), default=latest + 1)
+        first, latest = max(version + 1, 0), self.latest_version()
+        if first <= latest and not self.has(first):
+            first = min(self._log_files(), default=latest + 1)
         return range(first, latest + 1)
 
-    def _checkpointed(self, name: str) -> int:
+    def _checkpointed(self) -> int:
         """Return the version of Delta's last checkpoint; the newest one listed where there is none, -1 without any."""
-        text = self.read_text(f"{self.path(name)}/_delta_log/_last_checkpoint")
+        text = self._files.read_text(f"{self.uri}/_delta_log/_last_checkpoint")
         try:
             version = int(json.loads(text or "{}")["version"])
         except (ValueError, KeyError):
             version = -1
-        return version if version >= 0 and self.has(name, version) else max(self._log_files(name), default=-1)
+        return version if version >= 0 and self.has(version) else max(self._log_files(), default=-1)
 
-    def _log_files(self, name: str) -> set[int]:
-        names = self.names(f"{self.path(name)}/_delta_log")
+    def _log_files(self) -> set[int]:
+        names = self._files.names(f"{self.uri}/_delta_log")
         return {int(match[1]) for match in map(_COMMIT_FILE.fullmatch, names) if match}
+
+
+class Logs(LogFiles):
+    """The logs of a warehouse's tables, by the tables' names."""
+
+    warehouse: str
+    """The path or object-store URI that the tables lie under."""
+    changelog: Changelog = SESSIONS
+    """The changelog of the pipeline whose tables these are."""
+
+    @abstractmethod
+    def __getitem__(self, name: str) -> DeltaLog:
+        """Return a table's log, whether the table is there or not."""

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
 from sessionlake.warehouse.changelog import SESSIONS, Changelog, changelog_of
+from sessionlake.warehouse.delta_log import LogFiles
 
 _MAGIC = b"PAR1"
 """What a Parquet file ends with: one that does was written to its end."""
@@ -28,7 +29,7 @@ class Entry:
         return self.path.rpartition("/")[2]
 
 
-class Files:
+class Files(LogFiles):
     """Files of one warehouse (a path or an object-store URI)."""
 
     def __init__(self, spark: SparkSession, warehouse: str, changelog: Changelog = SESSIONS) -> None:
@@ -42,10 +43,6 @@ class Files:
     def seen_by(self, changelog: Changelog) -> Self:
         """Return the same with another changelog as the one that is asked for."""
         return type(self)(self.spark, self.warehouse, changelog)
-
-    def path(self, name: str) -> str:
-        """Return where a table lies."""
-        return f"{self.warehouse}/{name}"
 
     def names(self, uri: str) -> list[str]:
         """Return the names in a directory; none where it is not there."""

@@ -14,15 +14,42 @@ from deltalake.exceptions import DeltaError
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError
 from sessionlake.warehouse.changelog import SESSIONS, Changelog, changelog_of
-from sessionlake.warehouse.delta_log import DeltaLog
+from sessionlake.warehouse.delta_log import DeltaLog, Logs
 
 _LOCAL, _LOG = "file:", "_delta_log"
 # Colours, and the arrows by which deltalake's messages go from effect to cause.
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 
 
-class Lake(DeltaLog):
-    """The tables under one warehouse path or object-store URI; rows and log end at the version at which a table was opened.
+class LakeTable(DeltaLog):
+    """A table whose rows and log end at the version at which it was opened."""
+
+    _files: "Lake"
+
+    _opened: DeltaTable | None = None
+
+    def open(self) -> DeltaTable:
+        """Return the table, opened at its newest version the first time, and staying there."""
+        if self._opened is None:
+            self._opened = self._files.opened(self.uri)
+        return self._opened
+
+    def latest_version(self) -> int:
+        """Return the version at which the table was opened; the newest where it has not been yet, -1 where there is none."""
+        return super().latest_version() if self._opened is None else self._opened.version()
+
+    def app_version(self, app_id: str) -> int | None:
+        """Return the last version that an application has written to the table; None where it has not."""
+        return self.open().transaction_version(app_id) if self.exists() else None
+
+    def size(self) -> tuple[int, int]:
+        """Return files and bytes of the table's version."""
+        sizes = self.open().get_add_actions().column("size_bytes").to_pylist()
+        return len(sizes), sum(sizes)
+
+
+class Lake(Logs):
+    """The tables under one warehouse path or object-store URI, by their names.
 
     For an object store deltalake finds credentials and region in the environment (AWS_..., AZURE_..., GOOGLE_...).
     LakeError, which names Spark as the other way, where it can't read what is there.
@@ -30,7 +57,7 @@ class Lake(DeltaLog):
 
     def __init__(self, warehouse: str, changelog: Changelog = SESSIONS) -> None:
         self.warehouse, self.changelog = warehouse.rstrip("/"), changelog
-        self._tables: dict[str, DeltaTable] = {}
+        self._tables: dict[str, LakeTable] = {}
         self._file_systems: dict[str, Any] = {}
 
     @classmethod
@@ -38,29 +65,16 @@ class Lake(DeltaLog):
         """Return a pipeline's."""
         return cls(config.pipeline.warehouse, changelog_of(config))
 
-    def path(self, name: str) -> str:
-        """Return where a table lies."""
-        return f"{self.warehouse}/{name}"
-
-    def table(self, name: str) -> DeltaTable:
-        """Return a table, opened at its newest version and staying there."""
+    def __getitem__(self, name: str) -> LakeTable:
+        """Return a table, whether it is there or not."""
         if name not in self._tables:
-            with self._readable():
-                self._tables[name] = DeltaTable(self._uri(self.path(name)), storage_options=_options())
+            self._tables[name] = LakeTable(self, f"{self.warehouse}/{name}")
         return self._tables[name]
 
-    def latest_version(self, name: str) -> int:
-        """Return the version at which the table was opened; the newest where it has not been yet, -1 where there is none."""
-        return self._tables[name].version() if name in self._tables else super().latest_version(name)
-
-    def app_version(self, name: str, app_id: str) -> int | None:
-        """Return the last version that an application has written to a table; None where it has not."""
-        return self.table(name).transaction_version(app_id) if self.exists(name) else None
-
-    def size(self, name: str) -> tuple[int, int]:
-        """Return files and bytes of a table's version."""
-        sizes = self.table(name).get_add_actions().column("size_bytes").to_pylist()
-        return len(sizes), sum(sizes)
+    def opened(self, uri: str) -> DeltaTable:
+        """Return a table at its newest version."""
+        with self._readable():
+            return DeltaTable(self._uri(uri), storage_options=_options())
 
     def names(self, uri: str) -> list[str]:
         """Return the names in a table's log; none where it is not there."""

@@ -1,7 +1,7 @@
 """What became of corrections, as the batches that took them say: the table correction_outcomes, and from when on it tells."""
 
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.delta_log import DeltaLog
+from sessionlake.warehouse.delta_log import Logs
 
 TOLD_FROM = "sessionlake.told_from"
 """The application of correction_outcomes whose version is the first batch with rows in it: releases before had no such table."""
@@ -9,10 +9,10 @@ NEVER = (1 << 62) - 1
 """A batch that there never is."""
 
 
-def told_from(log: DeltaLog) -> int:
+def told_from(logs: Logs) -> int:
     """Return the first batch of which correction_outcomes tells what became of its corrections; NEVER where it does of none."""
     name = schemas.CORRECTION_OUTCOMES
-    first = log.app_version(name, TOLD_FROM) if log.exists(name) else None
+    first = logs[name].app_version(TOLD_FROM) if logs[name].exists() else None
     return NEVER if first is None else first
 
 

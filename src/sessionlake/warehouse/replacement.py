@@ -31,7 +31,7 @@ class Written:
 class Replacement:
     """A transaction under way: it reads the table as of its start, and commits once at the most.
 
-    The commit fails, as a conflict that `Tables.retried` knows, where a file that it replaces has changed or gone since,
+    The commit fails, as a conflict that `Table.retried` knows, where a file that it replaces has changed or gone since,
     or where an application that it asked for has recorded another version.
     """
 

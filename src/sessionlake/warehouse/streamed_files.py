@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.errors import SourceError
-from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.tables import Table
 
 BATCH = "batch_id"
 Offsets = Sequence[tuple[int, Mapping[str, Any] | None]]
@@ -37,9 +37,9 @@ class StreamedFile:
 
 
 def streamed_files(
-    tables: Tables, path: str, offsets: Offsets, needed: Collection[int], *, skip_gone: bool = False
+    table: Table, offsets: Offsets, needed: Collection[int], *, skip_gone: bool = False
 ) -> list[StreamedFile]:
-    """Return the files that the needed batches streamed from a Delta table.
+    """Return the files that the needed batches streamed from a table.
 
     Raises SourceError where the table's log no longer reaches back to them; with `skip_gone` such files are left out.
     """
@@ -57,7 +57,7 @@ def streamed_files(
     files = []
     for version in sorted(versions):
         try:
-            actions = snapshot_actions(tables, path, version) if version == start else added(tables, path, version)
+            actions = snapshot_actions(table, version) if version == start else added(table, version)
         except SourceError:
             if not skip_gone:
                 raise
@@ -70,13 +70,13 @@ def streamed_files(
     return files
 
 
-def read_files(tables: Tables, path: str, files: Sequence[StreamedFile]) -> DataFrame:
+def read_files(table: Table, files: Sequence[StreamedFile]) -> DataFrame:
     """Return the rows of the files as the table has them, with a column batch_id.
 
     Also of files that were compacted away since, while they are still there.
     """
-    spark, jvm = tables.spark, _jvm(tables)
-    log = _log(tables, path)
+    spark, log = table.spark, table.delta_log()
+    jvm: Any = spark._jvm
     actions = jvm.java.util.ArrayList()
     for file in files:
         actions.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.action))
@@ -93,41 +93,32 @@ def with_batches(rows: DataFrame, files: Sequence[StreamedFile]) -> DataFrame:
     return named.join(F.broadcast(batches), "_file", "left").drop("_file")
 
 
-def snapshot_actions(tables: Tables, path: str, version: int) -> list[str]:
+def snapshot_actions(table: Table, version: int) -> list[str]:
     """Return the files of a version, in the order in which a stream that starts there reads them."""
     if version < 0:
         return []
-    log = _log(tables, path)
+    log = table.delta_log()
     rest = [getattr(log, f"getSnapshotAt$default${i}")() for i in (2, 3, 4)]
     try:
         files = list(log.getSnapshotAt(version, *rest).allFiles().collectAsList())
     except Exception as error:
-        raise _gone(path, version) from error
+        raise _gone(table.uri, version) from error
     return [str(file.json()) for file in sorted(files, key=lambda f: (f.modificationTime(), f.path()))]
 
 
-def added(tables: Tables, path: str, version: int) -> list[str]:
+def added(table: Table, version: int) -> list[str]:
     """Return the files that a commit adds as data; none of one that also removes data, which streams skip.
 
     Raises SourceError where the commit is no longer in the log.
     """
-    text = tables.read_text(f"{path}/_delta_log/{version:020d}.json")
+    text = table.text(version)
     if text is None:
-        raise _gone(path, version)
+        raise _gone(table.uri, version)
     # Not splitlines(): keys may hold other line separators, as they are.
     lines = text.split("\n")
     if any('"remove"' in line and json.loads(line).get("remove", {}).get("dataChange") for line in lines):
         return []
     return [line for line in lines if '"add"' in line and json.loads(line).get("add", {}).get("dataChange")]
-
-
-def _jvm(tables: Tables) -> Any:
-    return tables.spark._jvm
-
-
-def _log(tables: Tables, path: str) -> Any:
-    """Return Delta's own object of a table's log."""
-    return _jvm(tables).org.apache.spark.sql.delta.DeltaLog.forTable(tables.spark._jsparkSession, path)
 
 
 def _gone(path: str, version: int) -> SourceError:

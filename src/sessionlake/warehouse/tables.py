@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import deltalake
@@ -13,6 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from sessionlake.errors import ContendedError, FencedError
+from sessionlake.warehouse.delta_log import Logs
+from sessionlake.warehouse.filesystem import Files
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.replacement import Replacement
 from sessionlake.warehouse.transactions import CONCURRENT, Transactions
@@ -38,12 +41,11 @@ def _at_least(version: int) -> Callable[[int], int | None]:
     return lambda latest: version if version > latest else None
 
 
-class Tables(Transactions):
-    """The tables under one warehouse path (a path or an object-store URI)."""
+class Table(Transactions):
+    """A table, which need not be there, as Spark reads and writes it."""
 
     def create(
         self,
-        name: str,
         schema: pa.Schema,
         comment: str,
         partitioned_by: tuple[str, ...] = (),
@@ -54,20 +56,19 @@ class Tables(Transactions):
 
         `app_versions` are recorded with it, as by `set_app_versions`; `properties` are Delta's, without their prefix.
         """
-        if self.exists(name):
+        if self.exists():
             return
         settings = {f"delta.{key}": value for key, value in (properties or {}).items()}
-        create = self._create_here if _LOCAL.fullmatch(self.path(name)) else self._create_through_spark
+        create = self._create_here if _LOCAL.fullmatch(self.uri) else self._create_through_spark
         try:
-            create(name, spark_schema(schema), comment, partitioned_by, settings, app_versions or {})
+            create(spark_schema(schema), comment, partitioned_by, settings, app_versions or {})
         except Exception:
             # Delta refuses the second of two who create a table at one moment, which is as good.
-            if not self.exists(name):
+            if not self.exists():
                 raise
 
     def _create_here(
         self,
-        name: str,
         schema: StructType,
         comment: str,
         partitions: tuple[str, ...],
@@ -76,7 +77,7 @@ class Tables(Transactions):
     ) -> None:
         """Create a table on a local path: some milliseconds, where Spark takes half a second for each."""
         deltalake.DeltaTable.create(
-            self.path(name),
+            self.uri,
             deltalake.Schema.from_json(schema.json()),
             partition_by=list(partitions),
             description=comment,
@@ -88,30 +89,27 @@ class Tables(Transactions):
 
     def _create_through_spark(
         self,
-        name: str,
         schema: StructType,
         comment: str,
         partitions: tuple[str, ...],
         settings: dict[str, str],
         app_versions: Mapping[str, int],
     ) -> None:
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).comment(comment).addColumns(schema)
+        builder = DeltaTable.createIfNotExists(self.spark).location(self.uri).comment(comment).addColumns(schema)
         if partitions:
             builder = builder.partitionedBy(*partitions)
         for key, value in settings.items():
             builder = builder.property(key, value)
         builder.execute()
         if app_versions:
-            self.set_app_versions(name, {app_id: _at_least(version) for app_id, version in app_versions.items()})
+            self.set_app_versions({app_id: _at_least(version) for app_id, version in app_versions.items()})
 
-    def read(self, name: str, version: int | None = None) -> DataFrame:
+    def read(self, version: int | None = None) -> DataFrame:
         """Return a table, pinned to a version where one is given."""
         reader = self.spark.read.format("delta")
-        return (reader if version is None else reader.option("versionAsOf", version)).load(self.path(name))
+        return (reader if version is None else reader.option("versionAsOf", version)).load(self.uri)
 
-    def append(
-        self, name: str, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None
-    ) -> None:
+    def append(self, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None) -> None:
         """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently.
 
         Raises FencedError where another process does the same at this moment.
@@ -120,24 +118,24 @@ class Tables(Transactions):
         if metadata is not None:
             writer = writer.option("userMetadata", user_metadata(metadata))
         try:
-            writer.save(self.path(name))
+            writer.save(self.uri)
         except Exception as error:
             if CONCURRENT not in str(error):
                 raise
             raise FencedError(
-                f"table {self.path(name)!r}: another process writes batch or step {app_version} of {app_id!r} too; "
+                f"table {self.uri!r}: another process writes batch or step {app_version} of {app_id!r} too; "
                 "this one stops, keep only one running on this warehouse"
             ) from error
 
-    def replacement(self, name: str) -> Replacement:
+    def replacement(self) -> Replacement:
         """Begin to put files of a table in the place of others."""
-        return Replacement(self.spark, self._delta_log(name))
+        return Replacement(self.spark, self.delta_log())
 
-    def sql_name(self, name: str) -> str:
+    def sql_name(self) -> str:
         """Return a table as SQL names it."""
-        return "delta.`" + self.path(name).replace("`", "``") + "`"
+        return "delta.`" + self.uri.replace("`", "``") + "`"
 
-    def retried(self, name: str, attempts: int, action: Callable[[], object]) -> None:
+    def retried(self, attempts: int, action: Callable[[], object]) -> None:
         """Do what commits to a table, again where another commit came between; ContendedError after so many attempts."""
         for attempt in range(1, attempts + 1):
             try:
@@ -147,11 +145,30 @@ class Tables(Transactions):
                     raise
                 if attempt == attempts:
                     raise ContendedError(
-                        f"table {self.path(name)!r}: {attempts} attempts to change it each met another writer; "
+                        f"table {self.uri!r}: {attempts} attempts to change it each met another writer; "
                         "run the job again when fewer run beside it"
                     ) from error
             else:
                 return
+
+    def append_rows(self, rows: pa.Table) -> None:
+        """Append a few rows that the driver holds."""
+        frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
+        frame.coalesce(1).write.format("delta").mode("append").save(self.uri)
+
+
+class Tables(Files, Logs):
+    """The tables under one warehouse path (a path or an object-store URI), by their names."""
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        return {}
+
+    def __getitem__(self, name: str) -> Table:
+        """Return a table, whether it is there or not."""
+        if name not in self._tables:
+            self._tables[name] = Table(self, f"{self.warehouse}/{name}")
+        return self._tables[name]
 
     @contextmanager
     def settings(self, values: Mapping[str, str]) -> Iterator[None]:
@@ -168,8 +185,3 @@ class Tables(Transactions):
                     conf.unset(name)
                 else:
                     conf.set(name, old)
-
-    def append_rows(self, name: str, rows: pa.Table) -> None:
-        """Append a few rows that the driver holds."""
-        frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
-        frame.coalesce(1).write.format("delta").mode("append").save(self.path(name))

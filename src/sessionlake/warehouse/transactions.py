@@ -17,10 +17,9 @@ from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
 from sessionlake.warehouse.data_file import DataFile
-from sessionlake.warehouse.delta_log import FENCED
-from sessionlake.warehouse.filesystem import write_bytes
+from sessionlake.warehouse.delta_log import FENCED, DeltaLog
+from sessionlake.warehouse.filesystem import Files, write_bytes
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.log import Log
 
 CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"
 
@@ -37,17 +36,27 @@ def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
     }
 
 
-class Transactions(Log):
-    """The transactions of a warehouse's tables.
+class Transactions(DeltaLog):
+    """The transactions of a table, read and written through Hadoop.
 
     An *application* is Delta's word for a writer with an id of its own (txnAppId) and versions that only grow (txnVersion):
     Delta keeps the last one of each in the table's state. The stream's id is its checkpoint's, its version the batch; a
     job's are its run and step. So appends happen once, and two writers of one id are told from each other.
     """
 
+    _files: Files
+
+    def __init__(self, files: Files, uri: str) -> None:
+        super().__init__(files, uri)
+        self.spark = files.spark
+
+    def has(self, version: int) -> bool:
+        """Say whether the log has a version's commit, without reading it."""
+        fs, path = self._files.file_system(self._file(version))
+        return bool(fs.exists(path))
+
     def commit_files(
         self,
-        name: str,
         files: Iterable[DataFile],
         app_id: str,
         app_version: int,
@@ -65,20 +74,20 @@ class Transactions(Log):
         the only writer, and looks at the commits since, need not.
         """
         delta = self._jvm.org.apache.spark.sql.delta
-        transaction = self._delta_log(name).startTransaction()
+        transaction = self.delta_log().startTransaction()
         fenced = FencedError(
-            f"table {self.path(name)!r}: another driver committed batch {app_version}; "
+            f"table {self.uri!r}: another driver committed batch {app_version}; "
             "this one stops, keep only one running on this warehouse"
         )
         if any(
             action["appId"] == app_id and action["version"] >= app_version
             for version in range(after_version + 1, transaction.readVersion() + 1)
-            for action in self._actions(name, version, "txn")
+            for action in self._actions(version, "txn")
         ):
             raise fenced
         if guarded:
-            self.refuse_foreign_change(name, after_version, transaction.readVersion())
-        self._require_plain(name, transaction.metadata())
+            self.refuse_foreign_change(after_version, transaction.readVersion())
+        self._require_plain(transaction.metadata())
         # As if the transaction had asked for the application's version: so Delta finds a conflict where another commits it.
         transaction.readTxn().addOne(app_id)
         now = time.time_ns() // 1_000_000
@@ -106,15 +115,15 @@ class Transactions(Log):
         # Where others came in between, their commits have not been looked at: the next call must.
         return made if made == read + 1 else read
 
-    def _require_plain(self, name: str, table: Any) -> None:
+    def _require_plain(self, table: Any) -> None:
         """Refuse a table whose files are not simply its rows."""
         if table.partitionColumns().nonEmpty() or table.columnMappingMode().name() != "none":
             raise PipelineStateError(
-                f"table {self.path(name)!r}: is partitioned or maps its columns, which the stream can't write; "
+                f"table {self.uri!r}: is partitioned or maps its columns, which the stream can't write; "
                 "restore the table as the sessionizer made it"
             )
 
-    def append_file(self, name: str, rows: pa.Table, app_id: str, app_version: int, *, after_version: int) -> int:
+    def append_file(self, rows: pa.Table, app_id: str, app_version: int, *, after_version: int) -> int:
         """Append a few rows that the driver holds, and commit them, as `commit_files` does: without a Spark job."""
         files: list[DataFile] = []
         if rows.num_rows:
@@ -122,25 +131,25 @@ class Transactions(Log):
             pq.write_table(rows, sink, compression="snappy", store_schema=False)
             content = sink.getvalue().to_pybytes()
             path = f"part-00000-{uuid.uuid4()}.snappy.parquet"
-            fs, target = self.file_system(f"{self.path(name)}/{path}")
+            fs, target = self._files.file_system(f"{self.uri}/{path}")
             write_bytes(fs, target, content)
-            files.append(DataFile(name, path, len(content), json.dumps({"numRecords": rows.num_rows})))
-        return self.commit_files(name, files, app_id, app_version, None, after_version=after_version)
+            files.append(DataFile(self.name, path, len(content), json.dumps({"numRecords": rows.num_rows})))
+        return self.commit_files(files, app_id, app_version, None, after_version=after_version)
 
-    def app_version(self, name: str, app_id: str, version: int | None = None) -> int | None:
+    def app_version(self, app_id: str, version: int | None = None) -> int | None:
         """Return the latest version that an application has written under its id, as of the table's newest or given version.
 
         None where it has not. Unlike commits' metadata it is part of the table's state, and so outlives log cleanup.
         """
-        return self.app_versions(name, [app_id], version).get(app_id)
+        return self.app_versions([app_id], version).get(app_id)
 
-    def app_versions(self, name: str, app_ids: Iterable[str], version: int | None = None) -> dict[str, int]:
+    def app_versions(self, app_ids: Iterable[str], version: int | None = None) -> dict[str, int]:
         """Return `app_version` of each application that has written."""
-        transactions = self._snapshot(name, version).transactions()
+        transactions = self._snapshot(version).transactions()
         found = {app_id: transactions.get(app_id) for app_id in app_ids}
         return {app_id: int(latest.get()) for app_id, latest in found.items() if latest.isDefined()}
 
-    def fence(self, name: str, app_id: str) -> int:
+    def fence(self, app_id: str) -> int:
         """Keep an application that has appended nothing from ever doing so; return FENCED, or the version it came to.
 
         Of a first append and a fence at the same moment one takes effect, never both.
@@ -152,17 +161,17 @@ class Transactions(Log):
             found = version if version >= 0 else FENCED
             return None if version >= 0 else FENCED
 
-        self.set_app_versions(name, {app_id: fenced})
+        self.set_app_versions({app_id: fenced})
         return found
 
-    def set_app_versions(self, name: str, change: Mapping[str, Callable[[int], int | None]]) -> None:
+    def set_app_versions(self, change: Mapping[str, Callable[[int], int | None]]) -> None:
         """Record versions of applications, in a commit without rows: each as a function of its latest (-1 for none).
 
         A function that returns None leaves its application alone. What an application is about to append under its id
         meanwhile fails, or comes first and is seen here.
         """
         none, delta = self._jvm.scala.Option.empty(), self._jvm.org.apache.spark.sql.delta
-        log = self._delta_log(name)
+        log = self.delta_log()
         # The operation is only the name that the table's history shows.
         operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
         while True:
@@ -183,36 +192,41 @@ class Transactions(Log):
                 continue
             return
 
-    def checkpoint(self, name: str) -> None:
-        """Write a checkpoint of a table as it is now."""
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the table as it is now."""
         none = self._jvm.scala.Option.empty()
-        log = self._delta_log(name)
+        log = self.delta_log()
         log.checkpoint(log.update(False, none, none), none)
 
-    def files(self, name: str, version: int | None = None) -> DataFrame:
+    def files(self, version: int | None = None) -> DataFrame:
         """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
-        return DataFrame(self._snapshot(name, version).allFiles().toDF(), self.spark)
+        return DataFrame(self._snapshot(version).allFiles().toDF(), self.spark)
 
-    def partitioned_by(self, name: str) -> list[str]:
-        """Return the columns that a table is partitioned by."""
-        columns = self._snapshot(name).metadata().partitionColumns()
+    def partitioned_by(self) -> list[str]:
+        """Return the columns that the table is partitioned by."""
+        columns = self._snapshot().metadata().partitionColumns()
         return [str(columns.apply(n)) for n in range(columns.size())]
 
-    def rows(self, name: str, version: int | None = None) -> int:
+    def rows(self, version: int | None = None) -> int:
         """Return how many rows a version's files have, as its log says; those in deletion vectors count too."""
         rows = F.get_json_object("stats", "$.numRecords").cast("bigint")
-        found = self.files(name, version).agg(F.coalesce(F.sum(rows), F.lit(0))).head()
+        found = self.files(version).agg(F.coalesce(F.sum(rows), F.lit(0))).head()
         return 0 if found is None else int(found[0])
 
-    def vacuum_retention_us(self, name: str) -> int:
-        """Return how long a table keeps files that no longer belong to it."""
+    def vacuum_retention_us(self) -> int:
+        """Return how long the table keeps files that no longer belong to it."""
         retention = self._jvm.org.apache.spark.sql.delta.DeltaLog.tombstoneRetentionMillis
-        return int(retention(self._snapshot(name).metadata())) * 1000
+        return int(retention(self._snapshot().metadata())) * 1000
 
-    def _delta_log(self, name: str) -> Any:
-        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.path(name))
+    def delta_log(self) -> Any:
+        """Return Delta's own object of the table's log."""
+        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.uri)
 
-    def _snapshot(self, name: str, version: int | None = None) -> Any:
+    @property
+    def _jvm(self) -> Any:
+        return self.spark._jvm
+
+    def _snapshot(self, version: int | None = None) -> Any:
         none = self._jvm.scala.Option.empty()
-        log = self._delta_log(name)
+        log = self.delta_log()
         return log.update(False, none, none) if version is None else log.getSnapshotAt(version, none, none, False)

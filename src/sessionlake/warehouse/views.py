@@ -44,8 +44,8 @@ def merged_rows(
     of = of or tables.changelog
     snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
     fold = fold_point(tables, snapshot_version, of)
-    snapshot = narrowed(tables.read(of.snapshot, snapshot_version))
-    changes_ = narrowed(tables.read(of.changes, changelog_version))
+    snapshot = narrowed(tables[of.snapshot].read(snapshot_version))
+    changes_ = narrowed(tables[of.changes].read(changelog_version))
     text = changelog.live_sql(
         changelog.SPARK,
         snapshot.columns,
@@ -66,13 +66,13 @@ def pinned_versions(
     """Return versions of snapshot and changelog that go together: those given, or the newest."""
     of = of or tables.changelog
     # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
-    changelog = tables.latest_version(of.changes) if changelog is None else changelog
-    return (tables.latest_version(of.snapshot) if snapshot is None else snapshot), changelog
+    changelog = tables[of.changes].latest_version() if changelog is None else changelog
+    return (tables[of.snapshot].latest_version() if snapshot is None else snapshot), changelog
 
 
 def hidden_us(tables: Tables, version: int | None = None) -> int | None:
     """Return the time at which or before it a keyed table's rows were written that its state hides, as of a version of its changelog."""
-    last = tables.last_commit(tables.changelog.changes, version)
+    last = tables[tables.changelog.changes].last_commit(version)
     return None if last is None else last.metadata["state"].get(HIDDEN_WRITTEN)
 
 
@@ -81,7 +81,7 @@ def fold_point(tables: Tables, snapshot_version: int | None = None, of: Changelo
 
     It is the txnVersion of the fold's own commit: state of the table, which later commits and log cleanup leave alone.
     """
-    reached = tables.app_version((of or tables.changelog).snapshot, FOLD, snapshot_version)
+    reached = tables[(of or tables.changelog).snapshot].app_version(FOLD, snapshot_version)
     # An erasure before the first fold records -1.
     return None if reached is None or reached < 0 else reached
 
@@ -130,9 +130,9 @@ def row_versions(
     tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
 ) -> DataFrame:
     """Return what `merged_rows` merges: the snapshot's rows (op `snapshot`) and the changes after its fold point."""
-    snapshot = tables.read(tables.changelog.snapshot, snapshot_version)
+    snapshot = tables[tables.changelog.snapshot].read(snapshot_version)
     fold = fold_point(tables, snapshot_version)
-    tail = changes(tables.read(tables.changelog.changes, changelog_version), after=-1 if fold is None else fold)
+    tail = changes(tables[tables.changelog.changes].read(changelog_version), after=-1 if fold is None else fold)
     names, of = snapshot.columns, tables.changelog
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
         _as_stored(tail, of).select(*names, "op", "batch_id")
@@ -175,7 +175,7 @@ def rows_meeting(
 def read_batches(tables: Tables) -> DataFrame:
     """Return one row a committed batch: those in the table, and the newer ones from the changelog's commits."""
     # Pinned: what is saved between here and the query would be there twice.
-    stored = tables.read(schemas.BATCHES, tables.latest_version(schemas.BATCHES))
+    stored = tables[schemas.BATCHES].read(tables[schemas.BATCHES].latest_version())
     seen = stored.agg(F.max("changelog_version")).head()
     more = tables.changelog.counts
     rows = [batch.row(more) for batch in batches_after(tables, -1 if seen is None or seen[0] is None else seen[0])]

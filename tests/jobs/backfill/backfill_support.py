@@ -43,7 +43,7 @@ def correct(spark: SparkSession, config: Config, *rows: Row) -> None:
         {"correction_id": f"user{i}{r['session_key']}", "job": None, "created_at": 0, **r} for i, r in enumerate(rows)
     ]
     table = pa.Table.from_pylist(numbered, schema=schemas.CORRECTIONS_SCHEMA)
-    Tables(spark, config.pipeline.warehouse).append_rows(schemas.CORRECTIONS, table)
+    Tables(spark, config.pipeline.warehouse)[schemas.CORRECTIONS].append_rows(table)
 
 
 def sessions(spark: SparkSession, config: Config) -> dict[tuple[str, int], Row]:

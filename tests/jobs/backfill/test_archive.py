@@ -28,7 +28,7 @@ def rows_of(files: list[list[Row | str]]) -> list[Row]:
 
 
 def archived(spark: SparkSession, config: Config) -> list[tuple[str, int, float]]:
-    table = Tables(spark, config.pipeline.warehouse).read(schemas.EVENTS)
+    table = Tables(spark, config.pipeline.warehouse)[schemas.EVENTS].read()
     found = table.select("session_key", F.unix_micros("event_time"), "event.v").collect()
     return sorted((row[0], row[1], row[2]) for row in found)
 

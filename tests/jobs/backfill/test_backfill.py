@@ -92,11 +92,11 @@ def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSes
     tables = Tables(spark, config.pipeline.warehouse)
     found = sessions(spark, config)
     assert tally(found) == right(late=[])
-    before = {name: tables.latest_version(name) for name in (schemas.CORRECTIONS, schemas.JOB_RUNS)}
+    before = {name: tables[name].latest_version() for name in (schemas.CORRECTIONS, schemas.JOB_RUNS)}
     report = backfill(spark, config, from_us=13, to_us=10**6, dry_run=True)
     assert report.counts["sessions"] == report.counts["unchanged"] == len(found) - 1
     assert (report.counts["corrections"], report.counts["late_included"]) == (0, 0)
-    assert {name: tables.latest_version(name) for name in before} == before
+    assert {name: tables[name].latest_version() for name in before} == before
     with pytest.raises(JobError, match="--from: must be before --to"):
         backfill(spark, config, from_us=5, to_us=5)
 
@@ -136,7 +136,7 @@ def test_batches_of_a_release_without_outcomes_are_told_from_logs_and_dead_lette
     assert sorted(outcome for outcome, _ in before.values()) == ["applied"] * 2 + ["malformed"] + ["stale"] * 2
     asked = partial(backfill, spark, config, from_us=EVER[0], to_us=EVER[1], dry_run=True)
     counts = asked().counts
-    shutil.rmtree(tables.path(schemas.CORRECTION_OUTCOMES))
+    shutil.rmtree(tables[schemas.CORRECTION_OUTCOMES].uri)
     assert told_from(tables) == NEVER
     assert taken() == before
     correct(spark, config, {"kind": "restate", "session_key": "new", "job": "backfill", "run_id": "new"})
@@ -176,7 +176,7 @@ def test_damage_is_repaired_whoever_kills_the_run(
     assert (first.repeated, second.repeated) == (False, True)
     assert first.counts == second.counts
     # a with its late event; b with the line that came later; d; wrong.
-    assert first.counts["corrections"] == tables.read(schemas.CORRECTIONS).where("job = 'backfill'").count() == 4
+    assert first.counts["corrections"] == tables[schemas.CORRECTIONS].read().where("job = 'backfill'").count() == 4
     if points is POINTS:
         in_flight = backfill(spark, config, from_us=0, to_us=30, dry_run=True).counts
         assert (in_flight["late_included"], in_flight["corrections"]) == (0, 0)

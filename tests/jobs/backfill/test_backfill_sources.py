@@ -15,7 +15,7 @@ from sessionlake.stream import input_log as inputs_module
 from sessionlake.stream.input_log import BATCH_INPUTS, batch_inputs
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH, added, read_files, streamed_files
-from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.tables import Table, Tables
 from tests.support import make_config
 
 
@@ -29,7 +29,7 @@ def add(spark: SparkSession, path: Path, first: int, files: int) -> None:
 def test_a_key_may_hold_any_line_separator(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("a\u0085b\u2028c\u2029d",)], "key string")
     frame.write.format("delta").save(str(tmp_path / "source"))
-    assert len(added(Tables(spark, str(tmp_path)), str(tmp_path / "source"), 0)) == 1
+    assert len(added(Tables(spark, str(tmp_path))["source"], 0)) == 1
 
 
 def test_a_file_that_workers_can_not_open_and_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -56,22 +56,23 @@ def test_a_delta_source_is_read_as_its_stream_read_it(
     run(spark, config, once=True)
 
     tables = Tables(spark, config.pipeline.warehouse)
-    changes = tables.read(schemas.CHANGELOG).select("session_key", "batch_id").collect()
+    changes = tables[schemas.CHANGELOG].read().select("session_key", "batch_id").collect()
     read_by = {row[0]: row[1] for row in changes}
     last = max(read_by.values())
     assert last >= 4
     inputs = batch_inputs(tables, config, last)
     offsets = [(i.batch_id, i.events) for i in inputs]
-    files = streamed_files(tables, str(source), offsets, range(last + 1))
-    rows = read_files(tables, str(source), files).select("key", "batch_id").collect()
+    table = Table(tables, str(source))
+    files = streamed_files(table, offsets, range(last + 1))
+    rows = read_files(table, files).select("key", "batch_id").collect()
     assert {row[0]: row[1] for row in rows} == read_by
     assert len(rows) == 9
     report = backfill(spark, config, from_us=0, to_us=100, dry_run=True)
     assert (report.counts["sessions"], report.counts["corrections"]) == (9, 0)
-    some = streamed_files(tables, str(source), offsets, {1, last})
+    some = streamed_files(table, offsets, {1, last})
     assert {f.batch_id for f in some} == {1, last}
 
-    assert tables.exists(BATCH_INPUTS)
+    assert tables[BATCH_INPUTS].exists()
     shutil.rmtree(Path(config.checkpoint) / "offsets")
     saved = inputs_module.saved_batch(tables)
     assert batch_inputs(tables, config, saved) == inputs[: saved + 1]
@@ -81,4 +82,4 @@ def test_a_delta_source_is_read_as_its_stream_read_it(
     for log in (source / "_delta_log").glob("*.json"):
         log.unlink()
     with pytest.raises(SourceError, match="no longer has version"):
-        streamed_files(tables, str(source), offsets, {last})
+        streamed_files(table, offsets, {last})

@@ -115,7 +115,7 @@ def ours(spark: SparkSession) -> Iterator[None]:
 
 def damage(spark: SparkSession, config: Config, of: Changelog, low: int, high: int) -> None:
     """Change, remove and add rows of a snapshot that begin in a range; stores are lost, so that they have it, too."""
-    path = tables_of(spark, config).path(of.snapshot)
+    path = tables_of(spark, config)[of.snapshot].uri
     named = f"{of.key} = '{{}}' and {of.start} = timestamp_micros({{}})"
     with ours(spark):
         first, second, third, *_ = in_range(spark, config, of, low, high)
@@ -130,7 +130,7 @@ def damage(spark: SparkSession, config: Config, of: Changelog, low: int, high: i
 
 def in_range(spark: SparkSession, config: Config, of: Changelog, low: int, high: int) -> list[Row]:
     start = F.unix_micros(of.start)
-    rows: DataFrame = tables_of(spark, config).read(of.snapshot).where((start >= low) & (start < high))
+    rows: DataFrame = tables_of(spark, config)[of.snapshot].read().where((start >= low) & (start < high))
     return sorted(map(tuple, rows.select(of.key, start).collect()))
 
 
@@ -155,12 +155,12 @@ def test_damage_is_repaired_whoever_kills_the_run(
     tables = tables_of(spark, config)
     if points:
         dry = attempt(dry_run=True).counts
-        assert tables.read("corrections").isEmpty()
+        assert tables["corrections"].read().isEmpty()
     for point in points:
         with crash_at(monkeypatch, point), pytest.raises(CrashError):
             attempt(run_id="r")
     done = attempt(run_id="r").counts
-    assert done["corrections"] == tables.read("corrections").count()
+    assert done["corrections"] == tables["corrections"].read().count()
     if points:
         assert attempt(run_id="r").repeated
         # An attempt that finds its corrections written knows no other counts.
@@ -257,7 +257,7 @@ def test_what_lies_beyond_retention_is_left_but_where_a_window_is_one_slice(
     counts = backfill(spark, tumbling, from_us=-EVER, to_us=EVER).counts
     assert run(spark, tumbling, once=True).counts["applied"] == counts["corrections"] >= 3
     # What was beyond retention when it came is a dead letter.
-    dead = tables_of(spark, tumbling).read("dead_letters").select("session_key", F.unix_micros("event_time"))
+    dead = tables_of(spark, tumbling)["dead_letters"].read().select("session_key", F.unix_micros("event_time"))
     lost = {(row[0], row[1] - (row[1] - OFFSET) % SIZE) for row in dead.collect()}
     found = contents(spark, tumbling, -EVER)
     assert [row for row in found if row[:2] not in lost] == [

@@ -53,7 +53,7 @@ def nine_batches(spark: SparkSession, root: Path) -> None:
 
 def append_batch(tables: Tables, batch_id: int, *rows: tuple[str, str, int, int]) -> None:
     """Append a batch of (op, key, start, value) to the changelog, as the stream does."""
-    last = tables.last_commit(schemas.CHANGELOG)
+    last = tables[schemas.CHANGELOG].last_commit()
     assert last is not None
     found = [
         {
@@ -75,12 +75,12 @@ def append_batch(tables: Tables, batch_id: int, *rows: tuple[str, str, int, int]
     frame = tables.spark.createDataFrame(pa.Table.from_pylist(found, schema=schema), spark_schema(schema))
     counts = {"upserts": sum(row[0] == "upsert" for row in rows)}
     metadata = {**last.metadata, "batch_id": batch_id, "commit_id": f"c{batch_id}", "counts": counts}
-    tables.append(schemas.CHANGELOG, frame.coalesce(1), last.metadata["checkpoint_id"], batch_id, metadata)
+    tables[schemas.CHANGELOG].append(frame.coalesce(1), last.metadata["checkpoint_id"], batch_id, metadata)
 
 
 def history(tables: Tables, until: int | None = None) -> pd.DataFrame:
     """Return all rows of the changelog, which must not have been trimmed yet."""
-    rows = tables.read(schemas.CHANGELOG)
+    rows = tables[schemas.CHANGELOG].read()
     return (rows if until is None else rows.where(f"batch_id <= {until}")).toPandas()
 
 
@@ -108,5 +108,5 @@ def upkeep_of(spark: SparkSession, config: Config, run_id: str = "by hand") -> U
 
 
 def metadata_of(tables: Tables, table: str) -> dict[str, Any]:
-    info = tables.commit_info(table, tables.latest_version(table)) or {}
+    info = tables[table].commit_info(tables[table].latest_version()) or {}
     return json.loads(info.get("userMetadata") or "{}").get("sessionlake", {})

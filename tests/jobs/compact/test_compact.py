@@ -93,7 +93,7 @@ def test_killed_and_repeated_is_once_and_no_reader_sees_it(
     ours = folded_once.copy(tmp_path / "ours")
     tables, config = tables_of(spark, ours), impatient(ours)
     expected, side = folded(history(tables)), schemas.LATE_EVENTS
-    late, files, last = ours.rows(side), layout.size(tables, side)[0], tables.last_commit(side)
+    late, files, last = ours.rows(side), layout.size(tables[side])[0], tables[side].last_commit()
     died: list[str] = []
 
     def die_once_at_each(point: str) -> None:
@@ -110,11 +110,11 @@ def test_killed_and_repeated_is_once_and_no_reader_sees_it(
             compact(spark, config, method="merge", run_id="second")
     report = compact(spark, config, method="merge", run_id="second")
     assert died == points
-    assert live(tables) == sessions(tables.read(schemas.SESSIONS)) == expected
+    assert live(tables) == sessions(tables[schemas.SESSIONS].read()) == expected
 
-    assert layout.size(tables, side)[0] < files
+    assert layout.size(tables[side])[0] < files
     assert ours.rows(side) == late != []
-    after = tables.last_commit(side)
+    after = tables[side].last_commit()
     assert last is not None
     assert after is not None
     assert after.metadata["batch_id"] == last.metadata["batch_id"]
@@ -137,7 +137,7 @@ def test_restore_and_status_after_trim_equal_an_undisturbed_run(
     for number in range(2):
         report = compact(spark, impatient(ours), run_id=f"run {number}")
     assert report.counts["session_changelog_files_after"] == 0
-    assert tables_of(spark, ours).read(schemas.CHANGELOG).count() == 0
+    assert tables_of(spark, ours)[schemas.CHANGELOG].read().count() == 0
     assert read_batches(tables_of(spark, ours)).orderBy("batch_id").collect() == batches
     assert read_status(ours.config).reconciles
     shutil.rmtree(ours.stores)
@@ -172,7 +172,7 @@ def test_a_live_stream_beside_it_never_fails(spark: SparkSession, lake: Lake, tm
     expected = lake.copy(tmp_path / "expected")
     run_once(spark, expected)
     assert rows(spark, ours) == rows(spark, expected)
-    last = tables_of(spark, ours).last_commit(schemas.CHANGELOG)
+    last = tables_of(spark, ours)[schemas.CHANGELOG].last_commit()
     assert last is not None
     assert last.metadata["batch_id"] == len(expected.commits()) - 1
     assert [c["batch_id"] for c in ours.commits() if not c.get("copied")] == list(range(len(expected.commits())))
@@ -200,4 +200,4 @@ def test_sigkill(spark: SparkSession, lake: Lake, tmp_path: Path, point: str) ->
     assert live(tables_of(spark, ours)) == expected
     report = compact(spark, ours.config, run_id="r")
     assert report.counts["rows_folded"] == len(ours.rows(schemas.CHANGELOG))
-    assert live(tables_of(spark, ours)) == sessions(tables_of(spark, ours).read(schemas.SESSIONS)) == expected
+    assert live(tables_of(spark, ours)) == sessions(tables_of(spark, ours)[schemas.SESSIONS].read()) == expected

@@ -51,24 +51,24 @@ def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Confi
         fold(upkeep_of(spark, config), until, method, MB)
         assert fold_point(tables) == until
         assert live(tables) == expected
-        assert sessions(tables.read(schemas.SESSIONS)) == folded(history(tables, until))
-        versions[until] = tables.latest_version(schemas.SESSIONS), folded(history(tables, until))
+        assert sessions(tables[schemas.SESSIONS].read()) == folded(history(tables, until))
+        versions[until] = tables[schemas.SESSIONS].latest_version(), folded(history(tables, until))
     carried = metadata_of(tables, schemas.SESSIONS)
     assert (carried["batch_id"], carried["method"], carried["upserts"], carried["deletes"]) == (8, method, 3, 1)
-    assert carried["changelog_version"] == tables.latest_version(schemas.CHANGELOG)
+    assert carried["changelog_version"] == tables[schemas.CHANGELOG].latest_version()
     fold(upkeep_of(spark, config), 8, method, MB)
-    assert tables.latest_version(schemas.SESSIONS) == versions[8][0], "a second fold to the same batch committed"
+    assert tables[schemas.SESSIONS].latest_version() == versions[8][0], "a second fold to the same batch committed"
 
-    changelog = tables.latest_version(schemas.CHANGELOG)
+    changelog = tables[schemas.CHANGELOG].latest_version()
     trim(upkeep_of(spark, config), 6)
-    assert sorted({row.batch_id for row in tables.read(schemas.CHANGELOG).collect()}) == [7, 8]
+    assert sorted({row.batch_id for row in tables[schemas.CHANGELOG].read().collect()}) == [7, 8]
     assert live(tables) == expected
     assert live(tables, snapshot_version=versions[6][0]) == expected
     for until in (3, 5):
         version, then = versions[until]
         assert live(tables, snapshot_version=version, changelog_version=changelog) == expected
         assert live(tables, snapshot_version=version, changelog_version=until - 1) == then
-    last = tables.last_commit(schemas.CHANGELOG)
+    last = tables[schemas.CHANGELOG].last_commit()
     assert last is not None
     assert last.metadata["batch_id"] == 8
     assert last.metadata["copied"]
@@ -77,7 +77,7 @@ def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Confi
 def test_trim_waits_for_the_safety_window(spark: SparkSession, config: Config) -> None:
     tables = Tables(spark, config.pipeline.warehouse)
     fold(upkeep_of(spark, config), 6, REWRITE, MB)
-    folded_ms = (tables.commit_info(schemas.SESSIONS, tables.latest_version(schemas.SESSIONS)) or {})["timestamp"]
+    folded_ms = (tables[schemas.SESSIONS].commit_info(tables[schemas.SESSIONS].latest_version()) or {})["timestamp"]
     fold(upkeep_of(spark, config), 8, MERGE, MB)
     window_ends = folded_ms * 1000 + DAY
     assert trim_point(tables, config, window_ends - 1000) is None
@@ -103,7 +103,7 @@ def test_a_fold_by_another_run_between_reading_and_commit(
     with crash_at(monkeypatch, "compact_tail_read", action=fold_before_us):
         fold(upkeep_of(spark, config, "ours"), 8, method, MB)
     assert fold_point(tables) == 8
-    assert sessions(tables.read(schemas.SESSIONS)) == expected
+    assert sessions(tables[schemas.SESSIONS].read()) == expected
     assert live(tables) == expected
 
 
@@ -125,7 +125,7 @@ def test_two_runs_at_once_fold_each_batch_once(spark: SparkSession, config: Conf
     for one in runs:
         one.join()
     assert errors == []
-    assert (fold_point(tables), sessions(tables.read(schemas.SESSIONS))) == (8, expected)
+    assert (fold_point(tables), sessions(tables[schemas.SESSIONS].read())) == (8, expected)
 
 
 @pytest.mark.slow
@@ -134,15 +134,15 @@ def test_size_decides_the_method_and_dry_run_writes_nothing(
 ) -> None:
     tables = Tables(spark, config.pipeline.warehouse)
     names = (schemas.SESSIONS, schemas.CHANGELOG)
-    before = [tables.latest_version(name) for name in names]
+    before = [tables[name].latest_version() for name in names]
     report = compact(spark, config, dry_run=True)
     assert report.counts | {"rows_folded": 15, "sessions_upserted": 5, "sessions_deleted": 3} == report.counts
     assert report.notes == [
         "would fold up to batch 8 by rewrite: 8 sessions changed in 0 files that hold 0",
         "would trim nothing",
     ]
-    assert [tables.latest_version(name) for name in names] == before
-    assert not tables.exists(schemas.JOB_RUNS)
+    assert [tables[name].latest_version() for name in names] == before
+    assert not tables[schemas.JOB_RUNS].exists()
     append_batch(tables, 9, *(("upsert", f"k{i}", i, 1) for i in range(200)))
     fold(upkeep_of(spark, config), 9, REWRITE, MB)
     append_batch(tables, 10, *(("upsert", f"k{i}", i, 2) for i in range(20)))
@@ -173,7 +173,7 @@ def test_dates_are_utc_and_an_aggregate_may_be_called_changes(spark: SparkSessio
             found = read_sessions(spark, config).select("session_date", "changes").collect()
             assert [(str(row[0]), row[1]) for row in found] == [("1970-01-01", 7)]
         tables = Tables(spark, config.pipeline.warehouse)
-        assert rows_meeting(tables, 0, 6).count() == tables.read(schemas.SESSIONS).count() == 1
+        assert rows_meeting(tables, 0, 6).count() == tables[schemas.SESSIONS].read().count() == 1
         times = {0: "1970-01-01", -1: "1969-12-31", -DAY: "1969-12-31", -DAY - 1: "1969-12-30", DAY - 1: "1970-01-01"}
         times |= {YEAR_1_US: "0001-01-01", YEAR_9999_US: "9999-12-31"}
         rows = spark.createDataFrame([(us,) for us in times], "us long")

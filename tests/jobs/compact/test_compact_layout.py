@@ -39,13 +39,13 @@ def tables(spark: SparkSession, config: Config) -> Tables:
 
 def part_by_date(tables: Tables) -> None:
     """Make the snapshot what an earlier release's fold of the first batches left."""
-    old = tables.read(schemas.SESSIONS)
-    shutil.rmtree(tables.path(schemas.SESSIONS))
-    rows = latest_changes(changes(tables.read(schemas.CHANGELOG), -1, FOLDED)).where("op = 'upsert'")
+    old = tables[schemas.SESSIONS].read()
+    shutil.rmtree(tables[schemas.SESSIONS].uri)
+    rows = latest_changes(changes(tables[schemas.CHANGELOG].read(), -1, FOLDED)).where("op = 'upsert'")
     writer = tables.spark.createDataFrame([], old.schema).write.format("delta").partitionBy(SESSION_DATE)
-    writer.option("delta.checkpointInterval", "7").save(tables.path(schemas.SESSIONS))
-    tables.append(schemas.SESSIONS, rows.select(*old.columns), FOLD, FOLDED, {"batch_id": FOLDED})
-    tables.set_app_versions(schemas.SESSIONS, {ERASURES: lambda _: 3})
+    writer.option("delta.checkpointInterval", "7").save(tables[schemas.SESSIONS].uri)
+    tables[schemas.SESSIONS].append(rows.select(*old.columns), FOLD, FOLDED, {"batch_id": FOLDED})
+    tables[schemas.SESSIONS].set_app_versions({ERASURES: lambda _: 3})
 
 
 def _commit_ours(tables: Tables, statement: str) -> None:
@@ -59,34 +59,34 @@ def test_a_snapshot_with_partitions_is_rewritten_without_and_nothing_else_change
 ) -> None:
     part_by_date(tables)
     expected, then = folded(history(tables)), folded(history(tables, FOLDED))
-    before = tables.latest_version(schemas.SESSIONS)
+    before = tables[schemas.SESSIONS].latest_version()
     with crash_at(monkeypatch, "compact_layout_read"), pytest.raises(CrashError):
         compact(spark, config, run_id="r")
-    assert (tables.latest_version(schemas.SESSIONS), live(tables)) == (before, expected)
+    assert (tables[schemas.SESSIONS].latest_version(), live(tables)) == (before, expected)
 
     def erase() -> None:
         _commit_ours(
             tables,
-            f"merge into {tables.sql_name(schemas.SESSIONS)} t using (select 'often' key) k "
+            f"merge into {tables[schemas.SESSIONS].sql_name()} t using (select 'often' key) k "
             "on t.session_key = k.key when matched then delete",
         )
 
     with crash_at(monkeypatch, "compact_layout_read", action=erase):
         layout.take_partitions_away(upkeep_of(spark, config), config)
-    assert tables.partitioned_by(schemas.SESSIONS) == []
-    assert sessions(tables.read(schemas.SESSIONS)) == [row for row in then if row[0] != "often"]
-    assert sessions(tables.read(schemas.SESSIONS, before)) == then
+    assert tables[schemas.SESSIONS].partitioned_by() == []
+    assert sessions(tables[schemas.SESSIONS].read()) == [row for row in then if row[0] != "often"]
+    assert sessions(tables[schemas.SESSIONS].read(before)) == then
     assert fold_point(tables) == FOLDED
-    assert tables.app_version(schemas.SESSIONS, ERASURES) == 3
-    properties = spark.sql(f"show tblproperties {tables.sql_name(schemas.SESSIONS)}").collect()
+    assert tables[schemas.SESSIONS].app_version(ERASURES) == 3
+    properties = spark.sql(f"show tblproperties {tables[schemas.SESSIONS].sql_name()}").collect()
     assert ("delta.checkpointInterval", "7") in map(tuple, properties)
-    comments = {f.name: f.metadata.get("comment") for f in tables.read(schemas.SESSIONS).schema}
+    comments = {f.name: f.metadata.get("comment") for f in tables[schemas.SESSIONS].read().schema}
     assert comments[SESSION_DATE] == schemas.SESSION_DATE_COMMENT
     assert comments["session_key"]
 
     report = compact(spark, config, run_id="r")
     assert (report.repeated, fold_point(tables)) == (False, 8)
-    assert sessions(tables.read(schemas.SESSIONS)) == live(tables) == expected
+    assert sessions(tables[schemas.SESSIONS].read()) == live(tables) == expected
     assert len(snapshot_files(tables)) == 1
 
 
@@ -98,15 +98,15 @@ def test_an_erasure_after_the_tail_was_read_makes_the_fold_read_it_again(
     point = "compact_files_written" if method == REWRITE else "compact_tail_read"
 
     def erase() -> None:
-        changelog = tables.sql_name(schemas.CHANGELOG)
+        changelog = tables[schemas.CHANGELOG].sql_name()
         spark.sql(
             f"merge into {changelog} t using (select 'often' key) k on t.session_key = k.key when matched then delete"
         )
-        tables.set_app_versions(schemas.SESSIONS, {FOLD: lambda old: old, ERASURES: lambda count: count + 1})
+        tables[schemas.SESSIONS].set_app_versions({FOLD: lambda old: old, ERASURES: lambda count: count + 1})
 
     with crash_at(monkeypatch, point, action=erase):
         fold(upkeep_of(spark, config), 8, method, MB)
-    found = sessions(tables.read(schemas.SESSIONS))
+    found = sessions(tables[schemas.SESSIONS].read())
     assert "often" not in {row[0] for row in found}
     assert found == folded(history(tables))
 
@@ -121,9 +121,10 @@ def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
     upkeep = upkeep_of(spark, config)
     upkeep.spark.conf.set("spark.sql.adaptive.enabled", "true")  # as on tables of some size
     fold(upkeep, 10, REWRITE, 10 * MB)
-    assert sessions(tables.read(schemas.SESSIONS)) == folded(history(tables))
+    assert sessions(tables[schemas.SESSIONS].read()) == folded(history(tables))
     rows = (
-        tables.read(schemas.SESSIONS)
+        tables[schemas.SESSIONS]
+        .read()
         .groupBy(F.col("_metadata.file_name"))
         .agg(
             F.min(SESSION_DATE).cast("string"),
@@ -143,12 +144,12 @@ def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
     fold(upkeep_of(spark, config), 11, REWRITE, 10 * MB)
     kept = {path for path, first, last in before if not first <= "1970-01-22" <= last}
     assert kept < {f.path for f in snapshot_files(tables)}
-    assert sessions(tables.read(schemas.SESSIONS)) == folded(history(tables))
+    assert sessions(tables[schemas.SESSIONS].read()) == folded(history(tables))
 
 
 def test_a_date_out_of_plan_is_written_too(tables: Tables) -> None:
-    rows = latest_changes(changes(tables.read(schemas.CHANGELOG), -1)).where("op = 'upsert'")
-    names = tables.read(schemas.SESSIONS).columns
+    rows = latest_changes(changes(tables[schemas.CHANGELOG].read(), -1)).where("op = 'upsert'")
+    names = tables[schemas.SESSIONS].read().columns
     counts = {"1970-01-01": 1, "1970-01-05": 1}
     found = in_order(SESSIONS, rows.select(*names), rows, counts, 200 * MB, 128 * MB)
     assert sessions(found) == sessions(rows)

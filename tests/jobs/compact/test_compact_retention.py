@@ -38,29 +38,29 @@ def test_old_dead_letters_are_emptied_and_old_runs_go(spark: SparkSession, tmp_p
     write_rows(tmp_path, "1.json", ["{broken", {"key": "late", "time_us": 1_000, "v": "no number"}])
     run(spark, config, once=True)
     tables = Tables(spark, config.pipeline.warehouse)
-    tables.create(schemas.JOB_RUNS, schemas.JOB_RUNS_SCHEMA, "")
+    tables[schemas.JOB_RUNS].create(schemas.JOB_RUNS_SCHEMA, "")
     for job in ("compact", "forget"):
         _record(tables, job, "old", "started", 0, {}, {}, None)
     before = read_status(config)
     assert before.reconciles
-    dead = tables.read(schemas.DEAD_LETTERS).collect()
+    dead = tables[schemas.DEAD_LETTERS].read().collect()
     assert all(row.raw for row in dead)
 
     apply(later(upkeep_of(spark, config), 364), config)
-    assert tables.read(schemas.DEAD_LETTERS).collect() == dead
-    assert {row.job for row in tables.read(schemas.JOB_RUNS).collect()} == {"forget"}
+    assert tables[schemas.DEAD_LETTERS].read().collect() == dead
+    assert {row.job for row in tables[schemas.JOB_RUNS].read().collect()} == {"forget"}
 
     apply(later(upkeep_of(spark, config), 366), config)
-    emptied = tables.read(schemas.DEAD_LETTERS).collect()
+    emptied = tables[schemas.DEAD_LETTERS].read().collect()
     assert [(row.reason, row.source, row.batch_id) for row in emptied] == [
         (r.reason, r.source, r.batch_id) for r in dead
     ]
     assert not any(row.raw or row.session_key or row.event_time for row in emptied)
     after = read_status(config)
     assert (after.reconciles, after.counts) == (True, before.counts)
-    version = tables.latest_version(schemas.DEAD_LETTERS)
+    version = tables[schemas.DEAD_LETTERS].latest_version()
     apply(later(upkeep_of(spark, config), 366), config)
-    assert tables.latest_version(schemas.DEAD_LETTERS) == version
+    assert tables[schemas.DEAD_LETTERS].latest_version() == version
 
 
 def test_old_results_and_their_pages_go_and_the_site_stays(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_windows_are_folded_and_trimmed_and_read_the_same(spark: SparkSession, t
     expected, rows = folded(config), changes_of(config).num_rows
     report = compact(spark, config, method=method)
     tables = tables_of(spark, config)
-    assert rows_of(tables.read("windows")) == expected == live(tables)
+    assert rows_of(tables["windows"].read()) == expected == live(tables)
     assert report.counts["rows_folded"] == rows
     assert report.counts["windows_upserted"] == len(expected)
     assert report.counts["windows_deleted"] == 0
@@ -50,7 +50,7 @@ def test_windows_are_folded_and_trimmed_and_read_the_same(spark: SparkSession, t
     trimmed = compact(spark, config, method=method)
     assert trimmed.counts["rows_trimmed"] == rows
     assert set(changes_of(config)["batch_id"].to_pylist()) == {3, 4}
-    assert rows_of(tables.read("windows")) == live(tables)
+    assert rows_of(tables["windows"].read()) == live(tables)
     kept = [row for row in expected if row[:2] not in {row[:2] for row in folded(config)}]
     assert live(tables) == sorted(kept + folded(config))
     assert all_changes.num_rows == rows
@@ -62,7 +62,7 @@ def test_a_dry_run_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     report = compact(spark, config, dry_run=True)
     assert report.counts["windows_upserted"] == len(folded(config))
     assert "windows changed" in report.notes[0]
-    assert tables_of(spark, config).read("windows").isEmpty()
+    assert tables_of(spark, config)["windows"].read().isEmpty()
 
 
 @pytest.mark.slow
@@ -75,8 +75,8 @@ def test_slices_are_folded_up_to_the_last_committed_batch_and_stores_restored_fr
     slices = tables.seen_by(SLICES)
     committed, sent = folded(config, SLICES), folded(config)
     report = compact(spark, config)
-    assert rows_of(tables.read("slices"), SLICES) == committed == live(slices)
-    assert rows_of(tables.read("windows")) == sent
+    assert rows_of(tables["slices"].read(), SLICES) == committed == live(slices)
+    assert rows_of(tables["windows"].read()) == sent
     assert report.counts["slices_upserted"] == len(committed)
     compact(spark, config)
     assert changes_of(config, SLICES).num_rows == changes_of(config).num_rows == 0
@@ -89,7 +89,7 @@ def test_slices_are_folded_up_to_the_last_committed_batch_and_stores_restored_fr
     assert folded(copies[0], SLICES) == folded(copies[1], SLICES) != []
     slices_of_a_batch_to_come(tables)
     compact(spark, config)
-    assert rows_of(tables.read("slices"), SLICES) == committed
+    assert rows_of(tables["slices"].read(), SLICES) == committed
     assert fold_point(slices) == fold_point(tables)
     assert changes_of(config, SLICES).num_rows == 1
 

@@ -57,7 +57,7 @@ def live(spark: SparkSession, config: Config) -> list[tuple[str, int, int, int]]
 
 
 def sent(spark: SparkSession, config: Config) -> list[Any]:
-    rows = Tables(spark, config.pipeline.warehouse).read(schemas.CORRECTIONS).where("job = 'expire'")
+    rows = Tables(spark, config.pipeline.warehouse)[schemas.CORRECTIONS].read().where("job = 'expire'")
     return rows.selectExpr("*", "unix_micros(session_start) start").collect()
 
 
@@ -111,7 +111,7 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
     assert gone == 4 + 2 + 5
     tables = Tables(spark, config.pipeline.warehouse)
     assert report.counts == {
-        "rows_read": tables.read(schemas.SESSIONS).count() + tables.read(schemas.CHANGELOG).count(),
+        "rows_read": tables[schemas.SESSIONS].read().count() + tables[schemas.CHANGELOG].read().count(),
         "matched": gone,
         "emitted_before": 0,
         "expired": gone,

@@ -41,24 +41,25 @@ def build(spark: SparkSession, root: Path) -> Config:
     tables = Tables(spark, config.pipeline.warehouse)
     _snapshot(spark, tables)
     _archive(spark, tables)
-    tables.checkpoint(schemas.CHANGELOG)
+    tables[schemas.CHANGELOG].checkpoint()
     expire(spark, config, where=f"session_key = '{ANNA}' and event_count > 99", run_id="named")
     _crash_leftovers(tables)
-    tables.append_rows(schemas.CORRECTIONS, _restated(tables))
+    tables[schemas.CORRECTIONS].append_rows(_restated(tables))
     return config
 
 
 def _snapshot(spark: SparkSession, tables: Tables) -> None:
     """Fold all sessions, as compaction does, those of a key hidden by a deletion vector, in a file of its own with a key that stays."""
-    name = f"delta.`{tables.path(schemas.SESSIONS)}`"
+    name = f"delta.`{tables[schemas.SESSIONS].uri}`"
     spark.sql(f"alter table {name} set tblproperties (delta.enableDeletionVectors = true)")
     columns = [
-        c.replace("session_date", "to_date(session_start) session_date") for c in tables.read(schemas.SESSIONS).columns
+        c.replace("session_date", "to_date(session_start) session_date")
+        for c in tables[schemas.SESSIONS].read().columns
     ]
-    rows = tables.read(schemas.CHANGELOG).where("op = 'upsert'").selectExpr(*columns)
+    rows = tables[schemas.CHANGELOG].read().where("op = 'upsert'").selectExpr(*columns)
     with tables.settings({USER_METADATA: user_metadata({"maintenance": {"job": "compact"}})}):
         for some in (f"session_key in ('{ANNA}', 'carl')", f"session_key not in ('{ANNA}', 'carl')"):
-            rows.where(some).coalesce(1).write.format("delta").mode("append").save(tables.path(schemas.SESSIONS))
+            rows.where(some).coalesce(1).write.format("delta").mode("append").save(tables[schemas.SESSIONS].uri)
         spark.sql(f"delete from {name} where session_key = '{ANNA}'")
 
 
@@ -66,14 +67,14 @@ def _archive(spark: SparkSession, tables: Tables) -> None:
     """Delete from the archive by hand, and let the topic, which there is none of, have brought tombstones."""
     for _ in range(2):
         condition = "session_key = 'carl' and unix_micros(event_time) > 1200"
-        spark.sql(f"delete from delta.`{tables.path(schemas.EVENTS)}` where {condition}")
+        spark.sql(f"delete from delta.`{tables[schemas.EVENTS].uri}` where {condition}")
     rows = [{"session_key": key, "correction_id": f"t{i}"} for i, key in enumerate((*GONE, "carl"))]
-    tables.append_rows(schemas.TOPIC_TOMBSTONES, pa.Table.from_pylist(rows, schema=schemas.TOPIC_TOMBSTONES_SCHEMA))
+    tables[schemas.TOPIC_TOMBSTONES].append_rows(pa.Table.from_pylist(rows, schema=schemas.TOPIC_TOMBSTONES_SCHEMA))
 
 
 def _crash_leftovers(tables: Tables) -> None:
     """Leave a whole data file, and half of one, that no commit names."""
-    folder = Path(tables.path(schemas.CHANGELOG))
+    folder = Path(tables[schemas.CHANGELOG].uri)
     data = next(f for f in sorted(folder.glob("*.parquet")) if pq.read_table(f).num_rows)
     (folder / "part-00000-crashed.snappy.parquet").write_bytes(data.read_bytes())
     (folder / "part-00001-crashed.snappy.parquet").write_bytes(data.read_bytes()[: data.stat().st_size // 2])
@@ -82,7 +83,7 @@ def _crash_leftovers(tables: Tables) -> None:
 def _restated(tables: Tables) -> pa.Table:
     """Return partials of both a key that goes and one that stays, as the job for late events would send them."""
     columns = ["session_key", "session_start", "session_end", "event_count", "state"]
-    rows = tables.read(schemas.CHANGELOG).where("op = 'upsert'").orderBy("session_end").select(*columns).collect()
+    rows = tables[schemas.CHANGELOG].read().where("op = 'upsert'").orderBy("session_end").select(*columns).collect()
     newest = {row.session_key: row.asDict() for row in rows}
     sent = [{**newest[key], "correction_id": f"r{key}", "kind": "restate", "job": "late"} for key in (ANNA, "carl")]
     return pa.Table.from_pylist(
@@ -127,7 +128,7 @@ def kept_rows(spark: SparkSession, config: Config) -> dict[str, list[str]]:
         schemas.EVENTS,
         schemas.TOPIC_TOMBSTONES,
     ):
-        rows = ["\n".join(map(str, row)) for row in tables.read(name).collect()]
+        rows = ["\n".join(map(str, row)) for row in tables[name].read().collect()]
         kept[name] = sorted(row for row in rows if not any(form in row for form in forms))
     return kept
 

@@ -107,7 +107,7 @@ def test_killed_then_nothing_is_left_and_the_stream_goes_on(
     assert forget(spark, config, GONE, run_id="f").repeated
 
     tables = Tables(spark, config.pipeline.warehouse)
-    commits = [tables.commit(schemas.CHANGELOG, v) for v in range(tables.latest_version(schemas.CHANGELOG) + 1)]
+    commits = [tables[schemas.CHANGELOG].commit(v) for v in range(tables[schemas.CHANGELOG].latest_version() + 1)]
     assert any(commit is not None and commit.metadata.get("copied") for commit in commits)
     # Every store is lost: what the tables restore has no such key, and the streams go on over the removed files.
     shutil.rmtree(config.pipeline.store)
@@ -235,9 +235,9 @@ def test_beside_a_live_stream(spark: SparkSession, config: Config) -> None:
         for at in (2000, 2100):
             write_rows(Path(config.directory), f"{at}.json", [{"key": "carl", "time_us": at, "v": 1}])
             until(process, lambda at=at: has_carl_at(at))
-        tombstone = tables.read(schemas.CORRECTIONS).count()
+        tombstone = tables[schemas.CORRECTIONS].read().count()
         expire(spark, config, where="session_key = 'carl' and unix_micros(session_end) = 2000")
-        assert tables.read(schemas.CORRECTIONS).count() == tombstone + 1
+        assert tables[schemas.CORRECTIONS].read().count() == tombstone + 1
         until(process, lambda: not has_carl_at(2000))
     assert forget(spark, config, GONE, run_id="f").counts["found"] == 0
     assert traces(config) == []

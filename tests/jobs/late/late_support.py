@@ -58,11 +58,11 @@ class Late:
         return Late(self.spark, root, moved)
 
     def rows(self, table: str) -> list[Row]:
-        return [row.asDict(recursive=True) for row in self.tables.read(table).collect()]
+        return [row.asDict(recursive=True) for row in self.tables[table].read().collect()]
 
     def versions(self) -> dict[str, int]:
         names = (schemas.CORRECTIONS, schemas.DEAD_LETTERS, schemas.LATE_EVENTS, schemas.JOB_RUNS, schemas.CHANGELOG)
-        return {name: self.tables.latest_version(name) for name in names}
+        return {name: self.tables[name].latest_version() for name in names}
 
     def reprocess(self, **arguments: Any) -> JobReport:
         return reprocess_late(self.spark, self.config, **arguments)
@@ -104,7 +104,7 @@ class Late:
         return sorted((row.asDict() for row in live), key=lambda r: (r["session_key"], r["start_us"]))
 
     def watermark(self) -> int:
-        last = self.tables.last_commit(schemas.CHANGELOG)
+        last = self.tables[schemas.CHANGELOG].last_commit()
         assert last is not None
         return int(last.metadata["state"]["watermark_us"])
 

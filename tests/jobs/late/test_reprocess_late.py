@@ -214,7 +214,7 @@ def test_what_the_sessionizer_finds_expired_takes_no_younger_event_along(
     row = {"correction_id": "on", "kind": "advance", "session_start": moved, "job": "test", "created_at": 0}
 
     def advance() -> None:
-        late.tables.append_rows(schemas.CORRECTIONS, pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA))
+        late.tables[schemas.CORRECTIONS].append_rows(pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA))
         late.apply()
 
     with crash_at(monkeypatch, POINTS[1], action=advance):
@@ -228,7 +228,7 @@ def test_what_the_sessionizer_finds_expired_takes_no_younger_event_along(
     assert status.expired == len(expired) > len(dead_numbers(late, of_jobs=True))
     # Of batches of releases that had no such table the dead letters tell it.
     earlier = late.copy(late.root.with_name("earlier"))
-    shutil.rmtree(earlier.tables.path(schemas.CORRECTION_OUTCOMES))
+    shutil.rmtree(earlier.tables[schemas.CORRECTION_OUTCOMES].uri)
     assert earlier.status() == status
     refused = expired | {json.loads(r["raw"])["n"] for r in late.rows(schemas.DEAD_LETTERS) if r["kind"] == "event"}
     assert late.sessions() == sessionized([e for e in ALL if e["n"] not in refused])

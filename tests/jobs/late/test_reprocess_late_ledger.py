@@ -41,7 +41,7 @@ def late(spark: SparkSession, tmp_path: Path) -> Late:
 
 
 def start_backfill(late: Late) -> JobRun:
-    last = late.tables.last_commit(schemas.CHANGELOG)
+    last = late.tables[schemas.CHANGELOG].last_commit()
     assert last is not None
     pinned = {"batch_id": last.metadata["batch_id"], "from_us": None, "to_us": None, "expired_us": 0}
     return start_run(late.spark, late.config, BACKFILL, run_id="b", arguments={}, pin=lambda _: pinned, dry_run=False)
@@ -49,7 +49,7 @@ def start_backfill(late: Late) -> JobRun:
 
 def append_replace(run: JobRun, key: str, start: int, end: int) -> None:
     """Append a replace correction at a revision that no session has: it will go stale."""
-    some = run.tables.read(schemas.CHANGELOG).where("op = 'upsert'").head()
+    some = run.tables[schemas.CHANGELOG].read().where("op = 'upsert'").head()
     assert some is not None
     row: dict[str, Any] = {"correction_id": "backfill/b/1", "kind": "replace", "session_key": key}
     row |= {"remove": [{"session_start": start, "revision": 99}], "job": BACKFILL, "run_id": "b", "created_at": 0}
@@ -63,7 +63,7 @@ def bury_stale(late: Late, batch_id: int) -> None:
     if any(row["reason"] == "stale" for row in late.rows(schemas.DEAD_LETTERS)):
         return
     row = {"reason": "stale", "kind": "replace", "source": "backfill/b/1", "batch_id": batch_id}
-    late.tables.append_rows(schemas.DEAD_LETTERS, pa.Table.from_pylist([row], schema=schemas.DEAD_LETTERS_SCHEMA))
+    late.tables[schemas.DEAD_LETTERS].append_rows(pa.Table.from_pylist([row], schema=schemas.DEAD_LETTERS_SCHEMA))
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_backfill_covers_late_events_until_its_replacement_goes_stale(late: La
     assert late.late_status().waiting == 0
     # It knows of no stale replacement yet, and so leaves all to the backfill.
     assert late.reprocess(run_id="early").counts["late_events"] == 0
-    last = late.tables.last_commit(schemas.CHANGELOG)
+    last = late.tables[schemas.CHANGELOG].last_commit()
     assert last is not None
     late.apply()
     bury_stale(late, last.metadata["batch_id"] + 1)
@@ -102,7 +102,7 @@ def dead_numbers_of_events(late: Late) -> set[int]:
 def test_a_backfill_that_has_not_appended_is_fenced(late: Late) -> None:
     backfill = start_backfill(late)
     late.reprocess(run_id="next")
-    assert late.tables.app_version(schemas.CORRECTIONS, backfill.app_id) == FENCED
+    assert late.tables[schemas.CORRECTIONS].app_version(backfill.app_id) == FENCED
     append_replace(backfill, "a", 0, 1)
     assert all(row["job"] != BACKFILL for row in late.rows(schemas.CORRECTIONS))
     assert len(dead_numbers(late, of_jobs=True)) == late.late_status().expired

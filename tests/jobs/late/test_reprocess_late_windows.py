@@ -49,7 +49,7 @@ def test_all_events_in_retention_are_in_all_their_windows(
     assert before.watermark_us is not None
     # A slice has the length of the advance; one that begins before it is beyond retention.
     oldest = before.watermark_us - RETENTION
-    late = tables_of(spark, config).read(schemas.LATE_EVENTS)
+    late = tables_of(spark, config)[schemas.LATE_EVENTS].read()
     assert contents(spark, config, oldest) != of_all_events(tmp_path, advance, oldest)
     report = reprocess_late(spark, config)
     slices = F.unix_micros("event_time") - F.pmod(F.unix_micros("event_time") - OFFSET, F.lit(advance))
@@ -62,7 +62,7 @@ def test_all_events_in_retention_are_in_all_their_windows(
     assert status.late.waiting == 0
     assert status.late.reconciles
     assert report.counts["restated"] > 0
-    triggers = tables_of(spark, config).read("window_changelog").where("trigger = 'restate'").count()
+    triggers = tables_of(spark, config)["window_changelog"].read().where("trigger = 'restate'").count()
     assert triggers > 0
     again = reprocess_late(spark, config)
     assert (again.counts["restated"], again.counts["corrections"]) == (0, 0)

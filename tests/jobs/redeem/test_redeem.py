@@ -94,7 +94,7 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = Counter(
-        row["reason"] for row in Tables(spark, config.pipeline.warehouse).read(schemas.DEAD_LETTERS).collect()
+        row["reason"] for row in Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().collect()
     )
     assert (dead[FUTURE], dead["beyond retention"], dead.total()) == (3, 1, 5)
     with crash_at(monkeypatch, "redeem_before_corrections"), pytest.raises(CrashError):

@@ -77,7 +77,7 @@ def test_letters_join_their_windows_once_also_closed_ones(
     assert redeem(spark, mended, reasons=[FUTURE]).counts["dead_letters"] == 0
     assert apply_corrections(spark, mended)
     assert contents(spark, mended) == by_duckdb(good)
-    triggers = tables_of(spark, mended).read("window_changelog").where("trigger = 'restate'").count()
+    triggers = tables_of(spark, mended)["window_changelog"].read().where("trigger = 'restate'").count()
     # The windows of the hour ahead closed before their letters came.
     assert triggers == len(by_duckdb(good[1:3]))
     assert read_status(mended).reconciles

@@ -38,8 +38,8 @@ def test_windows_by_key_equal_sql_also_after_lost_stores_and_other_shards(spark:
     run_files(spark, tmp_path, more, range(5, 6))
     assert live(spark, more) == tumbling(3, whole=True)
     tables = Tables.of(spark, config)
-    counted = tables.read(schemas.DEAD_LETTERS).count()
-    last = tables.last_commit("window_changelog")
+    counted = tables[schemas.DEAD_LETTERS].read().count()
+    last = tables["window_changelog"].last_commit()
     assert counted == 6
     assert last is not None
     assert last.metadata["state"]["positions"] == {"events": {"0": 60}}
@@ -103,7 +103,7 @@ def test_events_without_key_and_time_are_counted_by_the_clock(spark: SparkSessio
     write_rows(tmp_path, "0.json", [{"v": value} for value in (1, 2, 3)])
     run(spark, config, once=True)
     assert [row[:6] for row in sent(config)] == [("", 1, 2, 2, 3, "full"), ("", 3, 4, 1, 3, "early")]
-    assert Tables.of(spark, config).last_commit("window_changelog").metadata["state"]["watermark_us"] > 1e15  # type: ignore[union-attr]
+    assert Tables.of(spark, config)["window_changelog"].last_commit().metadata["state"]["watermark_us"] > 1e15  # type: ignore[union-attr]
 
 
 def test_only_windows_by_count_do_without_a_time(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_messages_of_a_delta_table_come_in_the_order_of_its_versions(spark: Spar
     shutil.rmtree(config.driver_store_dir)
     add(40, 60)
     run(spark, config, once=True)
-    last = Tables.of(spark, config).last_commit("window_changelog")
+    last = Tables.of(spark, config)["window_changelog"].last_commit()
     assert last is not None
     assert last.metadata["batch_id"] > 1
     assert live(spark, config) == tumbling(3, whole=False)

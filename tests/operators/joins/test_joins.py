@@ -45,8 +45,8 @@ def test_files_beside_files_with_a_restart_a_lost_store_and_other_shards(spark: 
     check_all(config, 5)
     assert sums["input"] == sums["accepted"] + sums["late"] + sums["dead"] == 5 * 62
     ids = (
-        Tables.of(spark, config)
-        .read("join_changelog")
+        Tables.of(spark, config)["join_changelog"]
+        .read()
         .where(
             "join_id = xxhash64(join_key, left_position, right_position) and join_time = greatest(left_time, right_time)"
         )

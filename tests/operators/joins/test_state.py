@@ -32,7 +32,7 @@ def committed(spark: SparkSession, root: Path, **changes: object) -> Config:
 
 
 def deleting(spark: SparkSession, config: Config) -> Callable[[], None]:
-    name = Tables.of(spark, config).sql_name(JOIN_MESSAGES)
+    name = Tables.of(spark, config)[JOIN_MESSAGES].sql_name()
     return lambda: spark.sql(f"delete from {name} where side = 'right'").collect() and None
 
 
@@ -55,7 +55,7 @@ def test_a_running_stream_notices_before_its_next_commit(spark: SparkSession, tm
 
 def test_a_warehouse_without_the_messages_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     config = committed(spark, tmp_path)
-    shutil.rmtree(Tables.of(spark, config).path(JOIN_MESSAGES))
+    shutil.rmtree(Tables.of(spark, config)[JOIN_MESSAGES].uri)
     with pytest.raises(PipelineStateError, match="table 'join_messages': is missing"):
         run(spark, config, once=True)
 
@@ -70,9 +70,9 @@ def test_our_own_jobs_may_delete_messages(spark: SparkSession, tmp_path: Path) -
     assert compact(spark, config).counts["messages_trimmed"] == 4
     forget(spark, config, ["c"])
     tables = Tables.of(spark, config)
-    operations = {(tables.commit_info(JOIN_MESSAGES, v) or {})["operation"] for v in tables.versions(JOIN_MESSAGES)}
+    operations = {(tables[JOIN_MESSAGES].commit_info(v) or {})["operation"] for v in tables[JOIN_MESSAGES].versions()}
     assert {"DELETE", "MERGE"} <= operations
     for name in JOINS.guarded:
-        assert tables.foreign_change(name, after=-1) is None
+        assert tables[name].foreign_change(after=-1) is None
     write(tmp_path, "left", 3, later)
     assert run(spark, config, once=True).counts["accepted"] == 1

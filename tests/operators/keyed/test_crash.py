@@ -64,7 +64,7 @@ class TableLake(Lake):
             for i, (kind, key, revision) in enumerate(rows)
         ]
         table = pa.Table.from_pylist(named, schema=schemas.CORRECTIONS_SCHEMA)
-        Tables(spark, str(self.warehouse)).append_rows(schemas.CORRECTIONS, table)
+        Tables(spark, str(self.warehouse))[schemas.CORRECTIONS].append_rows(table)
 
 
 def half_done(spark: SparkSession, root: Path) -> TableLake:

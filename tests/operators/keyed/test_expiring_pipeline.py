@@ -57,7 +57,7 @@ def test_every_batch_takes_away_what_the_harness_does_with_stores_lost(spark: Sp
         kept = [(key, row["event_time"], row["v"], row["s"]) for key, row in harness.rows().items()]
         assert live(spark, config) == kept != []
         assert sorted(row[0] for row in sessionlake.read_table(config).fetchall()) == list(harness.rows())
-        last = Tables.of(spark, config).last_commit("table_changelog")
+        last = Tables.of(spark, config)["table_changelog"].last_commit()
         assert last is not None
         assert last.metadata["state"] == harness.state
 
@@ -75,7 +75,7 @@ def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path
             ("ttl", True),
             ("update", True),
         ]
-    last = Tables.of(spark, config).last_commit("table_changelog")
+    last = Tables.of(spark, config)["table_changelog"].last_commit()
     assert last is not None
     # Batch 1 is of no input.
     assert (last.metadata["batch_id"], last.metadata["counts"]["scanned"]) == (1, 1)

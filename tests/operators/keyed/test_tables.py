@@ -64,7 +64,7 @@ def test_every_batch_on_spark_does_what_the_harness_does(spark: SparkSession, tm
     names = ("op", "table_key", "event_time", "v", "s", "revision", "event_id", "cause")
     told, wanted = ([[row[name] for name in names] for row in rows] for rows in (found, expected))
     assert sorted(told, key=repr) == sorted(wanted, key=repr)
-    last = Tables.of(spark, config).last_commit("table_changelog")
+    last = Tables.of(spark, config)["table_changelog"].last_commit()
     assert last is not None
     assert last.metadata["state"] == harness.state
     batches = query_tables(config, "select input, accepted, dead, changed, superseded, unchanged from batches", 100)[1]

@@ -27,7 +27,7 @@ def test_rows_of_the_state_that_others_delete_stop_the_stream(spark: SparkSessio
     config = committed(spark, tmp_path)
     tables = tables_of(spark, config)
     assert read_status(config).reconciles
-    spark.sql(f"delete from {tables.sql_name('slice_changelog')} where slice_key = 'a'").collect()
+    spark.sql(f"delete from {tables['slice_changelog'].sql_name()} where slice_key = 'a'").collect()
     with pytest.raises(PipelineStateError, match=r"table 'slice_changelog': version \d+ is a DELETE"):
         run(spark, config, once=True)
     assert not read_status(config).reconciles
@@ -35,7 +35,7 @@ def test_rows_of_the_state_that_others_delete_stop_the_stream(spark: SparkSessio
 
 def test_a_running_stream_notices_before_its_next_commit(spark: SparkSession, tmp_path: Path) -> None:
     config = committed(spark, tmp_path)
-    name = tables_of(spark, config).sql_name("slice_changelog")
+    name = tables_of(spark, config)["slice_changelog"].sql_name()
     with pytest.raises(PipelineStateError, match="table 'slice_changelog'"):
         run(
             spark,

@@ -135,13 +135,13 @@ def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
     assert sums["input"] == sums["accepted"] + sums["late"] + sums["dead"] == 160
     assert {name: sums[name] for name in counts} == counts
     assert min(counts["late"], counts["dead"]) > 0
-    late = tables.read(schemas.LATE_EVENTS)
+    late = tables[schemas.LATE_EVENTS].read()
     assert late.count() == counts["late"] + counts["partly_late"]
     assert late.where("partly").count() == counts["partly_late"]
-    assert tables.read(schemas.DEAD_LETTERS).where("reason = 'beyond retention'").count() == counts["dead"]
-    assert tables.read(schemas.EVENTS).count() == sums["accepted"] + sums["late"]
+    assert tables[schemas.DEAD_LETTERS].read().where("reason = 'beyond retention'").count() == counts["dead"]
+    assert tables[schemas.EVENTS].read().count() == sums["accepted"] + sums["late"]
     assert any(batch.places.restored for batch in committed)
-    changes = tables.read("window_changelog")
+    changes = tables["window_changelog"].read()
     assert changes.where("trigger = 'late'").count() > 0
     ids = changes.where("window_id = xxhash64(window_key, window_start)").count()
     assert ids == changes.count() == sums["upserts"]
@@ -189,7 +189,7 @@ def test_an_idle_stream_sends_what_waits_for_a_period(spark: SparkSession, tmp_p
                 query.stop()
 
     run(spark, config, on_commit=on_commit)
-    (row,) = tables_of(spark, config).read("window_changelog").collect()
+    (row,) = tables_of(spark, config)["window_changelog"].read().collect()
     assert (row.window_key, row.event_count, row.trigger, row.batch_id) == ("a", 1, "early", committed[-1].batch_id)
     # One batch of the event, one of the tick; what is sent waits no longer.
     assert [batch.counts.get("input", 0) for batch in committed] == [1, 0]
@@ -208,7 +208,7 @@ def test_what_is_older_than_the_newest_events_is_beyond_retention(spark: SparkSe
         "late": 0,
         "dead": 1,
     }
-    (dead,) = tables_of(spark, config).read(schemas.DEAD_LETTERS).collect()
+    (dead,) = tables_of(spark, config)[schemas.DEAD_LETTERS].read().collect()
     assert (dead.reason, json.loads(dead.raw)["time_us"]) == ("beyond retention", 206)
     assert read_status(config).reconciles
     assert not [name for row in batches_after(tables_of(spark, config), -1) for name in row.counts if "cell" in name]

@@ -25,7 +25,7 @@ def lacking(
     batch = max((i.batch_id for i in inputs if i.batch_id >= first and not i.settings.get("archive")), default=None)
     if batch is not None:
         return f"batch {batch} was not archived; set pipeline.archive = true: what later batches read can be backfilled"
-    from_us = tables.app_version(schemas.EVENTS, ARCHIVED_FROM, version)
+    from_us = tables[schemas.EVENTS].app_version(ARCHIVED_FROM, version)
     if from_us is not None and from_us > window.low:
         return f"the archive begins with {format_time(from_us)} (compact.archive); backfill what lies a gap or more after it"
     return None
@@ -37,6 +37,6 @@ def archived_events(tables: Tables, inputs: list[BatchInputs], window: Window, v
     At a version that `lacking` has been asked of: a compaction beside it may delete old events.
     """
     time = F.unix_micros("event_time")
-    rows = tables.read(schemas.EVENTS, version).where(F.col(BATCH) <= inputs[-1].batch_id)
+    rows = tables[schemas.EVENTS].read(version).where(F.col(BATCH) <= inputs[-1].batch_id)
     rows = rows.where(time.between(window.low, window.high))
     return rows.select(F.col("session_key").alias("key"), time.alias("time_us"), "event_id", "event", BATCH)

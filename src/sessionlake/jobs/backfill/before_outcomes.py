@@ -22,7 +22,7 @@ def taken_before(tables: Tables, inputs: list[BatchInputs], topical: DataFrame |
     topic. A file of the table that the log does not place (its rows were copied when others were erased) is placed by the
     time at which its corrections were written.
     """
-    placed = with_batches(tables.read(schemas.CORRECTIONS), _placed(tables, inputs))
+    placed = with_batches(tables[schemas.CORRECTIONS].read(), _placed(tables, inputs))
     clocks = tables.spark.createDataFrame([(i.batch_id, i.clock_us) for i in inputs], "_batch long, _clock long")
     created = F.unix_micros("created_at")
     lost = placed.where(F.col(BATCH).isNull()).select("correction_id", created.alias("_created"))
@@ -45,7 +45,7 @@ def _placed(tables: Tables, inputs: list[BatchInputs]) -> list[StreamedFile]:
 
     Reads every commit of the table; those that the log no longer has are left out.
     """
-    beyond = {"reservoirVersion": tables.latest_version(schemas.CORRECTIONS) + 1, "index": -1}
+    table = tables[schemas.CORRECTIONS]
+    beyond = {"reservoirVersion": table.latest_version() + 1, "index": -1}
     offsets = [*((i.batch_id, i.corrections) for i in inputs), (NEVER, beyond)]
-    path = tables.path(schemas.CORRECTIONS)
-    return streamed_files(tables, path, offsets, {batch for batch, _ in offsets}, skip_gone=True)
+    return streamed_files(table, offsets, {batch for batch, _ in offsets}, skip_gone=True)

@@ -75,13 +75,13 @@ def _pin(config: Config, from_us: int, to_us: int, tables: Tables) -> dict[str, 
     # The snapshots before the changelogs: so what they lack is in the changelogs.
     kind, own = kind_of(config), tables.changelog
     state = kind.changelogs_in(config)[0]
-    snapshots = {of.snapshot: tables.latest_version(of.snapshot) for of in (state, own)}
+    snapshots = {of.snapshot: tables[of.snapshot].latest_version() for of in (state, own)}
     last = last_batch(tables)
     check_settings(config, last, kind.bound_settings())
     kept_us = kept_from(config, tables, last, from_us)
     if kept_us >= to_us:
         raise NotNeededError(f"--to: {format_time(to_us)} is {_BEYOND.format(format_time(kept_us))}")
-    changes = {state.changes: tables.latest_version(state.changes), own.changes: last.version}
+    changes = {state.changes: tables[state.changes].latest_version(), own.changes: last.version}
     return {
         "state": dict(last.state),
         "versions": {**snapshots, **changes},
@@ -159,7 +159,7 @@ def _corrections(run: JobRun, found: DataFrame) -> DataFrame:
 
 def _written(run: JobRun) -> dict[str, int]:
     """Return what an earlier attempt has written; what else it counted is not known any more."""
-    ours = run.tables.read(schemas.CORRECTIONS).where((F.col("job") == run.job) & (F.col("run_id") == run.run_id))
+    ours = run.tables[schemas.CORRECTIONS].read().where((F.col("job") == run.job) & (F.col("run_id") == run.run_id))
     # In place of a revision a negative number tells windows from what is removed.
     named = F.filter("remove", lambda item: item["revision"] >= 0), F.col("put")
     sizes = [F.coalesce(F.sum(F.size(items)), F.lit(0)) for items in named]

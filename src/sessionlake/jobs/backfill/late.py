@@ -26,7 +26,7 @@ def late_events(
     yet, and may turn out stale: what they took is left to them, as the ledger has it. What reprocess_late took is not included: its restated partials are, or
     are still to come. Of twins (events of one id) the one that was taken first stays, as reprocess_late does it.
     """
-    late = without_partly(tables.read(schemas.LATE_EVENTS)).where(F.col("batch_id") <= asked.batch_id)
+    late = without_partly(tables[schemas.LATE_EVENTS].read()).where(F.col("batch_id") <= asked.batch_id)
     late = late.withColumn("_owner", F.lit(_NOBODY)) if not runs else _owned(tables, late, runs, asked.batch_id)
     backfills = [i for i, run in enumerate(runs) if run.job == BACKFILL and run.run_id not in in_flight]
     waiting = F.col("_owner") == _NOBODY

@@ -21,7 +21,7 @@ def taken_corrections(tables: Tables, inputs: list[BatchInputs]) -> DataFrame:
     earlier = taken_before(tables, before, topic_tombstones(tables, before[-1].batch_id)) if before else None
     if first == NEVER and earlier is not None:
         return earlier
-    told = tables.read(schemas.CORRECTION_OUTCOMES).select("correction_id", "outcome", BATCH)
+    told = tables[schemas.CORRECTION_OUTCOMES].read().select("correction_id", "outcome", BATCH)
     taken = told.where(F.col(BATCH) <= inputs[-1].batch_id)
     return taken if earlier is None else taken.unionByName(earlier.join(told, "correction_id", "left_anti"))
 
@@ -31,7 +31,7 @@ def applied_corrections(tables: Tables, taken: DataFrame, up_to: int) -> DataFra
 
     `taken` is that of `taken_corrections`.
     """
-    corrections = tables.read(schemas.CORRECTIONS)
+    corrections = tables[schemas.CORRECTIONS].read()
     topical = topic_tombstones(tables, up_to)
     if topical is not None:
         corrections = corrections.unionByName(topical.drop(BATCH), allowMissingColumns=True)
@@ -42,15 +42,15 @@ def applied_corrections(tables: Tables, taken: DataFrame, up_to: int) -> DataFra
 
 def topic_tombstones(tables: Tables, up_to: int) -> DataFrame | None:
     """Return the tombstones that batches up to one read from the topic, as corrections; None where there is no archive."""
-    if not tables.exists(schemas.TOPIC_TOMBSTONES):
+    if not tables[schemas.TOPIC_TOMBSTONES].exists():
         return None
-    rows = tables.read(schemas.TOPIC_TOMBSTONES).where(F.col(BATCH) <= up_to)
+    rows = tables[schemas.TOPIC_TOMBSTONES].read().where(F.col(BATCH) <= up_to)
     return rows.drop("commit_id").withColumn("kind", F.lit("tombstone"))
 
 
 def backfills_in_flight(tables: Tables, taken: DataFrame) -> set[str]:
     """Return the run_ids of backfills with corrections that no batch has taken; `taken` is that of `taken_corrections`."""
-    written = tables.read(schemas.CORRECTIONS).where("job = 'backfill'")
+    written = tables[schemas.CORRECTIONS].read().where("job = 'backfill'")
     waiting = written.join(taken, "correction_id", "left_anti")
     return {row[0] for row in waiting.select("run_id").distinct().collect()}
 
@@ -108,9 +108,9 @@ def forgotten_keys(tables: Tables, inputs: list[BatchInputs]) -> dict[str, int]:
 
     That is the last one that began before the run finished; of a run that has not finished, the last one there is.
     """
-    if not tables.exists(schemas.JOB_RUNS):
+    if not tables[schemas.JOB_RUNS].exists():
         return {}
-    runs = tables.read(schemas.JOB_RUNS).where("job = 'forget'")
+    runs = tables[schemas.JOB_RUNS].read().where("job = 'forget'")
     at = F.max(F.when(F.col("event") == "finished", F.unix_micros("at")))
     found: dict[str, int] = {}
     asked = F.max(F.when(F.col("event") == "started", F.col("arguments")))

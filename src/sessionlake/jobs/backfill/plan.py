@@ -59,7 +59,7 @@ def _events(basis: Basis, way: Way, buckets: int, needed: set[int], window: Wind
     if not needed:
         return []
     # Now, not as pinned: so a key erased meanwhile stays out; what a batch brought does not change otherwise.
-    version = basis.tables.latest_version(schemas.EVENTS)
+    version = basis.tables[schemas.EVENTS].latest_version()
     archived, read = way.pieces([i for i in basis.inputs if i.batch_id in needed])
     missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
@@ -96,7 +96,7 @@ def _corrected(basis: Basis, way: Way, buckets: int, window: Window) -> Iterator
         INCLUDED,
     )
     yield _lifted(late, way, buckets)
-    if not tables.read(schemas.CORRECTIONS).where("kind = 'restate'").isEmpty():
+    if not tables[schemas.CORRECTIONS].read().where("kind = 'restate'").isEmpty():
         rows = restates(basis.applied).where((F.col("end_us") >= window.low) & (F.col("start_us") <= window.high))
         yield _unpacked(rows, way, buckets)
 

@@ -83,9 +83,9 @@ class SessionsAgain:
         tables = basis.tables
         foreign = "kind = 'tombstone' or kind = 'replace' and not (job <=> 'backfill')"
         topical = topic_tombstones(tables, basis.inputs[-1].batch_id)
-        there = not tables.read(schemas.CORRECTIONS).where(foreign).isEmpty()
+        there = not tables[schemas.CORRECTIONS].read().where(foreign).isEmpty()
         if there or (topical is not None and not topical.isEmpty()):
-            gone = removals(basis.applied, tables.read(schemas.CHANGELOG, basis.pinned["changelog_version"]))
+            gone = removals(basis.applied, tables[schemas.CHANGELOG].read(basis.pinned["changelog_version"]))
             ends = F.col("end_us").isNull() | (F.col("end_us") >= window.low)
             yield REMOVED, gone.where(ends & (F.col("start_us") <= window.high))
 

@@ -85,10 +85,10 @@ def _of_checkpoint(tables: Tables, config: Config, batch_id: int) -> Iterator[tu
 def _of_tables(tables: Tables, pins: Pins) -> Iterator[tuple[str, str]]:
     """Yield the files of the tables' versions: their logs up to there, and the data that they name."""
     for name, version in sorted(pins.versions.items()):
-        root = tables.path(name)
+        root = tables[name].uri
         logs = [m for m in map(_LOG_FILE.fullmatch, tables.names(f"{root}/{_LOG}")) if m and int(m[1]) <= version]
         files = (
-            tables.files(name, version).select("path", F.col("deletionVector").isNotNull().alias("masked")).collect()
+            tables[name].files(version).select("path", F.col("deletionVector").isNotNull().alias("masked")).collect()
         )
         data = [unquote(file["path"]) for file in files]
         # Of deletion vectors all: which of them a version uses stands in its log in a code of Delta's own.

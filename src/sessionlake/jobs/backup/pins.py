@@ -9,7 +9,7 @@ from sessionlake.stream.planned import fingerprint
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, check_history, last_batch
-from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import fold_point
 
 _ATTEMPTS = 20
@@ -36,8 +36,8 @@ def pin(tables: Tables, config: Config) -> Pins:
     revision another way. But the batch may have read no correction that is not in: else it is all done again.
     """
     for _ in range(_ATTEMPTS):
-        names = [n for n in tables.names(tables.warehouse) if not n.startswith(("_", ".")) and tables.exists(n)]
-        versions = {name: tables.latest_version(name) for name in names}
+        names = [n for n in tables.names(tables.warehouse) if not n.startswith(("_", ".")) and tables[n].exists()]
+        versions = {name: tables[name].latest_version() for name in names}
         last = last_batch(tables)
         batch_id = last.batch_id
         offsets = tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")
@@ -49,7 +49,7 @@ def pin(tables: Tables, config: Config) -> Pins:
         first, *others = changelogs_in(tables)
         for side in (*schemas.SIDES, *(of.changes for of in others)):
             if side in versions:
-                versions[side] = _as_of_batch(tables, side, batch_id)
+                versions[side] = _as_of_batch(tables[side], batch_id)
         versions[first.changes] = last.version
         for of in (first, *others):
             versions[of.snapshot] = _folded_up_to(tables.seen_by(of), batch_id)
@@ -59,11 +59,11 @@ def pin(tables: Tables, config: Config) -> Pins:
     raise ContendedError("backup: corrections came faster than versions could be chosen; run it again")
 
 
-def _as_of_batch(tables: Tables, name: str, batch_id: int) -> int:
+def _as_of_batch(table: Table, batch_id: int) -> int:
     """Return the newest version of a side table before any commit of a later batch."""
-    pinned = tables.latest_version(name)
-    for version in tables.versions(name):
-        commit = tables.commit(name, version)
+    pinned = table.latest_version()
+    for version in table.versions():
+        commit = table.commit(version)
         if commit is None or commit.metadata.get("copied") or "batch_id" not in commit.metadata:
             continue
         if commit.metadata["batch_id"] <= batch_id:
@@ -74,7 +74,7 @@ def _as_of_batch(tables: Tables, name: str, batch_id: int) -> int:
 
 def _folded_up_to(tables: Tables, batch_id: int) -> int:
     """Return the newest version of the snapshot that holds no later batch: not older, or the changelog may be trimmed beyond it."""
-    for version in tables.versions(tables.changelog.snapshot):
+    for version in tables[tables.changelog.snapshot].versions():
         reached = fold_point(tables, version)
         if reached is None or reached <= batch_id:
             return version
@@ -83,7 +83,7 @@ def _folded_up_to(tables: Tables, batch_id: int) -> int:
 
 def _corrections_read(tables: Tables, offsets: str) -> int:
     """Return the first version of the control input that a batch may not have read to its end."""
-    detail = tables.spark.sql(f"describe detail {tables.sql_name(schemas.CORRECTIONS)}").head()
+    detail = tables.spark.sql(f"describe detail {tables[schemas.CORRECTIONS].sql_name()}").head()
     for line in offsets.splitlines()[2:]:
         offset = json.loads(line) if line.startswith("{") else {}
         if detail is not None and offset.get("reservoirId") == detail["id"]:

@@ -98,8 +98,8 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     """
     tables, of = upkeep.tables, upkeep.tables.changelog
     after = fold_point(tables)
-    version = tables.latest_version(of.changes)
-    batches = changes(tables.read(of.changes, version), -1 if after is None else after, until)
+    version = tables[of.changes].latest_version()
+    batches = changes(tables[of.changes].read(version), -1 if after is None else after, until)
     latest = latest_changes(batches, of).persist(StorageLevel.MEMORY_AND_DISK)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
     by_date = latest.groupBy(of.date).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
@@ -128,7 +128,7 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
         reached = fold_point(tables)
         if reached is not None and reached >= until:
             return
-        erasures = tables.app_version(of.snapshot, ERASURES)
+        erasures = tables[of.snapshot].app_version(ERASURES)
         tail = read_tail(upkeep, until)
         failpoints.hit("compact_tail_read")
         try:
@@ -137,17 +137,17 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
                 _rewrite(upkeep, tail, file_bytes, erasures)
                 return
             # One from here on, before the transaction below, sets the fold point too, by which Delta refuses the fold.
-            if tables.app_version(of.snapshot, ERASURES) != erasures:
+            if tables[of.snapshot].app_version(ERASURES) != erasures:
                 raise FencedError(_ERASED)
             if method == MERGE:
                 _merge(upkeep, tail)
             # Without changes, or with none that Delta wrote, the fold point still moves, so that trim can follow.
-            nothing = upkeep.spark.createDataFrame([], tables.read(of.snapshot).schema)
-            tables.append(of.snapshot, nothing, FOLD, until, _metadata(upkeep, tail, method))
+            nothing = upkeep.spark.createDataFrame([], tables[of.snapshot].read().schema)
+            tables[of.snapshot].append(nothing, FOLD, until, _metadata(upkeep, tail, method))
         finally:
             tail.release()
 
-    tables.retried(of.snapshot, ATTEMPTS, once)
+    tables[of.snapshot].retried(ATTEMPTS, once)
 
 
 def _metadata(upkeep: Upkeep, tail: Tail, method: str, **details: int) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
     """Mark changed rows in deletion vectors and write the new ones: files keep their other rows unread and unwritten."""
     of = tail.of
     same = " and ".join(f"t.{column} = s.{column}" for column in of.identity)
-    name = upkeep.tables.sql_name(of.snapshot)
+    name = upkeep.tables[of.snapshot].sql_name()
     properties = {row.key: row.value for row in upkeep.spark.sql(f"show tblproperties {name}").collect()}
     if properties.get(_DELETION_VECTORS) != "true":
         upkeep.execute(
@@ -185,7 +185,7 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
 def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) -> None:
     """Replace the files that may hold a changed session by ones in order of date and key."""
     of = tail.of
-    change = upkeep.tables.replacement(of.snapshot)
+    change = upkeep.tables[of.snapshot].replacement()
     # Asked of the transaction, so that one of which this does not know refuses the commit.
     if change.app_version(ERASURES) != (-1 if erasures is None else erasures):
         raise FencedError(_ERASED)
@@ -195,7 +195,7 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
     put = tail.changes.where(tail.put)
     rows = sample = put
     stored = change.read([file.path for file in files]) if files else None
-    names = upkeep.tables.read(of.snapshot).columns
+    names = upkeep.tables[of.snapshot].read().columns
     if stored is not None:
         kept = stored.join(tail.changes.select(*of.identity), list(of.identity), "left_anti")
         rows = kept.select(*names).unionAll(put.select(*names))

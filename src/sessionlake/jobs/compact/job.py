@@ -67,9 +67,9 @@ def _pin(tables: Tables) -> dict[str, Any]:
     pinned: dict[str, Any] = {"batch_id": last_batch(tables).batch_id}
     folded = _folded_tables(changelogs_in(tables))
     for table in (*folded, *_side_tables(tables)):
-        pinned[f"{table}_version"] = tables.latest_version(table)
+        pinned[f"{table}_version"] = tables[table].latest_version()
     for table in folded:
-        pinned[f"{table}_files"], pinned[f"{table}_bytes"] = layout.size(tables, table)
+        pinned[f"{table}_files"], pinned[f"{table}_bytes"] = layout.size(tables[table])
     return pinned
 
 
@@ -78,7 +78,7 @@ def _folded_tables(changelogs: Iterable[Changelog]) -> list[str]:
 
 
 def _side_tables(tables: Tables) -> list[str]:
-    return [name for name in _SIDE_TABLES if tables.exists(name)]
+    return [name for name in _SIDE_TABLES if tables[name].exists()]
 
 
 def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[], None]]:
@@ -114,7 +114,7 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
     return {
         **(
             {"layout": partial(layout.take_partitions_away, upkeep, config)}
-            if tables.partitioned_by(first.snapshot)
+            if tables[first.snapshot].partitioned_by()
             else {}
         ),
         **{f"fold{which}": partial(fold.fold, of, batch_id, method, file_bytes) for which, of in each.items()},
@@ -165,7 +165,7 @@ def _report(upkeep: Upkeep) -> JobReport:
         }
     for table in _folded_tables(upkeep.changelogs):
         counts[f"{table}_files_vacuumed"] = total(upkeep.done(table, layout.STEP_VACUUM), "numDeletedFiles")
-        files, size = layout.size(upkeep.tables, table)
+        files, size = layout.size(upkeep.tables[table])
         counts |= {
             f"{table}_files_before": run.pinned[f"{table}_files"],
             f"{table}_files_after": files,
@@ -197,14 +197,14 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
     run, tables, of = upkeep.run, upkeep.tables, upkeep.changelogs[0]
     tail = fold.read_tail(upkeep, run.pinned["batch_id"])
     point = trim.trim_point(tables, config, run.started_us)
-    changelog = tables.read(of.changes)
+    changelog = tables[of.changes].read()
     counts = {
         "rows_folded": tail.rows,
         f"{of.snapshot}_upserted": tail.upserts,
         f"{of.snapshot}_deleted": tail.deletes,
         "rows_trimmed": 0 if point is None else changelog.where(F.col("batch_id") <= point).count(),
         f"{of.snapshot}_files_to_optimize": len(layout.ragged_files(tables, config)),
-        "changelog_small_files": layout.small_files(tables, config, of.changes),
+        "changelog_small_files": layout.small_files(tables[of.changes], config),
         **{
             f"{t}_{what}_before": run.pinned[f"{t}_{what}"]
             for t in _folded_tables(upkeep.changelogs)
@@ -213,7 +213,7 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
     }
     for table, condition in trim.unneeded(tables, config).items():
         name = "deletions" if table == of.snapshot else table.removeprefix("join_")
-        counts[f"{name}_trimmed"] = tables.read(table).where(condition).count()
+        counts[f"{name}_trimmed"] = tables[table].read().where(condition).count()
     tail.release()
     fold_note = (
         f"would fold up to batch {tail.until} by {tail.method(method)}: {tail.changed:,} {of.snapshot} changed "
@@ -221,6 +221,6 @@ def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
     )
     notes = [fold_note, "would trim nothing" if point is None else f"would trim the changelog up to batch {point}"]
     if (archived := trim.archive_point(tables, config)) is not None:
-        counts["events_trimmed"] = tables.read(schemas.EVENTS).where(trim.older_events(archived)).count()
+        counts["events_trimmed"] = tables[schemas.EVENTS].read().where(trim.older_events(archived)).count()
         notes.append(f"would trim the archive before {format_time(archived)}")
     return run.finish(counts, notes)

@@ -16,7 +16,7 @@ from sessionlake.jobs.compact.plan import MB, File, ragged
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.tables import Table, Tables
 
 STEP_LAYOUT, STEP_OPTIMIZE, STEP_VACUUM = "layout", "optimize", "vacuum"
 LAYOUT = "sessionlake.layout"
@@ -25,15 +25,15 @@ SMALL_FILES = 50
 """Small files that a table which the stream appends to may have before they are put together."""
 
 
-def size(tables: Tables, table: str) -> tuple[int, int]:
+def size(table: Table) -> tuple[int, int]:
     """Return a table's files and their bytes."""
-    row = tables.files(table).agg(F.count(F.lit(1)), F.coalesce(F.sum("size"), F.lit(0))).head()
+    row = table.files().agg(F.count(F.lit(1)), F.coalesce(F.sum("size"), F.lit(0))).head()
     return (0, 0) if row is None else (row[0], row[1])
 
 
-def small_files(tables: Tables, config: Config, table: str) -> int:
+def small_files(table: Table, config: Config) -> int:
     """Return how many of a table's files are less than half the size they might have."""
-    return tables.files(table).where(F.col("size") < config.compact.file_mb * MB // 2).count()
+    return table.files().where(F.col("size") < config.compact.file_mb * MB // 2).count()
 
 
 def ragged_files(tables: Tables, config: Config) -> list[File]:
@@ -49,19 +49,19 @@ def take_partitions_away(upkeep: Upkeep, config: Config) -> None:
     tables, of = upkeep.tables, upkeep.tables.changelog
 
     def once() -> None:
-        if not tables.partitioned_by(of.snapshot):
+        if not tables[of.snapshot].partitioned_by():
             return
         # Not pinned to a version: so Delta reads it within the transaction, and refuses the commit if it changed meanwhile.
-        rows, files = tables.read(of.snapshot), snapshot_files(tables)
+        rows, files = tables[of.snapshot].read(), snapshot_files(tables)
         counts = rows_by_date(of, files, rows)
         ordered = in_order(of, rows, rows, counts, row_bytes(files), config.compact.file_mb * MB)
         failpoints.hit("compact_layout_read")
         writer = ordered.withMetadata(of.date, {"comment": schemas.SESSION_DATE_COMMENT}).write.format("delta")
         metadata = user_metadata(upkeep.metadata(of.snapshot, STEP_LAYOUT, files_removed=len(files)))
         writer = writer.option("txnAppId", LAYOUT).option("txnVersion", 1).option("userMetadata", metadata)
-        writer.mode("overwrite").option("overwriteSchema", "true").save(tables.path(of.snapshot))
+        writer.mode("overwrite").option("overwriteSchema", "true").save(tables[of.snapshot].uri)
 
-    tables.retried(of.snapshot, ATTEMPTS, once)
+    tables[of.snapshot].retried(ATTEMPTS, once)
 
 
 def optimize_snapshot(upkeep: Upkeep, config: Config) -> None:
@@ -73,13 +73,13 @@ def optimize_snapshot(upkeep: Upkeep, config: Config) -> None:
         return upkeep.metadata(snapshot, STEP_OPTIMIZE, **details)
 
     rewrite = partial(rewrite_ragged, upkeep.tables, config.compact.file_mb * MB, metadata)
-    upkeep.tables.retried(snapshot, ATTEMPTS, rewrite)
+    upkeep.tables[snapshot].retried(ATTEMPTS, rewrite)
 
 
 def rewrite_ragged(tables: Tables, file_bytes: int, metadata: Callable[[int, int], dict[str, Any]]) -> list[File]:
     """Rewrite ragged files in one commit, whose metadata hangs on the numbers of rows and replaced files; return these files."""
     of = tables.changelog
-    change = tables.replacement(of.snapshot)
+    change = tables[of.snapshot].replacement()
     files = ragged(snapshot_files(tables, change.version), file_bytes)
     if files:
         paths = [file.path for file in files]
@@ -91,12 +91,12 @@ def rewrite_ragged(tables: Tables, file_bytes: int, metadata: Callable[[int, int
 
 def optimize_appended(upkeep: Upkeep, config: Config, table: str) -> None:
     """Put small files of a table that the stream appends to together where they are many; no reader sees a change."""
-    if small_files(upkeep.tables, config, table) > SMALL_FILES:
-        upkeep.execute(table, STEP_OPTIMIZE, f"optimize {upkeep.tables.sql_name(table)}")
+    if small_files(upkeep.tables[table], config) > SMALL_FILES:
+        upkeep.execute(table, STEP_OPTIMIZE, f"optimize {upkeep.tables[table].sql_name()}")
 
 
 def vacuum(upkeep: Upkeep, config: Config, table: str) -> None:
     """Delete files that no version within the retention needs: the table's own, or the config's where that is longer."""
-    kept_us = max(parse_duration(config.compact.vacuum), upkeep.tables.vacuum_retention_us(table))
+    kept_us = max(parse_duration(config.compact.vacuum), upkeep.tables[table].vacuum_retention_us())
     hours = ceil(timedelta(microseconds=kept_us) / timedelta(hours=1))
-    upkeep.execute(table, STEP_VACUUM, f"vacuum {upkeep.tables.sql_name(table)} retain {hours} hours")
+    upkeep.execute(table, STEP_VACUUM, f"vacuum {upkeep.tables[table].sql_name()} retain {hours} hours")

@@ -23,14 +23,14 @@ def steps(upkeep: Upkeep, config: Config) -> dict[str, Callable[[], None]]:
     # What the other jobs have done decides about late events for ever.
     jobs = ", ".join(f"'{job.name}'" for job in JOBS if job.record_ages)
     for table, which in ((schemas.JOB_RUNS, f"job in ({jobs})"), (schemas.QUALITY_RESULTS, "true")):
-        if tables.exists(table):
+        if tables[table].exists():
             condition = f"{which} and at < timestamp_micros({runs_before})"
             found[f"age_{table}"] = partial(_delete, upkeep, table, condition)
     return found
 
 
 def _delete(upkeep: Upkeep, table: str, condition: str) -> None:
-    upkeep.execute(table, STEP, f"delete from {upkeep.tables.sql_name(table)} where {condition}")  # noqa: S608 (a path and numbers)
+    upkeep.execute(table, STEP, f"delete from {upkeep.tables[table].sql_name()} where {condition}")  # noqa: S608 (a path and numbers)
 
 
 def _empty_dead_letters(upkeep: Upkeep, before_us: int) -> None:
@@ -39,11 +39,11 @@ def _empty_dead_letters(upkeep: Upkeep, before_us: int) -> None:
     A row without text, key and time is a few bytes once files are put together. Those of corrections and of jobs stay
     whole: a backfill reads them.
     """
-    old = upkeep.tables.read(schemas.BATCHES).where(F.unix_micros("committed_at") < before_us)
+    old = upkeep.tables[schemas.BATCHES].read().where(F.unix_micros("committed_at") < before_us)
     row = old.agg(F.max("batch_id")).head()
     if row is None or row[0] is None:
         return
-    name = upkeep.tables.sql_name(schemas.DEAD_LETTERS)
+    name = upkeep.tables[schemas.DEAD_LETTERS].sql_name()
     where = f"kind = 'event' and batch_id <= {row[0]} and raw is not null"
     upkeep.execute(
         schemas.DEAD_LETTERS,

@@ -23,8 +23,8 @@ def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
     """
     before_ms = (now_us - parse_duration(config.compact.safety)) // 1000
     snapshot = tables.changelog.snapshot
-    for version in tables.versions(snapshot):
-        info = tables.commit_info(snapshot, version)
+    for version in tables[snapshot].versions():
+        info = tables[snapshot].commit_info(version)
         if info is not None and info["timestamp"] <= before_ms:
             return fold_point(tables, version)
     return None
@@ -33,7 +33,7 @@ def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
 def trim(upkeep: Upkeep, until: int) -> None:
     """Delete the changes of batches up to and including one. Files of such batches only go unread and unwritten."""
     changes = upkeep.tables.changelog.changes
-    statement = f"delete from {upkeep.tables.sql_name(changes)} where batch_id <= {until}"  # noqa: S608 (a path and a number)
+    statement = f"delete from {upkeep.tables[changes].sql_name()} where batch_id <= {until}"  # noqa: S608 (a path and a number)
     upkeep.execute(changes, STEP, statement, trimmed_to=until)
 
 
@@ -44,13 +44,13 @@ def unneeded(tables: Tables, config: Config) -> dict[str, str]:
 
 def trim_unneeded(upkeep: Upkeep, table: str, condition: str) -> None:
     """Delete rows that nothing is computed of any more."""
-    upkeep.execute(table, STEP, f"delete from {upkeep.tables.sql_name(table)} where {condition}")  # noqa: S608 (a path and numbers)
+    upkeep.execute(table, STEP, f"delete from {upkeep.tables[table].sql_name()} where {condition}")  # noqa: S608 (a path and numbers)
 
 
 def archive_point(tables: Tables, config: Config) -> int | None:
     """Return the event time in microseconds before which events leave the archive; None where none does."""
     watermark = last_batch(tables).watermark_us
-    if config.compact.archive is None or watermark is None or not tables.exists(schemas.EVENTS):
+    if config.compact.archive is None or watermark is None or not tables[schemas.EVENTS].exists():
         return None
     point = int(watermark) - parse_duration(config.compact.archive)
     # It becomes the version of an application, of which Delta takes -1 for none.
@@ -67,7 +67,7 @@ def trim_archive(upkeep: Upkeep, config: Config) -> None:
     point = archive_point(upkeep.tables, config)
     if point is None:
         return
-    upkeep.tables.set_app_versions(schemas.EVENTS, {ARCHIVED_FROM: lambda old: point if point > old else None})
+    upkeep.tables[schemas.EVENTS].set_app_versions({ARCHIVED_FROM: lambda old: point if point > old else None})
     failpoints.hit("compact_archive_marked")
-    statement = f"delete from {upkeep.tables.sql_name(schemas.EVENTS)} where {older_events(point)}"  # noqa: S608 (a path and a number)
+    statement = f"delete from {upkeep.tables[schemas.EVENTS].sql_name()} where {older_events(point)}"  # noqa: S608 (a path and a number)
     upkeep.execute(schemas.EVENTS, STEP, statement, archived_from_us=point)

@@ -75,7 +75,7 @@ class Upkeep:
             # The run was refused if somebody else had changed the snapshot by then; the next one looks from there.
             follows = {"follows": self.run.pinned[f"{table}_version"]} if step == "fold" else {"copied": True}
             return {"batch_id": fold_point(self.tables.seen_by(of)), **details, **follows, "maintenance": mark}
-        last = None if table in (*OF_BATCHES, *OF_RUNS) else self.tables.last_commit(table)
+        last = None if table in (*OF_BATCHES, *OF_RUNS) else self.tables[table].last_commit()
         return {**(last.metadata if last else {}), "copied": True, "maintenance": mark}
 
     def execute(self, table: str, step: str, statement: str, **details: Any) -> None:
@@ -85,18 +85,18 @@ class Upkeep:
             with self.tables.settings({USER_METADATA: user_metadata(self.metadata(table, step, **details))}):
                 self.spark.sql(statement).collect()
 
-        self.tables.retried(table, ATTEMPTS, once)
+        self.tables[table].retried(ATTEMPTS, once)
 
     def done(self, table: str, step: str) -> list[dict[str, Any]]:
         """Return Delta's account of the commits that this run has made in a step, in this or an earlier attempt."""
         found = []
-        for version in self.tables.versions(table):
+        for version in self.tables[table].versions():
             if version <= self.run.pinned[f"{table}_version"]:
                 break
-            commit = self.tables.commit(table, version)
+            commit = self.tables[table].commit(version)
             mark = commit.metadata.get("maintenance", {}) if commit else {}
             if (mark.get("job"), mark.get("run_id"), mark.get("step")) == (self.run.job, self.run.run_id, step):
-                found.append({**(self.tables.commit_info(table, version) or {}), **mark})
+                found.append({**(self.tables[table].commit_info(version) or {}), **mark})
         return found
 
 

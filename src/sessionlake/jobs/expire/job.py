@@ -124,7 +124,7 @@ def _absolute(path: str) -> str:
 def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, Any]:
     # In this order: what the sequence has counted is in the version of corrections, and what is trimmed from the
     # changelog is in the version of the snapshot.
-    sequence = lake.app_version(schemas.CORRECTIONS, JOB)
+    sequence = lake[schemas.CORRECTIONS].app_version(JOB)
     names = (schemas.CORRECTIONS, *lake.changelog.tables)
     last, section = last_batch(lake), config.section
     closed_us = section.closed_us(last.watermark_us)
@@ -134,7 +134,7 @@ def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, An
         final = {} if section.removes_open or closed_us is None else {"closed_us": closed_us}
     return {
         "sequence": -1 if sequence is None else sequence,
-        **{name: lake.latest_version(name) for name in names},
+        **{name: lake[name].latest_version() for name in names},
         **final,
         "tables": {name: _version(lake.spark, name, path) for name, path in named.items()},
     }
@@ -142,7 +142,7 @@ def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, An
 
 def _version(spark: SparkSession, name: str, path: str) -> int:
     folder, _, table = path.rstrip("/").rpartition("/")
-    version = Tables(spark, folder).latest_version(table)
+    version = Tables(spark, folder)[table].latest_version()
     if version < 0:
         raise ConfigError(f"expire.tables.{name}: {path!r} is no Delta table; correct the path")
     return version
@@ -177,7 +177,7 @@ def _emit(run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
             rows = tombstones(run, plan.rows(steps)).coalesce(1)
             metadata = {"job": JOB, "run_id": run.run_id, "step": steps}
             try:
-                run.tables.append(schemas.CORRECTIONS, rows, JOB, run.pinned["sequence"] + 1 + steps, metadata)
+                run.tables[schemas.CORRECTIONS].append(rows, JOB, run.pinned["sequence"] + 1 + steps, metadata)
             except FencedError:
                 alone = False
         # An append under a number that another run has used is skipped without an error.
@@ -197,6 +197,6 @@ def _send(config: Config, run: JobRun, plan: Plan, pace: Pace) -> tuple[int, boo
 
 def _appended(run: JobRun) -> tuple[bool, int]:
     """Return whether the appends since the run began are all its own, and how many are."""
-    commits = run.tables.commits(schemas.CORRECTIONS, run.pinned[schemas.CORRECTIONS])
+    commits = run.tables[schemas.CORRECTIONS].commits(run.pinned[schemas.CORRECTIONS])
     runs = [c.metadata["run_id"] for c in commits if c.metadata.get("job") == JOB]
     return set(runs) <= {run.run_id}, runs.count(run.run_id)

@@ -67,7 +67,7 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     pinned, lake = run.pinned, run.tables
     of = lake.changelog
     there = merged_rows(lake, snapshot_version=pinned[of.snapshot], changelog_version=pinned[of.changes])
-    before = emitted_tombstones(lake.read(schemas.CORRECTIONS, pinned[schemas.CORRECTIONS]), of, run.job)
+    before = emitted_tombstones(lake[schemas.CORRECTIONS].read(pinned[schemas.CORRECTIONS]), of, run.job)
     matched = rule.matching(there, run.started_us, run.pinned["tables"], of)
     if "closed_us" in pinned:
         # A tombstone of what is not final would be stale.
@@ -93,7 +93,7 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     finally:
         marked.unpersist()
     emitted_before = sum(old for _, _, old in parts)
-    folded, logged = (lake.rows(name, pinned[name]) for name in (of.snapshot, of.changes))
+    folded, logged = (lake[name].rows(pinned[name]) for name in (of.snapshot, of.changes))
     counts = {
         "rows_read": folded + logged,
         "matched": sum(rows for _, rows, _ in parts),

@@ -36,9 +36,9 @@ def find_files(lake: Lake, *, alone: bool) -> dict[str, Found]:
     """
     there, live, whole = {}, {}, {}
     for name in lake.holders:
-        entries = lake.tables.under(lake.tables.path(name))
+        entries = lake.tables.under(lake.tables[name].uri)
         there[name] = [e for e in entries if e.path.endswith(".parquet") and f"/{_LOG}/" not in e.path]
-        live[name] = {path.rpartition("/")[2] for path in lake.tables.read(name).inputFiles()}
+        live[name] = {path.rpartition("/")[2] for path in lake.tables[name].read().inputFiles()}
         whole[name] = [e for e in there[name] if e.name in live[name] or lake.tables.is_parquet(e)]
     holding = _holding(lake, whole)
     found = {}
@@ -62,7 +62,7 @@ def _holding(lake: Lake, entries: dict[str, list[Entry]]) -> set[str]:
     reader = lake.tables.spark.read.option("ignoreMissingFiles", "true")
     scans = []
     for name, some in entries.items():
-        schema = lake.tables.read(name).schema
+        schema = lake.tables[name].read().schema
         for holder in lake.holders[name] if some else []:
             columns = StructType([schema[column] for column in holder.columns])
             rows = reader.schema(columns).parquet(*(e.path for e in some))
@@ -75,7 +75,7 @@ def _named(lake: Lake, name: str, files: list[str]) -> set[str]:
     if not files:
         return set()
     path = "struct<path string>"
-    log = lake.tables.spark.read.schema(f"add {path}, remove {path}").json(f"{lake.tables.path(name)}/{_LOG}/*.json")
+    log = lake.tables.spark.read.schema(f"add {path}, remove {path}").json(f"{lake.tables[name].uri}/{_LOG}/*.json")
     names = log.select(F.element_at(F.split(F.coalesce("add.path", "remove.path"), "/"), -1).alias("name"))
     return {row["name"] for row in names.where(F.col("name").isin(files)).distinct().collect()}
 
@@ -90,7 +90,7 @@ def erase_files(lake: Lake, *, alone: bool) -> dict[str, int]:
     hidden = [name for name, of_table in found.items() if of_table.live]
     for name in hidden:
         # The key is in rows that deletion vectors hide.
-        lake.change(name, f"reorg table {lake.tables.sql_name(name)} apply (purge)")
+        lake.change(name, f"reorg table {lake.tables[name].sql_name()} apply (purge)")
     if hidden:
         found = find_files(lake, alone=alone)
     going = {name: _going(lake, name, of_table, alone=alone) for name, of_table in found.items()}
@@ -103,7 +103,7 @@ def erase_files(lake: Lake, *, alone: bool) -> dict[str, int]:
 def _going(lake: Lake, name: str, found: Found, *, alone: bool) -> list[Entry]:
     """Return the files of a table to delete; JobError where `publish` has still to read one."""
     since = unread_from(lake, name) if found.removed else None
-    unread = set() if since is None else lake.tables.added_since(name, since)
+    unread = set() if since is None else lake.tables[name].added_since(since)
     read = [e for e in found.removed if e.name not in unread]
     if name == lake.tables.changelog.changes and len(read) < len(found.removed):
         raise JobError(

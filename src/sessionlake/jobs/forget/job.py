@@ -175,7 +175,7 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
 def _send(lake: Lake, run: JobRun) -> int:
     """Append tombstones for the rows that have none of this job at their revision."""
     of = lake.tables.changelog
-    before = emitted_tombstones(lake.tables.read(schemas.CORRECTIONS), of, JOB)
+    before = emitted_tombstones(lake.tables[schemas.CORRECTIONS].read(), of, JOB)
     new = named(_live(lake), of).join(before, identity_of(of), "left_anti").persist()
     try:
         count = new.count()
@@ -201,7 +201,7 @@ def _keep_out(lake: Lake) -> None:
     """
     fence_runs(lake.tables)
     for of in lake.changelogs:
-        lake.tables.set_app_versions(of.snapshot, {FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
+        lake.tables[of.snapshot].set_app_versions({FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
     failpoints.hit("forget_kept_out")
     for of in lake.changelogs:
         lake.delete(of.snapshot)
@@ -212,7 +212,7 @@ def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], *, alone: boo
         erased = erase_files(lake, alone=alone)
         counts["files"] = sum(erased.values())
         for name in (name for name, files in erased.items() if files):
-            lake.change(name, f"vacuum {lake.tables.sql_name(name)}")
+            lake.change(name, f"vacuum {lake.tables[name].sql_name()}")
     with run.step("removing traces in logs"):
         counts["log_files"] = erase_in_logs(lake, alone=alone)
     with run.step("removing local stores"):

@@ -94,8 +94,8 @@ class Lake:
         found = {}
         first = {**{of.snapshot: 0 for of in self.changelogs}, schemas.CORRECTIONS: 1}
         for name in sorted(self.tables.names(self.tables.warehouse), key=lambda n: (first.get(n, 2), n)):
-            if not name.startswith(("_", ".")) and self.tables.exists(name):
-                found[name] = self._of(name, self.tables.read(name).columns)
+            if not name.startswith(("_", ".")) and self.tables[name].exists():
+                found[name] = self._of(name, self.tables[name].read().columns)
         return {name: holders for name, holders in found.items() if holders}
 
     def _of(self, name: str, columns: list[str]) -> list[Holder]:
@@ -109,7 +109,7 @@ class Lake:
 
     def rows(self, holder: Holder, table: DataFrame | None = None) -> DataFrame:
         """Return the rows with a key, of the table as it is now or of some of its files."""
-        table = self.tables.read(holder.table) if table is None else table
+        table = self.tables[holder.table].read() if table is None else table
         return matching(table.alias("t"), self.frame, F.expr(holder.condition))
 
     def counts(self) -> dict[str, int]:
@@ -122,7 +122,7 @@ class Lake:
         """Count the rows of each key, of all tables together; 0 where there are none; one Spark job."""
         frame = F.broadcast(self.frame.alias("k"))
         found = [
-            self.tables.read(h.table).alias("t").join(frame, F.expr(h.condition)).select("k.key")
+            self.tables[h.table].read().alias("t").join(frame, F.expr(h.condition)).select("k.key")
             for hs in self.holders.values()
             for h in hs
         ]
@@ -133,7 +133,7 @@ class Lake:
         """Count the dead letters of JSON in which no key can be found, whoever's: they are searched for the keys as words."""
         if self.formats & {"csv", "avro"} or schemas.DEAD_LETTERS not in self.holders:
             return 0
-        rows = self.tables.read(schemas.DEAD_LETTERS).where("session_key is null and raw is not null").alias("t")
+        rows = self.tables[schemas.DEAD_LETTERS].read().where("session_key is null and raw is not null").alias("t")
         readable = F.broadcast(self.frame.limit(1).alias("k"))
         return rows.join(readable, F.expr("not t.raw rlike k.readable"), "left_semi").count()
 
@@ -144,7 +144,7 @@ class Lake:
 
     def _merge(self, holder: Holder) -> None:
         # DELETE would write its condition, keys and all, into the table's log; of MERGE the log names columns only.
-        view, name = "sessionlake_forget_keys", self.tables.sql_name(holder.table)
+        view, name = "sessionlake_forget_keys", self.tables[holder.table].sql_name()
         self.frame.createOrReplaceTempView(view)
         try:
             self.change(
@@ -160,11 +160,11 @@ class Lake:
         """
 
         def once() -> None:
-            last = self.tables.last_commit(name) if name in [of.changes for of in self.changelogs] else None
+            last = self.tables[name].last_commit() if name in [of.changes for of in self.changelogs] else None
             mark = {"copied": True, "maintenance": {"job": "forget"}}
             metadata = user_metadata({**(last.metadata if last else {}), **mark})
             settings = {_REWRITE: "false", _LISTING: str(_LISTING_TASKS), USER_METADATA: metadata}
             with self.tables.settings(settings):
                 self.tables.spark.sql(statement)
 
-        self.tables.retried(name, _ATTEMPTS, once)
+        self.tables[name].retried(_ATTEMPTS, once)

@@ -30,7 +30,7 @@ def find_in_logs(lake: Lake, *, alone: bool) -> dict[str, LogFiles]:
     """
     adds, live = [], []
     for name in lake.holders:
-        live += [(path.rpartition("/")[2],) for path in lake.tables.read(name).inputFiles()]
+        live += [(path.rpartition("/")[2],) for path in lake.tables[name].read().inputFiles()]
         names = [n for n in lake.tables.names(_folder(lake, name)) if n[0].isdigit()]
         for kind in (_COMMIT, _CHECKSUM, _CHECKPOINT):
             paths = [f"{_folder(lake, name)}/{n}" for n in names if n.endswith(kind)]
@@ -53,7 +53,7 @@ def find_in_logs(lake: Lake, *, alone: bool) -> dict[str, LogFiles]:
 
 
 def _folder(lake: Lake, name: str) -> str:
-    return f"{lake.tables.path(name)}/_delta_log"
+    return f"{lake.tables[name].uri}/_delta_log"
 
 
 def _statistics(lake: Lake, kind: str, paths: list[str]) -> DataFrame:
@@ -91,7 +91,7 @@ def erase_in_logs(lake: Lake, *, alone: bool) -> int:
 def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
     changed = 0
     if alone and any(uri.endswith(_CHECKPOINT) for uri in found):
-        lake.tables.checkpoint(name)
+        lake.tables[name].checkpoint()
     for uri, added in sorted(found.items()):
         failpoints.hit("forget_before_log")
         if uri.endswith(_COMMIT):

@@ -17,7 +17,7 @@ def unread_from(lake: Lake, name: str) -> int | None:
 
     None where neither reads it.
     """
-    if name == schemas.CORRECTIONS or lake.tables.path(name) in {
+    if name == schemas.CORRECTIONS or lake.tables[name].uri in {
         side.source.path for side in lake.config.inputs.values()
     }:
         return _consumed(lake, name, lake.config.checkpoint)
@@ -40,7 +40,7 @@ def _consumed(lake: Lake, name: str, checkpoint: str) -> int:
     """Return it of the stream with a checkpoint; 0 where it has read nothing."""
     batches = [int(n) for n in lake.tables.names(f"{checkpoint}/commits") if n.isdigit()]
     text = lake.tables.read_text(f"{checkpoint}/offsets/{max(batches)}") if batches else None
-    detail = lake.tables.spark.sql(f"describe detail {lake.tables.sql_name(name)}").head()
+    detail = lake.tables.spark.sql(f"describe detail {lake.tables[name].sql_name()}").head()
     for line in (text or "").splitlines()[2:]:
         offset = json.loads(line) if line.startswith("{") else {}
         if detail is not None and offset.get("reservoirId") == detail["id"]:
@@ -50,7 +50,7 @@ def _consumed(lake: Lake, name: str, checkpoint: str) -> int:
 
 def in_flight(lake: Lake) -> DataFrame:
     """Return the corrections that name a key and may not have been read yet."""
-    since = lake.tables.added_since(schemas.CORRECTIONS, _consumed(lake, schemas.CORRECTIONS, lake.config.checkpoint))
+    since = lake.tables[schemas.CORRECTIONS].added_since(_consumed(lake, schemas.CORRECTIONS, lake.config.checkpoint))
     (holder,) = lake.holders[schemas.CORRECTIONS]
-    rows = lake.tables.read(schemas.CORRECTIONS).where(F.col("_metadata.file_name").isin(sorted(since)))
+    rows = lake.tables[schemas.CORRECTIONS].read().where(F.col("_metadata.file_name").isin(sorted(since)))
     return lake.rows(holder, rows)

@@ -100,7 +100,7 @@ def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | 
 def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
     """Count the rows of an input's source with a key: by column where files have columns, else by text."""
     spark = lake.tables.spark
-    if source.kind == "delta" and source.path in map(lake.tables.path, lake.holders):
+    if source.kind == "delta" and source.path in (lake.tables[name].uri for name in lake.holders):
         return 0
     if source.kind == "delta" or source.format == "parquet":
         reader = spark.read.format("delta" if source.kind == "delta" else "parquet")

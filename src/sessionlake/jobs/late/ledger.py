@@ -24,12 +24,12 @@ COVERED = "covered"
 
 def read_runs(tables: Tables) -> list[LateRun]:
     """Return all runs that cover late events or may, in their order."""
-    if not tables.exists(schemas.JOB_RUNS):
+    if not tables[schemas.JOB_RUNS].exists():
         return []
-    started = tables.read(schemas.JOB_RUNS).where(F.col("job").isin(*WRITES) & (F.col("event") == "started"))
+    started = tables[schemas.JOB_RUNS].read().where(F.col("job").isin(*WRITES) & (F.col("event") == "started"))
     rows = started.select("job", "run_id", F.unix_micros("at").alias("at_us"), "pinned").collect()
     ids = [app_id(row.job, row.run_id) for row in rows]
-    found = {table: tables.app_versions(table, ids) for table in WRITES[REPROCESS_LATE]}
+    found = {table: tables[table].app_versions(ids) for table in WRITES[REPROCESS_LATE]}
     runs = [
         late_run(row.job, row.run_id, row.at_us, row.pinned, {table: found[table].get(id_) for table in found})
         for row, id_ in zip(rows, ids, strict=True)
@@ -72,7 +72,7 @@ def fence_runs(tables: Tables) -> None:
 def _fence(tables: Tables, runs: Iterable[LateRun]) -> None:
     for run in runs:
         for table in (table for table, version in run.versions.items() if version is None):
-            tables.fence(table, app_id(run.job, run.run_id))
+            tables[table].fence(app_id(run.job, run.run_id))
 
 
 def append_claimed(run: JobRun, table: str, rows: DataFrame) -> None:
@@ -124,7 +124,7 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
     outcomes = F.col("outcome").isin(schemas.STALE, schemas.EXPIRED)
     refused = refused_corrections(tables).where(outcomes & (F.col("batch_id") <= as_of))
     refused = refused.select("correction_id", F.col("batch_id").alias("_stale_at"))
-    written = tables.read(schemas.CORRECTIONS).where((F.col("job") == BACKFILL) & (F.col("kind") == "replace"))
+    written = tables[schemas.CORRECTIONS].read().where((F.col("job") == BACKFILL) & (F.col("kind") == "replace"))
     stale = written.join(refused, "correction_id")
     ids = {row.run_id for row in stale.select("run_id").distinct().collect()}
     puts = stale.select("run_id", F.col("session_key").alias("_key"), F.explode("put").alias("_put"), "_stale_at")
@@ -139,7 +139,7 @@ def stale_puts(tables: Tables, runs: list[LateRun], as_of: int) -> dict[tuple[st
 
 def refused_corrections(tables: Tables) -> DataFrame:
     """Return the corrections that batches refused: correction_id, kind, outcome, batch_id."""
-    told, dead_letters = tables.sql_name(schemas.CORRECTION_OUTCOMES), tables.sql_name(schemas.DEAD_LETTERS)
+    told, dead_letters = tables[schemas.CORRECTION_OUTCOMES].sql_name(), tables[schemas.DEAD_LETTERS].sql_name()
     return tables.spark.sql(refused_sql(told, dead_letters, told_from(tables)))
 
 

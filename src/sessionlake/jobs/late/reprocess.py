@@ -90,7 +90,7 @@ def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     before = runs_before(run) if run.dry_run else claim(run)
     # Not at the pinned version: late_events only grows, so that the batches pinned are the same rows; but what was
     # erased since (the right to be forgotten) must not come back.
-    every = mark_covered(tables, tables.read(schemas.LATE_EVENTS), before, pinned["batch_id"])
+    every = mark_covered(tables, tables[schemas.LATE_EVENTS].read(), before, pinned["batch_id"])
     marked = without_partly(every)
     asked = Span(pinned["batch_id"], *asked_times(pinned["from_us"], pinned["to_us"]))
     in_retention = kind.restated_us() >= pinned["expired_us"]
@@ -140,8 +140,8 @@ def _counted(run: JobRun, frames: _Frames) -> tuple[dict[str, int], list[str]]:
     kept, expired, left, nameless = frames.marked.agg(*counts).collect()[0]
     written = frames.corrections
     if not run.dry_run:
-        written = restated_by_runs(run.tables.read(schemas.CORRECTIONS), run.run_id)
-        expired = expired_by_runs(run.tables.read(schemas.DEAD_LETTERS), run.run_id).count()
+        written = restated_by_runs(run.tables[schemas.CORRECTIONS].read(), run.run_id)
+        expired = expired_by_runs(run.tables[schemas.DEAD_LETTERS].read(), run.run_id).count()
     corrections, restated = written.agg(F.count("*"), F.coalesce(F.sum("event_count"), F.lit(0))).collect()[0]
     notes = []
     if nameless:

@@ -56,7 +56,7 @@ def read_late_status(lake: Lake, database: DuckDBPyConnection, batch_id: int, *,
 
 def _runs(lake: Lake, database: DuckDBPyConnection) -> list[LateRun]:
     """Return all runs that cover late events or may, in their order."""
-    if not lake.exists(schemas.JOB_RUNS):
+    if not lake[schemas.JOB_RUNS].exists():
         return []
     rows = database.execute(
         "select job, run_id, epoch_us(\"at\"), pinned from job_runs where job in ($1, $2) and event = 'started'",
@@ -64,7 +64,7 @@ def _runs(lake: Lake, database: DuckDBPyConnection) -> list[LateRun]:
     ).fetchall()
     runs = []
     for job, run_id, at_us, pinned in rows:
-        versions = {table: lake.app_version(table, app_id(job, run_id)) for table in WRITES[job]}
+        versions = {table: lake[table].app_version(app_id(job, run_id)) for table in WRITES[job]}
         runs.append(late_run(job, run_id, at_us, pinned, versions))
     return sorted(runs, key=lambda run: run.order)
 
@@ -92,7 +92,7 @@ def _counted(lake: Lake, database: DuckDBPyConnection, runs: list[LateRun], batc
     )
     marks = {(run.job, run.run_id): f"stale_at_{i}" for i, run in enumerate(stale)}
     # What is partly late counts as accepted.
-    names = lake.table(schemas.LATE_EVENTS).schema().to_arrow().names
+    names = lake[schemas.LATE_EVENTS].open().schema().to_arrow().names
     alone = f" and not {schemas.PARTLY}" if schemas.PARTLY in names else ""
     found = database.execute(
         f"select count(*), count(*) filter ({covered(runs, marks)}) from late_events as late {joins} where batch_id <= $1{alone}",

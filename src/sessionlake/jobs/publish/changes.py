@@ -50,7 +50,7 @@ def publish_changes(
         .option("startingVersion", version)
         # What maintenance rewrites or trims has been published before.
         .option("skipChangeCommits", "true")
-        .load(tables.path(of.changes))
+        .load(tables[of.changes].uri)
     )
     writer = (
         changelog.writeStream.foreachBatch(changed)
@@ -69,7 +69,7 @@ def pin_version(tables: Tables, checkpoint: str) -> None:
 
     What is deleted between two attempts of the first publication must come in the stream, since no later one names it.
     """
-    tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables.latest_version(tables.changelog.changes)))
+    tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables[tables.changelog.changes].latest_version()))
 
 
 def from_version(tables: Tables, checkpoint: str) -> int:

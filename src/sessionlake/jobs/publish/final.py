@@ -100,7 +100,7 @@ def finals(tables: Tables, section: OperatorSection, before: Reached, now: Reach
     closed = rows.where((closing >= before.close_us) & (closing < now.close_us)).withColumn("op", F.lit("upsert"))
     if before.batch_id < 0:
         return closed
-    tail = changes(tables.read(of.changes, now.version), before.batch_id, now.batch_id)
+    tail = changes(tables[of.changes].read(now.version), before.batch_id, now.batch_id)
     _require_whole(tables, tail, before, now)
     was_final = closing < before.close_us
     # One that opened again since may be deleted while its end is beyond the close: its start tells that it may be in the topic.
@@ -120,7 +120,7 @@ def full(tables: Tables, section: OperatorSection, before: Reached, now: Reached
     found = rows.where(is_final & ~known)
     if before.batch_id < 0:
         return found
-    tail = changes(tables.read(of.changes, now.version), before.batch_id, now.batch_id)
+    tail = changes(tables[of.changes].read(now.version), before.batch_id, now.batch_id)
     _require_whole(tables, tail, before, now)
     return found.unionByName(latest_changes(tail, of).where("op = 'delete'").select(*found.columns))
 

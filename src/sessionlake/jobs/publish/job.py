@@ -38,7 +38,7 @@ def publish(
     sink = _sink(config)
     tables = Tables.of(spark, config)
     of = tables.changelog
-    if not tables.exists(of.changes):
+    if not tables[of.changes].exists():
         raise NoBatchesError(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )

@@ -43,7 +43,7 @@ def lag(tables: Tables, config: Config, most: int) -> int:
 
 def _is_behind(tables: Tables, config: Config, most: int) -> bool:
     """Say whether more than `most` batches are not in the topic yet; where versions tell that there are fewer, none is read."""
-    versions = tables.latest_version(tables.changelog.changes) - published_version(tables, config)
+    versions = tables[tables.changelog.changes].latest_version() - published_version(tables, config)
     return versions > most and lag(tables, config, most) > most
 
 

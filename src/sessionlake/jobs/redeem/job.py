@@ -117,7 +117,7 @@ def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | 
     """
     asked = F.split_part("reason", F.lit(":"), F.lit(1)).isin(reasons) | F.col("reason").isin(reasons)
     of_batches = (F.col("kind") == "event") & (F.col("batch_id") <= run.pinned["batch_id"])
-    letters = with_letter(run.tables.read(schemas.DEAD_LETTERS).where(of_batches & asked))
+    letters = with_letter(run.tables[schemas.DEAD_LETTERS].read().where(of_batches & asked))
     batches, at = read_batches(run.tables), F.unix_micros("committed_at")
     if from_us is not None:
         batches = batches.where(at >= from_us)
@@ -164,7 +164,7 @@ def _write(run: JobRun, kind: Kind, judged: DataFrame) -> None:
     if run.dry_run:
         return
     with run.step("marking what is redeemed"):
-        run.tables.create(schemas.REDEEMED, schemas.REDEEMED_SCHEMA, "Dead letters that runs of redeem took")
+        run.tables[schemas.REDEEMED].create(schemas.REDEEMED_SCHEMA, "Dead letters that runs of redeem took")
         taken = judged.where(F.col("outcome").isin(TAKEN, TWIN))
         run.append(schemas.REDEEMED, taken.select(LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")))
     with run.step("restating", schemas.CORRECTIONS):

@@ -37,7 +37,7 @@ def claim(run: JobRun) -> None:
             raise _overtaken(run, later[-1])
     for number, run_id in runs:
         if (number, run_id) < ours and versions.get(run_id) is None:
-            run.tables.fence(schemas.CORRECTIONS, app_id(REDEEM, run_id))
+            run.tables[schemas.CORRECTIONS].fence(app_id(REDEEM, run_id))
 
 
 def fence_redeems(tables: Tables) -> None:
@@ -46,7 +46,7 @@ def fence_redeems(tables: Tables) -> None:
     versions = _versions(tables, runs)
     for run_id in runs:
         if versions.get(run_id) is None:
-            tables.fence(schemas.CORRECTIONS, app_id(REDEEM, run_id))
+            tables[schemas.CORRECTIONS].fence(app_id(REDEEM, run_id))
 
 
 def append_corrections(run: JobRun, rows: DataFrame) -> None:
@@ -57,9 +57,9 @@ def append_corrections(run: JobRun, rows: DataFrame) -> None:
 
 def redeemed_before(run: JobRun) -> DataFrame | None:
     """Return the letters that other runs have redeemed (column `letter`); None where there are none."""
-    if not run.tables.exists(schemas.REDEEMED):
+    if not run.tables[schemas.REDEEMED].exists():
         return None
-    marks = run.tables.read(schemas.REDEEMED).where(F.col("run_id") != run.run_id)
+    marks = run.tables[schemas.REDEEMED].read().where(F.col("run_id") != run.run_id)
     ids = [row[0] for row in marks.select("run_id").distinct().collect()]
     done = [run_id for run_id, version in _versions(run.tables, ids).items() if version != FENCED]
     return marks.where(F.col("run_id").isin(done)).select(LETTER)
@@ -76,15 +76,15 @@ def with_letter(dead_letters: DataFrame) -> DataFrame:
 
 def _runs(tables: Tables) -> list[tuple[int, str]]:
     """Return number and id of each recorded run, in order."""
-    if not tables.exists(schemas.JOB_RUNS):
+    if not tables[schemas.JOB_RUNS].exists():
         return []
-    started = tables.read(schemas.JOB_RUNS).where((F.col("job") == REDEEM) & (F.col("event") == "started"))
+    started = tables[schemas.JOB_RUNS].read().where((F.col("job") == REDEEM) & (F.col("event") == "started"))
     return sorted((json.loads(row.pinned)[NUMBER], row.run_id) for row in started.select("run_id", "pinned").collect())
 
 
 def _versions(tables: Tables, run_ids: list[str]) -> dict[str, int]:
     ids = {app_id(REDEEM, run_id): run_id for run_id in run_ids}
-    return {ids[key]: version for key, version in tables.app_versions(schemas.CORRECTIONS, ids).items()}
+    return {ids[key]: version for key, version in tables[schemas.CORRECTIONS].app_versions(ids).items()}
 
 
 def _overtaken(run: JobRun, by: str | None) -> OvertakenError:

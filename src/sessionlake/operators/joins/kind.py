@@ -126,7 +126,7 @@ class Joins:
         name = schemas.JOIN_MESSAGES
         stored, pairs = message_schema(self.spec, marks=True), join_schema(self.spec, marks=True).append(JOIN_TIME)
         return (
-            Output(MESSAGES, name, tables.path(name), stored, same_rows, key=JOINS.key, guarded=True),
+            Output(MESSAGES, name, tables[name].uri, stored, same_rows, key=JOINS.key, guarded=True),
             changelog_output(JOINS, tables, pairs, rows=identified_pairs),
         )
 
@@ -143,7 +143,7 @@ class Joins:
         """Return the messages that may still be joined, of committed batches."""
         spec = cast("Joiner", operator).spec
         until = last_batch_id(tables, JOINS)
-        messages = tables.read(schemas.JOIN_MESSAGES).where(F.col("batch_id") <= until)
+        messages = tables[schemas.JOIN_MESSAGES].read().where(F.col("batch_id") <= until)
         time_us = F.unix_micros("time")
         place = time_us if spec.by_time else F.col(POSITION).bitwiseAND(_NUMBER)
         at = JoinProgress.of(state)

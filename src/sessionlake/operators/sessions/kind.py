@@ -71,7 +71,7 @@ class Sessions(EventKind[SessionizerSpec]):
 
     def outputs(self, tables: Tables) -> tuple[Output, ...]:
         """Return the topic's tombstones, and the changelog."""
-        tombstones, until = tables.path(schemas.TOPIC_TOMBSTONES), self.spec.windows.keeps_until
+        tombstones, until = tables[schemas.TOPIC_TOMBSTONES].uri, self.spec.windows.keeps_until
         changes = schemas.changelog(self.spec.value_types, {}, until=until)
         return (
             Output(TOMBSTONES, schemas.TOPIC_TOMBSTONES, tombstones, schemas.TOPIC_TOMBSTONES_SCHEMA, same_rows),
