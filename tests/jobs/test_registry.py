@@ -108,6 +108,6 @@ def test_what_a_job_is_not_for_is_refused_in_one_line(tmp_path: Path) -> None:
         [],
         ["reprocess-late", "redeem", "backfill"],
         ["redeem", "backfill"],
-        ["reprocess-late", "redeem", "expire", "backfill"],
+        ["reprocess-late", "redeem", "backfill"],
     ]
     assert {name for job in JOBS for name in job.not_for} <= {*OPERATORS, BY_COUNT}

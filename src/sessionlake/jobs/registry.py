@@ -203,7 +203,7 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "expire",
-        "Remove expired sessions or windows: by age, or by any SQL over the row and other tables.",
+        "Remove expired sessions, windows, pairs or rows: by age, or by any SQL over the row and other tables.",
         "sessionlake.jobs.expire:expire",
         (
             Option("where", "SQL over a row, in place of the config's rule."),
@@ -231,7 +231,6 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("expired",)},
         corrections="expired",
         dag="expire_sessions",
-        not_for={"table": "keeps its rows until an event deletes them (table.delete_when) or `sessionlake forget` does"},
     ),
     Job(
         "forget",

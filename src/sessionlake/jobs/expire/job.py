@@ -59,7 +59,7 @@ def expire(
     on_step: OnStep = lambda _: None,
     to_topic: bool = False,
 ) -> JobReport:
-    """Append a tombstone for each expired session or window that has none yet at its revision; the rule given here replaces the config's.
+    """Append a tombstone for each expired row that has none yet at its revision; the rule given here replaces the config's.
 
     None gets two tombstones at one revision, whatever runs beside or after each other: appends of all runs are
     one sequence (Delta's txnVersion), and a run that finds another's append after what it had pinned stops there.

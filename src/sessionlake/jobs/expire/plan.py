@@ -1,4 +1,4 @@
-"""Which sessions or windows a run of expire sends tombstones for, and in which append: a plan that every attempt of the run makes alike."""
+"""What a run of expire sends tombstones for, and in which append: a plan that every attempt of the run makes alike."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Plan:
     total: int
     chunk: int
     rows_there: DataFrame
-    """All sessions or windows of the pinned versions."""
+    """All rows of the pinned versions."""
     what: str
     """What they are called, for people."""
     at_least: int
@@ -101,7 +101,9 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     }
     new = counts["matched"] - emitted_before
     total = new if max_per_run is None else min(new, max_per_run)
-    return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk, there, of.snapshot, folded - logged)
+    # A keyed table's snapshot has deletions, too, and tells no number of rows that are there.
+    at_least, what = (0, "rows") if of.keyed else (folded - logged, of.snapshot)
+    return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk, there, what, at_least)
 
 
 def _parts(ordered: DataFrame) -> list[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""Which sessions or windows expire: a time to live, SQL over the row, or both; `now()` is the start of the run."""
+"""Which rows expire: a time to live, SQL over the row, or both; `now()` is the start of the run."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Rule:
     def matching(
         self, rows: DataFrame, now_us: int, tables: Collection[str] = (), of: Changelog = SESSIONS
     ) -> DataFrame:
-        """Return the rows that expire at a moment; in the SQL one is called `session`, or `window`. JobError in one line.
+        """Return the rows that expire at a moment; in the SQL one is called as the pipeline's changelog is, `session`, `window`, `join` or `table`. JobError in one line.
 
         Of the world outside the row, the SQL may read the temporary views named in `tables` only: it may be the text of
         somebody who may start the job, and is not to read what the job's user can.
