@@ -5,8 +5,7 @@ from typing import Any
 
 from sessionlake.observe import metrics
 from sessionlake.observe.metrics import Metric
-from sessionlake.operators.keyed.expiry.pattern import LRU, TTL
-from sessionlake.operators.keyed.ttl import LIVE
+from sessionlake.warehouse.changelog import LIVE_ROWS, LRU, TTL
 
 _OUTCOMES = {
     metrics.EVENTS: ("accepted", "late", "dead", "dropped", "emitted"),
@@ -20,8 +19,8 @@ def expiry_values(state: Mapping[str, Any], counts: Mapping[str, int]) -> Iterat
     for cause in (TTL, LRU):
         yield metrics.EXPIRED_ROWS, counts.get(f"deleted_by_{cause}", 0), (cause,)
     yield metrics.EXPIRY_SCANNED, counts.get("scanned", 0), ()
-    if state.get(LIVE) is not None:
-        yield metrics.TABLE_ROWS, int(state[LIVE]), ()
+    if state.get(LIVE_ROWS) is not None:
+        yield metrics.TABLE_ROWS, int(state[LIVE_ROWS]), ()
 
 
 def count_values(counts: Mapping[str, int]) -> Iterator[tuple[Metric, int, tuple[str, ...]]]:

@@ -10,10 +10,10 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
-from sessionlake.operators.keyed.ttl import LIVE
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
+from sessionlake.warehouse.changelog import LIVE_ROWS
 from sessionlake.warehouse.lake import Lake
 
 LAST_BATCHES = 5
@@ -87,7 +87,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         and late.reconciles
         and foreign_change(lake, changelogs_in(lake)) is None,
         late=late,
-        rows=last.state.get(LIVE) if "ttl" in config.live_settings() else None,
+        rows=last.state.get(LIVE_ROWS) if "ttl" in config.live_settings() else None,
         store_bytes=store_bytes(config),
         store_dir=config.driver_store_dir,
         checkpoint=config.checkpoint,

@@ -11,7 +11,6 @@ from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.keyed.expiring import NO_ROWS, counts_of, indexed, put_rows, stored_rows, taken_away
-from sessionlake.operators.keyed.expiry.pattern import TTL
 from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
@@ -22,7 +21,7 @@ from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.warehouse.changelog import CAUSE, INSERTED, WRITTEN
+from sessionlake.warehouse.changelog import CAUSE, INSERTED, TTL, WRITTEN
 from sessionlake.warehouse.schemas import TIME
 
 RESTORED = {

@@ -14,13 +14,13 @@ from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.time_boxed import FIRST_RATE, LEAST_ROWS, TimeBoxed, next_rate
 from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
-from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
+from sessionlake.warehouse.changelog import HIDDEN_WRITTEN, LIVE_ROWS
 
 Clock = Literal["wall", "stream"]
 CLEANUP = "cleanup"
 """Kind of the rows that every shard gets where a cleanup is due; they have its clock."""
-LIVE, RATE = "live_rows", "scan_rows_per_ms"
-"""Of a table's state: how many rows there are (null where that was not counted from the start); how fast they are looked at."""
+RATE = "scan_rows_per_ms"
+"""Of a table's state: how fast rows are looked at."""
 LIVE_CHANGE, SCANNED, TOOK = f"{STATE}live", f"{STATE}scanned", f"{STATE}scan_us"
 """Numbers of a batch that the next state is of."""
 WRITTEN_UP_TO, MAX_WRITTEN = "clock_us", "max_written_us"
@@ -86,7 +86,7 @@ class Ttl:
     def due_us(self, state: Mapping[str, Any]) -> int | None:
         """Return when a batch is needed though nothing comes in: by the wall clock, as long as there are rows."""
         last = state.get(_cleaned(self.clock))
-        if self.clock != "wall" or self.every_us is None or last is None or state.get(LIVE) == 0:
+        if self.clock != "wall" or self.every_us is None or last is None or state.get(LIVE_ROWS) == 0:
             return None
         if isinstance(self.pattern, Segments) and hidden_us(state) >= int(state.get(LAST_PUT) or NO_WATERMARK):
             return None
@@ -113,8 +113,8 @@ def written_us(context: BatchContext) -> int:
 def next_cleaning(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
     """Return what of a state is about cleanups, after a batch with these numbers."""
     # Rows that go with their segments are not counted.
-    live = None if MAX_HIDDEN in stats else state.get(LIVE, None if state else 0)
-    told: dict[str, Any] = {LIVE: None if live is None else int(live) + stats.get(LIVE_CHANGE, 0)}
+    live = None if MAX_HIDDEN in stats else state.get(LIVE_ROWS, None if state else 0)
+    told: dict[str, Any] = {LIVE_ROWS: None if live is None else int(live) + stats.get(LIVE_CHANGE, 0)}
     for clock in _CLOCKS:
         last = stats.get(f"max_{_cleaned(clock)}", state.get(_cleaned(clock)))
         told |= {} if last is None else {_cleaned(clock): last}

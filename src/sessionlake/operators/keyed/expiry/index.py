@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.operators.keyed.expiry.pattern import TTL, Found, Pass
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass
 from sessionlake.operators.keyed.expiry.rule import NEVER, Rule, TableRows
 from sessionlake.store.rows import EXPIRY, RowStore, parted, sorted_numbers
+from sessionlake.warehouse.changelog import TTL
 
 
 @dataclass(frozen=True)

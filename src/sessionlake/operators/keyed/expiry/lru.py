@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.operators.keyed.expiry.pattern import LRU, Found, Pass
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass
 from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.store.rows import RECENCY, RowStore, parted, sorted_numbers
+from sessionlake.warehouse.changelog import LRU
 
 _ROWS = "rows"
 """The cursor's field: how many rows the shard has; counted where it is not there, as after a change of the layout."""

@@ -12,9 +12,6 @@ from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.store.rows import RowStore, Stored
 
-TTL, LRU = "ttl", "lru"
-"""Causes of a change: a row's time is over, or there are too many rows."""
-
 
 @dataclass(frozen=True)
 class Pass:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.operators.keyed.expiry.pattern import TTL, Found, Pass, joined, taken
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass, joined, taken
 from sessionlake.operators.keyed.expiry.rule import Rule, TableRows
 from sessionlake.store.rows import RowStore, Stored
+from sessionlake.warehouse.changelog import TTL
 
 CHUNK = 100_000
 """Rows that are in memory at a time."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sessionlake.operators.keyed.expiry.pattern import TTL, Found, Pass
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass
 from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.store.rows import RowStore
+from sessionlake.warehouse.changelog import TTL
 
 _SEGMENTS = 3
 """How many times a segment's length goes into a row's time to live: so many segments and one are live."""

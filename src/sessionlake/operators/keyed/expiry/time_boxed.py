@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.operators.keyed.expiry.pattern import TTL, Found, Pass, joined, taken
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass, joined, taken
 from sessionlake.operators.keyed.expiry.rule import Rule, TableRows
 from sessionlake.operators.keyed.expiry.scan import CHUNK
 from sessionlake.store.rows import RowStore, Stored
+from sessionlake.warehouse.changelog import TTL
 
 LEAST_ROWS = 1000
 """The least that a cleanup looks at, however slow it was before."""

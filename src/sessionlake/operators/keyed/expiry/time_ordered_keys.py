@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
-from sessionlake.operators.keyed.expiry.pattern import TTL, Found, Pass, joined, taken
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass, joined, taken
 from sessionlake.operators.keyed.expiry.rule import NEVER, Rule, TableRows
 from sessionlake.operators.keyed.expiry.scan import CHUNK
 from sessionlake.store.rows import RowStore, Stored
+from sessionlake.warehouse.changelog import TTL
 
 
 @dataclass(frozen=True)
