@@ -1,4 +1,4 @@
-"""What is the same in every kind that aggregates the events of one input."""
+"""What is the same in every kind with one input of events."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -25,7 +25,7 @@ Spec = TypeVar("Spec", bound=OfEvents)
 
 
 class EventKind(Generic[Spec]):
-    """The part of a `Kind`, see there for the methods, that aggregates events of one input and keeps them as packed states."""
+    """The part of a `Kind`, see there for the methods, that has one input of events."""
 
     numbers_messages: ClassVar[bool] = False
     late_columns: ClassVar[tuple[pa.Field, ...]] = ()
@@ -41,7 +41,7 @@ class EventKind(Generic[Spec]):
 
     @property
     def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns that aggregates read."""
+        """Return the columns that are read beside key, time and id."""
         return computed_types(self.spec.events)
 
     @property
@@ -57,7 +57,7 @@ class EventKind(Generic[Spec]):
 
     @classmethod
     def bound_settings(cls) -> dict[str, Any]:
-        """Return the version of the states' bytes."""
+        """Return the version of the packed states' bytes."""
         return {"state layout": STATE_LAYOUT}
 
     @classmethod

@@ -32,8 +32,9 @@ from sessionlake.operators.keyed.ttl import hidden_us
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.sources.base import Source
 from sessionlake.sources.record_columns import META, NO_VALUE, OFFSET, PARTITION
-from sessionlake.stream.events import computed_types, event_spec
-from sessionlake.stream.ingest import EVENTS, EventSpec
+from sessionlake.stream.event_kind import EventKind
+from sessionlake.stream.events import event_spec
+from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
@@ -48,32 +49,10 @@ _NOT_LATE = (
 )
 
 
-class KeyedTable:
+class KeyedTable(EventKind[KeyedSpec]):
     """See `Kind` for the methods."""
 
-    numbers_messages: ClassVar[bool] = False
     changelog: ClassVar[Changelog] = TABLE
-    changelogs: ClassVar[tuple[Changelog, ...]] = (TABLE,)
-    late_columns: ClassVar[tuple[pa.Field, ...]] = ()
-
-    def __init__(self, config: Config, spec: KeyedSpec) -> None:
-        self._config, self.spec = config, spec
-
-    @property
-    def inputs(self) -> Mapping[str, EventSpec]:
-        """Return the one input, of events."""
-        return {EVENTS: self.spec.events}
-
-    @property
-    def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns of rows, and those that say what deletes."""
-        return computed_types(self.spec.events)
-
-    @classmethod
-    def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
-        """Return the one."""
-        del config
-        return cls.changelogs
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "KeyedTable":
