@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.durations import parse_duration
+from sessionlake.propose.keyed import refused_share
 from sessionlake.propose.measure import GAPS, late_share, propose_gap
 from sessionlake.propose.windows import SIZES, windows_of
 from sessionlake.propose.windows import late_share as windows_late_share
@@ -73,3 +74,11 @@ def test_few_or_wide_distances_say_nothing_of_the_gap() -> None:
     assert propose_gap(np.array([MINUTE] * 19)) == "30 minutes"
     assert propose_gap(np.array([3 * 24 * 60 * MINUTE] * 100)) == "30 minutes"
     assert "30 minutes" in GAPS
+
+
+def test_update_exactly_a_retention_before_the_newest_of_earlier_batches_is_not_refused() -> None:
+    hour = 60 * MINUTE
+    times = [[0, hour], [0, -1, 2 * hour], [hour, hour - 1], [hour - 1]]
+    batches = [(np.zeros(len(some), np.int64), np.array(some)) for some in times]
+    assert refused_share(batches, "1 hour") == 3 / 8
+    assert refused_share([], "1 hour") == 0.0

@@ -187,3 +187,23 @@ def test_windows_of_which_no_row_is_left_are_sent_again() -> None:
         assert found.stats["sent_again"] == found.stats["corrections"] > 0
         apply(run, found)
         assert contents(run) == sent
+
+
+@pytest.mark.parametrize(("low", "high", "named"), [(4, 8, [4]), (0, 4, [0]), (5, 8, []), (4, 9, [4, 8])])
+def test_range_has_the_slice_at_its_begin_and_not_that_at_its_end(low: int, high: int, named: list[int]) -> None:
+    model, _ = closed_run("tumbling")
+    with harness(model, 1) as run:
+        events = [(0, ("a", time, 1)) for time in (0, 4, 8)]
+        run.process(given_rows([event for _, event in events]))
+        twice = [(0, ("a", time, 2)) for time in (0, 4, 8)]
+        found = compared(run, model, twice, [], low=low, high=high).corrections["session_start"].cast(pa.int64())
+        assert found.to_pylist() == named
+
+
+@pytest.mark.parametrize(("batch", "removed_by", "put"), [(1, [2], 0), (1, [2, 0], 0), (2, [2], 1), (3, [2], 1)])
+def test_only_what_came_before_the_batch_of_a_tombstone_stays_out(batch: int, removed_by: list[int], put: int) -> None:
+    model, _ = closed_run("tumbling")
+    with harness(model, 1) as run:
+        removed = [("a", 0, number) for number in removed_by]
+        found = compared(run, model, [(batch, ("a", 1, 1))], [], removed=removed)
+        assert (found.stats["put"], found.stats["withheld"]) == (put, 1 - put)

@@ -56,6 +56,13 @@ def test_update_at_the_horizon_is_accepted_and_one_before_is_not(table: TableHar
     assert values(table) == {"a": 1, "w": 0}
 
 
+def test_an_older_deletion_does_not_take_the_last_ones_place(table: TableHarness) -> None:
+    table.process([update("w", at("12:00"), 0), update("b", at("11:30"), deleted=True)])
+    table.process([update("c", at("11:10"), deleted=True), update("w", at("13:00"), 0)])
+    assert [row["key"] for row in table.process([update("a", at("11:30"), 1)]).dead] == ["a"]
+    assert not table.process([update("a", at("11:30", 1), 1)]).dead
+
+
 def test_without_a_deletion_updates_of_any_age_are_accepted(table: TableHarness) -> None:
     table.process([update("w", at("12:00"), 0)])
     assert not table.process([update("a", -(10**15), 1)]).dead

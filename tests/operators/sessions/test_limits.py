@@ -16,7 +16,7 @@ from sessionlake.columnar.records import Records
 from sessionlake.config.quarantine import Quarantine, parse_rate, rate_sql
 from sessionlake.config.sections import SessionSection
 from sessionlake.errors import ConfigError
-from sessionlake.operators.sessions.quarantine import above
+from sessionlake.operators.sessions.quarantine import above, crossing
 from sessionlake.testing import SessionizerHarness
 
 CUT = 100
@@ -151,6 +151,32 @@ def test_a_session_that_is_merged_of_one_in_quarantine_does_not_cross() -> None:
         first = harness.process([event(20), event(21), event(22), event(0), event(40, key="b")])
         assert first.counts["quarantined"] == 1
         assert harness.process([event(10)]).counts["quarantined"] == 0
+
+
+Session = tuple[int, int, int, int]
+"""The number of a key, start, end, events."""
+
+
+@pytest.mark.parametrize(
+    ("changed", "before", "crosses"),
+    [
+        ((0, 0, 9, 3), (0, 0, 5, 3), 0),
+        ((0, 0, 9, 3), (0, 9, 9, 3), 0),
+        ((0, 0, 9, 3), (0, 9, 9, 2), 1),
+        ((0, 0, 8, 3), (0, 9, 9, 3), 1),
+        ((0, 9, 9, 3), (0, 0, 8, 3), 1),
+        ((0, 0, 9, 3), (1, 5, 5, 3), 1),
+        ((1, 0, 9, 3), (0, 5, 5, 3), 1),
+    ],
+)
+def test_only_a_session_that_holds_one_in_quarantine_does_not_cross(
+    changed: Session, before: Session, crosses: int
+) -> None:
+    def records(row: Session) -> Records:
+        columns = (np.array([value]) for value in (*row, 0))
+        return Records(*columns, pa.nulls(1, pa.binary()))
+
+    assert crossing(Quarantine(max_events=2), records(changed), records(before)) == crosses
 
 
 @given(
