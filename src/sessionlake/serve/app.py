@@ -1,13 +1,12 @@
-"""The paths of the query server, and what may be asked at each."""
+"""The paths of the query server."""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
@@ -16,124 +15,30 @@ from sessionlake.errors import SessionlakeError
 from sessionlake.serve.answers import LISTS, Answers
 from sessionlake.serve.encoded import Times
 from sessionlake.serve.following import Following
+from sessionlake.serve.models import (
+    MODELS,
+    WAIT_MS,
+    After,
+    Asked,
+    Envelope,
+    Failure,
+    Limited,
+    Listed,
+    OneRow,
+    OneSession,
+    Rows,
+    Sessions,
+    Timed,
+)
 from sessionlake.serve.page import read_page
 from sessionlake.serve.questions import Question, included, micros_of
 from sessionlake.serve.refused import RefusedError, error_body, refusal
 
-WAIT_MS = 5000
 DEFAULT_LIMIT = 100
 _PAUSE_S = 0.02
 _THREADS, _SLOW_THREADS = 8, 2
 """That look for pages in the stores, and for anything in the tables: the slow ones keep none of the others waiting."""
 T = TypeVar("T")
-Time = str | int | None
-
-
-class Asked(BaseModel):
-    """What may be asked of any path that has rows."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    times: Literal["iso", "us"] = Field("iso", description="Times as ISO 8601, or as whole microseconds since 1970")
-    min_batch_id: int | None = Field(
-        None, ge=0, description="The answer is of this batch or a later one, else it is refused by 412"
-    )
-    wait_ms: int = Field(0, ge=0, le=WAIT_MS, description="How long to wait for min_batch_id")
-
-
-class Limited(Asked):
-    """What may be asked of a list."""
-
-    limit: int | None = Field(None, ge=1, description="Rows of a page, up to serve.max_rows; 100 where none is given")
-
-
-class Listed(Limited):
-    """A list of rows: of a key, or of a range of keys."""
-
-    key: str | None = None
-    key_from: str | None = Field(
-        None, description="First key of a range, inclusive; keys are ordered by their UTF-8 bytes"
-    )
-    key_to: str | None = Field(None, description="Last key of a range, inclusive")
-    prefix: str | None = Field(None, description="What keys begin with")
-    cursor: str | None = Field(None, description="Where to go on: the cursor of the page before")
-    cold: bool = Field(False, description="From the tables, with what stores have no more")
-
-
-class Timed(Listed):
-    """A list of rows that have times."""
-
-    from_: str | None = Field(None, alias="from", description="Rows that end there or later; ISO time, or microseconds")
-    to: str | None = Field(None, description="Rows that start there or earlier")
-    order: Literal["asc", "desc"] = Field("asc", description="Oldest or newest first; desc of one key only")
-    include: str | None = Field(None, description="open, quarantined: what sessions_live leaves out")
-
-
-class OneSession(Asked):
-    """One session."""
-
-    key: str
-    start: str = Field(description="When it starts: ISO time, or microseconds")
-    include: str | None = None
-
-
-class OneRow(Asked):
-    """One row of a keyed table."""
-
-    key: str
-
-
-class After(Limited):
-    """Batches."""
-
-    after: int = Field(-1, description="Only later batches")
-
-
-class Envelope(BaseModel):
-    """What every answer says, beside the rows."""
-
-    model_config = ConfigDict(extra="allow")
-
-    batch_id: int
-    watermark: Time
-    complete_from: Time = Field(
-        description="Rows that ended earlier may lie in the tables only (`cold`); null where all are here"
-    )
-    served_by: Literal["store", "delta"]
-    cursor: str | None = None
-
-
-class Sessions(Envelope):
-    """Sessions."""
-
-    sessions: list[dict[str, Any]]
-
-
-class Rows(Envelope):
-    """Rows of a keyed table."""
-
-    rows: list[dict[str, Any]]
-
-
-class Windows(Envelope):
-    """Windows."""
-
-    windows: list[dict[str, Any]]
-
-
-class Joins(Envelope):
-    """Pairs of a join."""
-
-    joins: list[dict[str, Any]]
-
-
-class Failure(BaseModel):
-    """Why a request is not answered."""
-
-    error: str = Field(description="One line: what, which value, what to do")
-
-
-MODELS: dict[str, type[Envelope]] = {"sessions": Sessions, "rows": Rows, "windows": Windows, "joins": Joins}
 
 
 class Server:
