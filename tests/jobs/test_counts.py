@@ -41,6 +41,9 @@ def config_of(root: Path) -> Config:
     return count_config(root, emit={"early": "batch"})
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """Four batches, the first two of them folded."""
@@ -74,7 +77,6 @@ def rows_of(spark: SparkSession, config: Config, of: Changelog) -> list[tuple[An
     return sorted(map(tuple, merged_rows(Tables.of(spark, config), of=of).select(*names).collect()))
 
 
-@pytest.mark.slow
 def test_compact_folds_windows_and_their_state_and_the_stream_goes_on(spark: SparkSession, config: Config) -> None:
     before = {of: folded(config, of) for of in (WINDOWS, SLICES)}
     report = compact(spark, config)
@@ -131,7 +133,6 @@ PLANTED = {
 """Defects of rows of the changelog, by the checks that find them."""
 
 
-@pytest.mark.slow
 def test_checks_hold_and_each_fails_on_its_defect(spark: SparkSession, config: Config) -> None:
     from sessionlake.quality.run import run_quality
 
@@ -171,7 +172,6 @@ def test_publish_sends_full_windows_once(spark: SparkSession, ran: Config) -> No
     assert later == {row[:2] for row in wanted if row[4] > 1}
 
 
-@pytest.mark.slow
 def test_expire_removes_full_windows_only(spark: SparkSession, config: Config) -> None:
     before = folded(config, WINDOWS)
     expire(spark, config, where="total < 1000")
@@ -183,7 +183,6 @@ def test_expire_removes_full_windows_only(spark: SparkSession, config: Config) -
     assert live(spark, config) == [row for row in tumbling(3, whole=False) if row[:2] not in removed]
 
 
-@pytest.mark.slow
 def test_forget_removes_a_key_from_windows_and_state(spark: SparkSession, config: Config) -> None:
     report = forget(spark, config, ["a"])
     assert not report.failed, report.notes

@@ -82,7 +82,8 @@ def snapshot(spark: SparkSession, config: Config, where: str) -> int:
     return Tables.of(spark, config)[TABLE.snapshot].read().where(where).count()
 
 
-@pytest.mark.parametrize("method", [pytest.param("merge", marks=pytest.mark.slow), "rewrite"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["merge", "rewrite"])
 def test_compact_folds_rows_and_deletions_and_the_stream_goes_on(
     spark: SparkSession, config: Config, method: str
 ) -> None:

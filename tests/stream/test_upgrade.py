@@ -35,8 +35,13 @@ def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, i
     return sorted(tuple(row) for row in live.collect())
 
 
-earlier = pytest.mark.parametrize("archive", FIXTURES, ids=lambda path: path.name.removesuffix(".tar.gz"))
-whole = pytest.mark.parametrize("archive", [path for path in FIXTURES if "586e742" not in path.name], ids=str)
+OLDEST = [path for path in FIXTURES if "586e742" in path.name]
+earlier = pytest.mark.parametrize(
+    "archive",
+    [pytest.param(path, marks=pytest.mark.slow) if path in OLDEST else path for path in FIXTURES],
+    ids=lambda path: path.name.removesuffix(".tar.gz"),
+)
+whole = pytest.mark.parametrize("archive", [path for path in FIXTURES if path not in OLDEST], ids=str)
 """Those with the source files, the stores and an archive of events."""
 
 

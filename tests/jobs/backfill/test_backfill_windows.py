@@ -47,7 +47,6 @@ def sliding_config(root: Path, **sections: Any) -> Config:
 KINDS: dict[str, Make] = {
     "update": window_config, "final": final_config, "hopping": hopping_config, "sliding": sliding_config
 }  # fmt: skip
-SLOW = [pytest.param(kind, POINTS, marks=pytest.mark.slow) for kind in KINDS]
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +133,8 @@ def in_range(spark: SparkSession, config: Config, of: Changelog, low: int, high:
     return sorted(map(tuple, rows.select(of.key, start).collect()))
 
 
-@pytest.mark.parametrize(("kind", "points"), [("hopping", []), *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "points"), [("hopping", []), *((kind, POINTS) for kind in KINDS)])
 def test_damage_is_repaired_whoever_kills_the_run(
     spark: SparkSession, copied: Callable[[str], Config], monkeypatch: pytest.MonkeyPatch, kind: str, points: list[str]
 ) -> None:

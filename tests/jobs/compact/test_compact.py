@@ -86,7 +86,8 @@ def uncounted(report: JobReport) -> dict[str, int]:
     return {name: n for name, n in report.counts.items() if "bytes" not in name and "vacuumed" not in name}
 
 
-@pytest.mark.parametrize("points", [["compact_after_fold"], pytest.param(POINTS, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("points", [["compact_after_fold"], POINTS])
 def test_killed_and_repeated_is_once_and_no_reader_sees_it(
     spark: SparkSession, folded_once: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: list[str]
 ) -> None:

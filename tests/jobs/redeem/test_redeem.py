@@ -90,6 +90,7 @@ def sessions(spark: SparkSession, config: Config) -> list[tuple[int, int]]:
     return [(row["event_count"], row["total"]) for row in sorted(rows)]
 
 
+@pytest.mark.slow
 def test_letters_are_redeemed_once_though_a_run_is_killed(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,11 @@ def test_case_1_of_the_seed_by_count_on_spark(spark: SparkSession, tmp_path: Pat
     ("window", "machine"),
     [
         ({"kind": "session", "size": None, "max_others": 2}, ("session", 2, 0, 0)),
-        ({"kind": "hopping", "size": 7, "advance": 3, "offset": 2, "per": "partition"}, ("grid", 7, 3, 2)),
+        pytest.param(
+            {"kind": "hopping", "size": 7, "advance": 3, "offset": 2, "per": "partition"},
+            ("grid", 7, 3, 2),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_every_batch_on_spark_sends_what_a_machine_per_window_sends(

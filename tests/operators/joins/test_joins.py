@@ -107,6 +107,7 @@ def staged(spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return config
 
 
+@pytest.mark.slow
 def test_a_planned_file_of_one_side_that_is_gone_is_its_dead_letter(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_planned_file_of_one_side_that_is_gone_is_its_dead_letter(
     assert pairs_of(config) == joined(accepted([messages(0), {"left": messages(1)["left"], "right": []}]))
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_given_up_is_made_anew_of_both_sides(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

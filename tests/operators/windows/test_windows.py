@@ -176,6 +176,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, window: Row, told: str) -> No
         window_config(tmp_path, **window)
 
 
+@pytest.mark.slow
 def test_an_idle_stream_sends_what_waits_for_a_period(spark: SparkSession, tmp_path: Path) -> None:
     config = window_config(tmp_path, emit={"early": "2 seconds", "late": "close"})
     config = config.model_copy(update={"pipeline": config.pipeline.model_copy(update={"trigger": "0 seconds"})})
