@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.store.rows import RowStore, Stored
+from sessionlake.warehouse.changelog import TTL
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,35 @@ class Pattern(Protocol):
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return what goes; None where this batch takes nothing away."""
+
+
+class Unindexed:
+    """The part of a `Pattern` that is the same where the store keeps no index for it."""
+
+    index: ClassVar[None] = None
+    cause: ClassVar[str] = TTL
+
+    @property
+    def layout(self) -> str:
+        """Return nothing: rows lie as they do without a pattern."""
+        return ""
+
+    def entries(self, rows: TableRows) -> pa.Array:
+        """Raise NotImplementedError: there is no index."""
+        raise NotImplementedError
+
+
+def paged(
+    store: RowStore, at: Pass, expired: Callable[[TableRows], Bools], chunk: int, high: bytes | None = None
+) -> tuple[pa.Array, Stored, int]:
+    """Return the keys and rows that have expired, of those up to `high`, and how many were looked at, `chunk` at a time."""
+    parts: list[tuple[pa.Array, Stored]] = []
+    scanned, keys = 0, pa.array([], pa.binary())
+    while not parts or len(keys) == chunk:
+        keys, rows = store.page(keys[-1].as_py() if len(keys) else None, chunk, high)
+        parts.append(taken(keys, rows, at.unchanged(keys) & expired(at.read(keys, rows))))
+        scanned += len(keys)
+    return *joined(parts), scanned
 
 
 def taken(keys: pa.Array, rows: Stored, gone: Bools) -> tuple[pa.Array, Stored]:

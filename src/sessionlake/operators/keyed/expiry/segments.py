@@ -6,24 +6,18 @@ says nothing of it. What a window store does with its windows.
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass
-from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed
 from sessionlake.store.rows import RowStore
-from sessionlake.warehouse.changelog import TTL
 
 _SEGMENTS = 3
 """How many times a segment's length goes into a row's time to live: so many segments and one are live."""
 
 
 @dataclass(frozen=True)
-class Segments:
+class Segments(Unindexed):
     """See `Pattern` for the methods. A row is hidden so long after it was written."""
 
     ttl_us: int
-    index: None = None
-    cause: str = TTL
 
     @property
     def interval_us(self) -> int:
@@ -34,10 +28,6 @@ class Segments:
     def layout(self) -> str:
         """Return the segments' length, since rows lie by it."""
         return f"segments/{self.interval_us}"
-
-    def entries(self, rows: TableRows) -> pa.Array:
-        """Raise NotImplementedError: there is no index."""
-        raise NotImplementedError
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return None: nothing is taken away."""

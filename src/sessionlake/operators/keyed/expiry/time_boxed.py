@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass, joined, taken
-from sessionlake.operators.keyed.expiry.rule import Rule, TableRows
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed, joined, taken
+from sessionlake.operators.keyed.expiry.rule import Rule
 from sessionlake.operators.keyed.expiry.scan import CHUNK
 from sessionlake.store.rows import RowStore, Stored
-from sessionlake.warehouse.changelog import TTL
 
 LEAST_ROWS = 1000
 """The least that a cleanup looks at, however slow it was before."""
@@ -25,18 +24,11 @@ FIRST_RATE = 200
 
 
 @dataclass(frozen=True)
-class TimeBoxed:
+class TimeBoxed(Unindexed):
     """See `Pattern` for the methods."""
 
     rule: Rule
     max_duration_us: int
-    index: None = None
-    cause: str = TTL
-    layout: str = ""
-
-    def entries(self, rows: TableRows) -> pa.Array:
-        """Raise NotImplementedError: there is no index."""
-        raise NotImplementedError
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return the expired ones of the next rows."""
