@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.errors import NotNeededError
+from sessionlake.errors import JobError, NotNeededError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.compact import compact
@@ -225,6 +225,9 @@ def test_expire_deletes_rows_by_age_and_by_sql_and_late_updates_do_not_bring_the
         "max_share": 1.0,
     }
     assert expire(spark, config, **asked, dry_run=True).counts["matched"] == len(negative | {oldest})
+    # The share is of the rows that are there; deletions, which the snapshot has, too, are none.
+    with pytest.raises(JobError, match=rf"remove {len(negative | {oldest})} of {len(rows)} rows"):
+        expire(spark, config, **{**asked, "max_share": (len(negative | {oldest}) - 0.5) / len(rows)}, run_id="less")
     report = expire(spark, config, **asked, run_id="r")
     assert report.counts["expired"] == len(negative | {oldest}) > 1
     assert expire(spark, config, **asked, run_id="r").counts == report.counts

@@ -61,6 +61,11 @@ def test_a_long_log_is_not_listed() -> None:
     assert last is not None
     assert (last.version, log.listed) == (259_999, 0)
     assert log.asked < 40
+    before = log.last_commit(until=5_001)
+    assert before is not None
+    assert before.version == 5_001
+    assert log.last_commit(until=4_999) is None
+    assert log.asked < 60
 
 
 def test_a_log_that_was_put_back_is_looked_at_anew() -> None:

@@ -71,9 +71,7 @@ class DeltaLog(ABC):
         A maintenance job copies (with `copied`) what it saw last; a batch committed beside it counts though it is older.
         """
         best: Commit | None = None
-        for version in self.versions():
-            if until is not None and version > until:
-                continue
+        for version in self.versions(until):
             commit = self.commit(version)
             # A job's commit on a table that the stream has not written yet has nothing of the stream's to copy.
             if commit is None or "batch_id" not in commit.metadata:
@@ -91,9 +89,10 @@ class DeltaLog(ABC):
             if commit is not None and not commit.metadata.get("copied"):
                 yield commit
 
-    def versions(self) -> Iterator[int]:
-        """Yield the versions whose commits the log still has one by one, newest first."""
-        for version in range(self.latest_version(), -1, -1):
+    def versions(self, until: int | None = None) -> Iterator[int]:
+        """Yield the versions whose commits the log still has one by one, newest first; up to one, where it is given."""
+        latest = self.latest_version()
+        for version in range(latest if until is None else min(until, latest), -1, -1):
             if not self.has(version):
                 return
             yield version

@@ -25,13 +25,12 @@ class LakeTable(DeltaLog):
     """A table whose rows and log end at the version at which it was opened."""
 
     _files: "Lake"
-
     _opened: DeltaTable | None = None
 
     def open(self) -> DeltaTable:
         """Return the table, opened at its newest version the first time, and staying there."""
         if self._opened is None:
-            self._opened = self._files.opened(self.uri)
+            self._opened = self._files.delta_table(self.uri)
         return self._opened
 
     def latest_version(self) -> int:
@@ -71,7 +70,7 @@ class Lake(Logs):
             self._tables[name] = LakeTable(self, f"{self.warehouse}/{name}")
         return self._tables[name]
 
-    def opened(self, uri: str) -> DeltaTable:
+    def delta_table(self, uri: str) -> DeltaTable:
         """Return a table at its newest version."""
         with self._readable():
             return DeltaTable(self._uri(uri), storage_options=_options())

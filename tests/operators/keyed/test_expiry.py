@@ -33,6 +33,24 @@ def test_row_expires_exactly_ttl_after_its_time(pattern: str, clock: int, left: 
         assert list(table.rows()) == left
 
 
+@pytest.mark.parametrize("pattern", ["scan", "index", "time_boxed"])
+def test_row_that_is_renewed_by_the_batch_of_its_cleanup_stays(pattern: str) -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": pattern, "ttl": "1 hour"}) as table:
+        table.process([update("a", 11 * HOUR), update("b", 11 * HOUR)], clock_us=11 * HOUR)
+        output = table.process([update("a", 11 * HOUR + 1, 1), *TICK], clock_us=12 * HOUR)
+        assert sorted((row["op"], row["table_key"]) for row in output.changes) == [("delete", "b"), ("upsert", "a")]
+        assert output.counts["deleted_by_ttl"] == 1
+        assert list(table.rows()) == ["a"]
+
+
+def test_time_ordered_key_that_is_updated_in_the_batch_of_its_cleanup_goes_once() -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "time_ordered_keys", "ttl": "1 hour"}) as table:
+        table.process([update(ID, 0)], clock_us=MADE)
+        output = table.process([update(ID, 1), *TICK], clock_us=MADE + HOUR)
+        assert [(row["op"], row["cause"]) for row in output.changes] == [("delete", "ttl")]
+        assert not table.rows()
+
+
 def test_cleanups_are_aligned_and_a_clock_that_is_set_back_holds_none_up() -> None:
     noon, due = 12 * HOUR, []
     with TableHarness({"v": "long"}, ttl={"pattern": "scan", "ttl": "1 day"}) as table:

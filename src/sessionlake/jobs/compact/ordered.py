@@ -26,17 +26,14 @@ def snapshot_files(tables: Tables, version: int | None = None) -> list[File]:
 
     # Of a table with partitions, as earlier releases made it, the date stands there.
     partition = F.col("partitionValues")[of.date]
-    found = (
-        tables[of.snapshot]
-        .files(version)
-        .select(
-            "path",
-            F.col("size").alias("bytes"),
-            F.coalesce(F.get_json_object("stats", "$.numRecords").cast("long"), F.lit(0)).alias("rows"),
-            F.coalesce("deletionVector.cardinality", F.lit(0)).alias("deleted"),
-            F.coalesce(partition, bound("minValues")).alias("first"),
-            F.coalesce(partition, bound("maxValues")).alias("last"),
-        )
+    files = tables[of.snapshot].files(version)
+    found = files.select(
+        "path",
+        F.col("size").alias("bytes"),
+        F.coalesce(F.get_json_object("stats", "$.numRecords").cast("long"), F.lit(0)).alias("rows"),
+        F.coalesce("deletionVector.cardinality", F.lit(0)).alias("deleted"),
+        F.coalesce(partition, bound("minValues")).alias("first"),
+        F.coalesce(partition, bound("maxValues")).alias("last"),
     )
 
     def bounds(*told: str | None) -> list[str]:

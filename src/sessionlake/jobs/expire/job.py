@@ -20,7 +20,7 @@ from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import tombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.tables import Table, Tables
 
 JOB = "expire"
 INTERVAL_S = 10
@@ -136,15 +136,14 @@ def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, An
         "sequence": -1 if sequence is None else sequence,
         **{name: lake[name].latest_version() for name in names},
         **final,
-        "tables": {name: _version(lake.spark, name, path) for name, path in named.items()},
+        "tables": {name: _version(Table(lake, path.rstrip("/")), name) for name, path in named.items()},
     }
 
 
-def _version(spark: SparkSession, name: str, path: str) -> int:
-    folder, _, table = path.rstrip("/").rpartition("/")
-    version = Tables(spark, folder)[table].latest_version()
+def _version(table: Table, name: str) -> int:
+    version = table.latest_version()
     if version < 0:
-        raise ConfigError(f"expire.tables.{name}: {path!r} is no Delta table; correct the path")
+        raise ConfigError(f"expire.tables.{name}: {table.uri!r} is no Delta table; correct the path")
     return version
 
 

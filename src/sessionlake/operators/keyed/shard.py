@@ -101,6 +101,7 @@ class KeyedShard:
             self._taken_away(rows, lone, context),
         ]
         expired = self._taken_away(found.rows, np.arange(len(found.rows)), context, cause)
+        side, told = _told(inputs, removals, removed)
         counts = {
             "changed": len(put) + len(deletes),
             "unchanged": int((outcome == 0).sum()) + len(won) - len(put) - len(deletes),
@@ -108,6 +109,7 @@ class KeyedShard:
             "upserts": len(upserts),
             "deletes": len(deletes) + len(at_once) + len(lone) + len(found.rows),
             LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(found.rows),
+            **told,
             **counts_of(found, self.spec),
             **({MAX_PUT: written_us(context)} if self.spec.row_interval_us is not None and len(upserts) else {}),
         }
@@ -115,11 +117,6 @@ class KeyedShard:
             times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], found.rows["time"])
             last = np.concatenate(times)
             counts |= {MAX_DELETED: int(last.max())} if len(last) else {}
-        side: dict[str, pa.Table] = {}
-        if removals.num_rows:
-            counts |= {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
-            side = {DEAD: stale_letters(removals, "tombstone", removed.stale)}
-            side |= {OUTCOMES: told_outcomes(inputs[OUTCOMES], removed.stale)} if OUTCOMES in inputs else {}
         written = [
             self._writes(store, named, updates, upserts, changes, there, markers),
             self._writes_of_expired(store, found.keys, found.rows, expired),
@@ -265,6 +262,16 @@ class KeyedShard:
         }
         arrays = [found[field.name] if field.name in found else pa.nulls(n, field.type) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """Return the rows of side tables that tell what became of tombstones, and how many took effect."""
+    if not removals.num_rows:
+        return {}, {}
+    side = {DEAD: stale_letters(removals, "tombstone", removed.stale)}
+    if OUTCOMES in inputs:
+        side[OUTCOMES] = told_outcomes(inputs[OUTCOMES], removed.stale)
+    return side, {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
 
 
 def _some(rows: Stored, which: Bools) -> Stored:
