@@ -124,7 +124,8 @@ def test_what_both_tell_is_the_same(ran: Ran) -> None:
 
 def test_each_source_has_all_that_the_registry_says(ran: Ran) -> None:
     # Of topics, and where the config has [quarantine] or [ttl].
-    of_ttl = {metrics.TABLE_ROWS, metrics.EXPIRED_ROWS, metrics.EXPIRY_SCANNED}
+    of_ttl = {metrics.TABLE_ROWS, metrics.EXPIRED_ROWS, metrics.EXPIRY_SCANNED, metrics.EXPIRY_LAG}
+    of_ttl |= {metrics.CLEANUP_SECONDS, metrics.CLEANUP_ROUND}
     elsewhere = {metrics.OFFSETS_BEHIND, metrics.QUARANTINED, *of_ttl}
     here = {m.name for m in METRICS if "stream" in m.sources and m not in elsewhere}
     assert {name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in ran.end} == here
@@ -238,13 +239,15 @@ def test_rows_that_expire_are_counted_by_cause(tmp_path: Path) -> None:
     config = parse_config({**table_sections(), "ttl": {"pattern": "scan", "ttl": "1 day"}}, tmp_path)
     readings = StreamReadings(config)
     assert exposed(readings)["sessionlake_expired_rows_total"] == {("ttl",): 0, ("lru",): 0}
-    for n, state in enumerate([{"live_rows": 7}, {"live_rows": None}]):
-        counts = {"deleted_by_ttl": 2 + n, "scanned": 9}
+    for n, state in enumerate([{"live_rows": 7}, {"live_rows": None, "expiry_lag_us": 5_000_000}]):
+        counts = {"deleted_by_ttl": 2 + n, "scanned": 9, "cleanup_us": 250_000}
         readings.committed(BatchCommit("p", "id", n, "c", state, counts, (None,), "", Settings({}, {}, {}), None, 1, 2))
     found = exposed(readings)
     assert found["sessionlake_expired_rows_total"] == {("ttl",): 5, ("lru",): 0}
     assert found["sessionlake_expiry_scanned_rows_total"] == {(): 18}
     assert found["sessionlake_table_rows"] == {(): 7}
+    assert found["sessionlake_expiry_lag_seconds"] == {(): 5}
+    assert found["sessionlake_cleanup_seconds_total"] == {(): 0.5}
 
 
 def test_a_port_in_use_is_a_warning(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

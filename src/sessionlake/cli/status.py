@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
-from sessionlake.config.durations import format_duration
+from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import first_line
 
@@ -87,11 +87,23 @@ def render_status(config: Config, status: "Status", now_us: int) -> RenderableTy
         f"late events  {late.events:,} = {late.reprocessed:,} reprocessed + {late.expired:,} expired + {late.waiting:,} waiting",
         f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired",
         *([] if status.rows is None else [f"rows         {status.rows:,}"]),
+        *_expiry(config, status),
         f"reconciles   {'yes' if status.reconciles else '[red]NO[/red]'}",
         f"store        {status.store_bytes / 1e6:,.1f} MB in {escape(status.store_dir)}",
         f"checkpoint   {escape(status.checkpoint)}",
     )
     return Group(*(Text.from_markup(line) for line in lines), _batches(status))
+
+
+def _expiry(config: Config, status: "Status") -> list[str]:
+    """Return a line of what the last cleanup of [ttl] says; none where it says nothing."""
+    told = [] if status.expiry_lag_us is None else [f"lag {format_duration(status.expiry_lag_us)}"]
+    if status.cleanup_round_us is not None:
+        told.append(f"a round takes {format_duration(status.cleanup_round_us)}")
+        ttl = config.live_settings()["ttl"].get("ttl")
+        if ttl is not None and status.cleanup_round_us > parse_duration(ttl) / 2:
+            told.append("[red]more than half of ttl.ttl: raise ttl.max_duration or shorten ttl.every[/red]")
+    return [f"expiry       {', '.join(told)}"] if told else []
 
 
 def _batches(status: "Status") -> Table:

@@ -38,6 +38,7 @@ from sessionlake.config.source import (
     check_source,
     with_absolute_secrets,
 )
+from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -58,6 +59,8 @@ class Config(Section):
     aggregates: dict[str, str] = Field(default={})
     quarantine: QuarantineSection | None = None
     """Which sessions are kept apart from what is shown; none where it is left out."""
+    ttl: SessionTtlSection | None = None
+    """When closed sessions expire; of a keyed table its section has that."""
     compact: CompactSection = CompactSection()
     quality: QualitySection = QualitySection()
     expire: ExpireSection = ExpireSection()
@@ -202,6 +205,7 @@ class Config(Section):
             "archive": self.pipeline.archive,
             **self.section.live_settings(),
             **({} if self.quarantine is None else {"quarantine": self.quarantine.settings()}),
+            **({} if self.ttl is None else {"ttl": self.ttl.settings()}),
         }
         each = {
             name: {"max_future_skew_us": side.max_future_skew_us, "max_key_bytes": side.event.max_key_bytes}
@@ -302,6 +306,12 @@ def _operators(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ConfigError(f"{second}: stands beside [{first}], and a pipeline computes one thing; keep one of them")
     if "session" in raw and "emit" in raw:
         raise ConfigError("emit: stands beside [session], whose changes are sent with each batch; write session.emit")
+    if others.keys() & {"window", "join"} and "ttl" in raw:
+        (name,) = others
+        raise ConfigError(
+            f"ttl: is for sessions and keyed tables; what a [{name}] keeps goes by {name}.retention_time or {name}.retention_count, "
+            "remove it"
+        )
     rest = {name: value for name, value in raw.items() if name not in others}
     for name, value in others.items():
         if isinstance(value, dict):
@@ -398,6 +408,8 @@ def _check(config: Config) -> None:
     check_store_path(config.pipeline.store)
     config.section.check()
     _check_quarantine(config)
+    if config.ttl is not None:
+        config.ttl.check(config.sessions)
     for side in config.inputs.values():
         config.section.check_source(side.source)
         if side.event.time is None and not config.section.by_count:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sessionlake.observe import metrics
 from sessionlake.observe.metrics import Metric
-from sessionlake.warehouse.changelog import LIVE_ROWS, LRU, TTL
+from sessionlake.warehouse.changelog import EXPIRY_LAG, LIVE_ROWS, LRU, ROUND, TTL
 
 _OUTCOMES = {
     metrics.EVENTS: ("accepted", "late", "dead", "dropped", "emitted"),
@@ -14,11 +14,17 @@ _OUTCOMES = {
 _OPS = {"upsert": "upserts", "delete": "deletes"}
 
 
-def expiry_values(state: Mapping[str, Any], counts: Mapping[str, int]) -> Iterator[tuple[Metric, int, tuple[str, ...]]]:
+def expiry_values(
+    state: Mapping[str, Any], counts: Mapping[str, int]
+) -> Iterator[tuple[Metric, float, tuple[str, ...]]]:
     """Yield metric, value and labels of what [ttl] did in a batch, and of how many rows the table then has, where that is known."""
     for cause in (TTL, LRU):
         yield metrics.EXPIRED_ROWS, counts.get(f"deleted_by_{cause}", 0), (cause,)
     yield metrics.EXPIRY_SCANNED, counts.get("scanned", 0), ()
+    yield metrics.CLEANUP_SECONDS, counts.get("cleanup_us", 0) / 1e6, ()
+    for name, metric in ((EXPIRY_LAG, metrics.EXPIRY_LAG), (ROUND, metrics.CLEANUP_ROUND)):
+        if state.get(name) is not None:
+            yield metric, int(state[name]) / 1e6, ()
     if state.get(LIVE_ROWS) is not None:
         yield metrics.TABLE_ROWS, int(state[LIVE_ROWS]), ()
 

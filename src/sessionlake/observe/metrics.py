@@ -62,14 +62,32 @@ TABLE_ROWS = Metric(
 EXPIRED_ROWS = Metric(
     "sessionlake_expired_rows_total",
     "counter",
-    "Rows of a keyed table that [ttl] took away, by cause: ttl, lru; since the stream started",
+    "Rows of a keyed table, or sessions, that [ttl] took away, by cause: ttl, lru; since the stream started",
     _labels("cause"),
     ("stream",),
 )
 EXPIRY_SCANNED = Metric(
     "sessionlake_expiry_scanned_rows_total",
     "counter",
-    "Rows and index entries that [ttl] looked at, since the stream started",
+    "Rows, sessions and index entries that [ttl] looked at, since the stream started",
+    sources=("stream",),
+)
+EXPIRY_LAG = Metric(
+    "sessionlake_expiry_lag_seconds",
+    "gauge",
+    "How long before the clock of the last cleanup of [ttl] expired what it took away, at most; 0 where that was nothing",
+    sources=("stream",),
+)
+CLEANUP_SECONDS = Metric(
+    "sessionlake_cleanup_seconds_total",
+    "counter",
+    "Time that shards spent on cleanups of [ttl], since the stream started",
+    sources=("stream",),
+)
+CLEANUP_ROUND = Metric(
+    "sessionlake_cleanup_round_seconds",
+    "gauge",
+    "Pattern time_boxed: how long before the clock of the last cleanup the oldest round of a shard began that goes on, or ended in it",
     sources=("stream",),
 )
 WATERMARK = Metric(

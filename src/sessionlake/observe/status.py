@@ -12,8 +12,9 @@ from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
-from sessionlake.warehouse.changelog import LIVE_ROWS
+from sessionlake.warehouse.changelog import EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
 from sessionlake.warehouse.lake import Lake
 
 LAST_BATCHES = 5
@@ -37,6 +38,10 @@ class Status:
     late: LateStatus
     rows: int | None
     """How many rows a keyed table with [ttl] has; None of others, and where that is not known."""
+    expiry_lag_us: int | None
+    """How long before the clock of the last cleanup of [ttl] expired what it took away, at most; None where that is not known."""
+    cleanup_round_us: int | None
+    """Pattern time_boxed: how long before that clock the oldest round of a shard began that goes on, or ended in it; None of others."""
     store_bytes: int
     store_dir: str
     checkpoint: str
@@ -75,7 +80,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     told = lake[schemas.CORRECTION_OUTCOMES].exists()
     placed = not own or counts["accepted"] == sum(counts[name] for name in own)
     every = lake.changelog.every if config.section.sums_events else None
-    events = every is None or _events_add_up(every, counts, database, last_id if told else None, forgotten=forgotten)
+    events = every is None or _events_add_up(every, counts, database, last, told=told, forgotten=forgotten)
     return Status(
         batch_id=last_id,
         watermark_us=last.watermark_us,
@@ -88,6 +93,8 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         and foreign_change(lake, changelogs_in(lake)) is None,
         late=late,
         rows=last.state.get(LIVE_ROWS) if "ttl" in config.live_settings() else None,
+        expiry_lag_us=last.state.get(EXPIRY_LAG) if "ttl" in config.live_settings() else None,
+        cleanup_round_us=last.state.get(ROUND) if "ttl" in config.live_settings() else None,
         store_bytes=store_bytes(config),
         store_dir=config.driver_store_dir,
         checkpoint=config.checkpoint,
@@ -118,16 +125,17 @@ def _rows_add_up(
 
 
 def _events_add_up(
-    every: str, counts: dict[str, int], database: DuckDBPyConnection, told_to: int | None, *, forgotten: bool
+    every: str, counts: dict[str, int], database: DuckDBPyConnection, last: BatchCommit, *, told: bool, forgotten: bool
 ) -> bool:
-    """Check that the rows of a view hold as many events as were accepted; `told_to` is None where no batch has told of corrections."""
+    """Check that the rows of a view hold as many events as were accepted; `told` says whether batches have told of corrections."""
     corrections, advances = database.execute(CORRECTIONS_SQL).fetchall()[0]
     adding = removing = restated = 0
-    if told_to is not None:
-        applied = f"from correction_outcomes where outcome = 'applied' and batch_id <= {told_to}"
+    if told:
+        applied = f"from correction_outcomes where outcome = 'applied' and batch_id <= {last.batch_id}"
         adding, removing, restated = map(int, database.execute(f"select {', '.join(OUTCOMES)} {applied}").fetchall()[0])
     known = Accepted(
-        counts["accepted"], counts["applied"], corrections, advances, adding, removing, restated, forgotten
+        *(counts["accepted"], counts["applied"], corrections, advances, adding, removing, restated, forgotten),
+        expired=int(last.state.get(EXPIRED_EVENTS, 0)),
     )
     if known.events is None:
         return True

@@ -72,7 +72,7 @@ class StreamReadings(Readings):
         if "ttl" not in self._config.live_settings():
             return
         for metric, value, labels in expiry_values(state, counts):
-            change = self.set if metric is metrics.TABLE_ROWS else self.add
+            change = self.set if metric.kind == "gauge" else self.add
             change(metric, value, *labels)
 
     def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:

@@ -19,7 +19,7 @@ from sessionlake.sources.registry import sources_of
 from sessionlake.stream.kind import Kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import JOINS, Changelog
+from sessionlake.warehouse.changelog import EXPIRED_EVENTS, JOINS, Changelog
 from sessionlake.warehouse.outcomes import told_from
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, read_batches, row_versions
@@ -105,6 +105,7 @@ def pin(tables: Tables) -> dict[str, Any]:
         "committed_us": last.committed_us,
         "types": dict(last.settings.types),
         "forgotten": was_forgotten(tables),
+        EXPIRED_EVENTS: last.state.get(EXPIRED_EVENTS, 0),
     }
 
 

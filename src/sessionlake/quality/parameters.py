@@ -8,6 +8,7 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.jobs.reconcile import OUTCOMES, Accepted
 from sessionlake.quality.frames import SECOND_US, Inputs, batches_of
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import EXPIRED_EVENTS
 
 
 def parameters(inputs: Inputs) -> dict[str, Any]:
@@ -30,8 +31,8 @@ def parameters(inputs: Inputs) -> dict[str, Any]:
 def _expected_rows(inputs: Inputs) -> dict[str, int | None]:
     """Return how many events sessions or windows may hold and how many rows late_events.
 
-    Sessions hold the accepted events and those restated, all of them, unless a correction has removed sessions, or what
-    became of some is not known. Then they hold no more than those and all that corrections restate or put. Windows of
+    Sessions hold the accepted events and those restated, less those of sessions that [ttl] removed, all of them, unless a correction has
+    removed sessions, or what became of some is not known. Then they hold no more than those and all that corrections restate or put. Windows of
     which an event may be in several, or in none that was sent yet, hold any number.
     """
     names = ("accepted", "late", "applied")
@@ -39,10 +40,13 @@ def _expected_rows(inputs: Inputs) -> dict[str, int | None]:
     accepted, late, applied = sums.collect()[0]
     put = F.aggregate(F.col("put.event_count"), F.lit(0).cast("bigint"), lambda total, n: total + n)
     added = F.coalesce(F.when(F.col("kind") == "restate", F.col("event_count")), put, F.lit(0))
-    advance = F.count_if(F.col("kind") == "advance")
+    advance = F.count_if(F.col("kind").isin("advance", "tick", "flush"))
     counted = inputs.table(schemas.CORRECTIONS).agg(F.count("*"), advance, F.coalesce(F.sum(added), F.lit(0)))
     corrections, advances, events = counted.collect()[0]
-    known = Accepted(accepted, applied, corrections, advances, *_told(inputs), inputs.pinned["forgotten"])
+    known = Accepted(
+        *(accepted, applied, corrections, advances, *_told(inputs), inputs.pinned["forgotten"]),
+        expired=inputs.pinned.get(EXPIRED_EVENTS, 0),
+    )
     exact = inputs.config.section.sums_events
     most = accepted + events if known.events is None else known.events
     return {

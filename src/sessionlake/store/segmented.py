@@ -55,6 +55,61 @@ class Found:
     segment: Ints
 
 
+@dataclass(frozen=True)
+class Page:
+    """Values of the store, ascending by segment and key."""
+
+    segment: Ints
+    keys: pa.Array
+    """Bytes."""
+    values: pa.Array
+    """A key's sessions in the segment, packed; null for none."""
+
+    def __len__(self) -> int:
+        return len(self.segment)
+
+    @property
+    def last(self) -> tuple[int, bytes]:
+        """The segment and key of the last value; of a page that has one."""
+        return int(self.segment[-1]), self.keys[-1].as_py()
+
+
+class Overlay:
+    """A batch's writes that are not in the store yet, over what is read of it, and further writes with them."""
+
+    def __init__(self, writes: pa.Table | None) -> None:
+        """`writes` are ordered as `WRITE_SCHEMA` says; None for none."""
+        self._writes = WRITE_SCHEMA.empty_table() if writes is None else writes.combine_chunks()
+        self._segment = self._writes["segment"].to_numpy()
+
+    def over(self, page: Page) -> Page:
+        """Return a page with the values that the writes put in the place of its own."""
+        at = np.arange(len(page))
+        for number in np.unique(page.segment).tolist():
+            low, high = np.searchsorted(self._segment, [number, number + 1]).tolist()
+            if low == high:
+                continue
+            here = np.flatnonzero(page.segment == number)
+            of_segment = combined(self._writes["key"].slice(low, high - low))
+            place = pc.index_in(page.keys.take(pa.array(here)), value_set=of_segment)
+            found = place.is_valid().to_numpy(zero_copy_only=False)
+            at[here[found]] = len(page) + low + place.drop_null().to_numpy().astype(np.int64)
+        both = pa.chunked_array([page.values, *self._writes["value"].chunks], pa.binary())
+        return Page(page.segment, page.keys, combined(both).take(pa.array(at)))
+
+    def merged(self, later: list[pa.Table]) -> pa.Table:
+        """Return the writes with later ones, each of pairs of segment and key of its own, in the place of those of the same pairs."""
+        if not later:
+            return self._writes
+        table = pa.concat_tables([self._writes, *later])
+        # The sort is stable: of one pair the last write holds.
+        table = table.take(pc.sort_indices(table, sort_keys=[("segment", "ascending"), ("key", "ascending")]))
+        segment, keys = table["segment"].to_numpy(), combined(table["key"])
+        replaced = np.zeros(len(table), bool)
+        replaced[:-1] = pc.equal(keys[:-1], keys[1:]).to_numpy(zero_copy_only=False) & (segment[:-1] == segment[1:])
+        return table.filter(pa.array(~replaced))
+
+
 class SegmentedSessionStore(SessionStore):
     """Records of one shard. Reads and writes many keys at once; the one-session calls of KIP-94 are built on those.
 
@@ -83,12 +138,44 @@ class SegmentedSessionStore(SessionStore):
             wanted = np.flatnonzero(first <= segment)
             if len(wanted):
                 every = len(wanted) == len(keys)
-                found = self._unpack(self._values(segment, keys if every else keys.take(pa.array(wanted))))
+                found = self.unpack(self._values(segment, keys if every else keys.take(pa.array(wanted))))
                 owner = found.codes if every else wanted[found.codes]
                 parts.append((replace(found, codes=owner), segment))
         return _concatenated(parts)
 
-    def _unpack(self, values: pa.Array) -> Records:
+    def page(self, after: tuple[int, bytes] | None, limit: int, latest_end_us: int) -> Page:
+        """Return the first `limit` values strictly after a segment and key, of the segments with ends up to a time, inclusive."""
+        last, found = latest_end_us // self.interval_us, list[tuple[int, list[tuple[bytes, bytes]]]]()
+        left = limit
+        for segment in self._db.segments:
+            if segment > last or left == 0:
+                break
+            if after is None or segment >= after[0]:
+                low = after[1] + b"\0" if after is not None and segment == after[0] else None
+                items = self._db.items(segment, low, None, left)
+                found.append((segment, items))
+                left -= len(items)
+        return Page(
+            np.repeat([segment for segment, _ in found], [len(items) for _, items in found]).astype(np.int64),
+            pa.array([key for _, items in found for key, _ in items], pa.binary()),
+            _binary([value for _, items in found for _, value in items]),
+        )
+
+    def rewritten(self, page: Page, rest: Records, touched: Ints) -> pa.Table:
+        """Return the writes of the touched places of a page, which then hold the rest; its codes are places, in the page's order."""
+        places = np.unique(touched)
+        rest = rest.take(np.flatnonzero(np.isin(rest.codes, places)))
+        sizes = np.bincount(rest.codes, minlength=len(page))[places]
+        packed = pack(rest, sizes[sizes > 0]) if len(rest) else pa.array([], pa.binary())
+        at = np.cumsum(sizes > 0) - 1
+        values = packed.take(pa.array(at, mask=sizes == 0))
+        index = pa.array(places)
+        return pa.Table.from_arrays(
+            [pa.array(page.segment[places]), page.keys.take(index), values], schema=WRITE_SCHEMA
+        )
+
+    def unpack(self, values: pa.Array) -> Records:
+        """Return the sessions of values, in order; codes are the values' places, null stands for no sessions."""
         return unpack(values, with_until=self._with_until)
 
     def _values(self, segment: int, keys: pa.Array) -> pa.Array:
@@ -184,7 +271,7 @@ class SegmentedSessionStore(SessionStore):
     def scan(self, oldest_end_us: int) -> tuple[list[bytes], Records]:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
         items = [item for segment in self._db.segments for item in self._db.items(segment)]
-        found = self._unpack(_binary([value for _, value in items]))
+        found = self.unpack(_binary([value for _, value in items]))
         return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
 
     def clear(self) -> None:
@@ -262,7 +349,7 @@ class SegmentedSessionStore(SessionStore):
         first = earliest_end_us // self.interval_us
         items = [i for segment in self._db.segments if segment >= first for i in self._db.items(segment, low, high)]
         keys = [key.decode() for key, _ in items]
-        found = _records(keys, self._unpack(_binary([value for _, value in items])), earliest_end_us, latest_start_us)
+        found = _records(keys, self.unpack(_binary([value for _, value in items])), earliest_end_us, latest_start_us)
         return sorted(found, key=lambda s: (s.window.key, s.window.end_us, s.window.start_us))
 
     def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:

@@ -4,7 +4,7 @@ What it can't do: read sources, write Delta tables, crash. Proven equal to the S
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.quarantine import Quarantine
+from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.engine.operator import Aside, BatchContext, Piece, ShardResult
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.control import kinds_of, limits_of
@@ -23,13 +24,14 @@ from sessionlake.operators.sessions.mapper import split_events
 from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.operators.sessions.shard import COLD_SCHEMA
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.ttl import next_state
+from sessionlake.operators.sessions.ttl_rule import session_ttl
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EMIT, EventSpec
 from sessionlake.stream.outputs import LATE
-from sessionlake.stream.watermark import advanced
 from sessionlake.testing.local import Harness, aggregated_columns, declared_types
 from sessionlake.testing.rows import Row, correction_table, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
@@ -61,7 +63,8 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
     (key, start_us, end_us, event_count, columns as of one event), replace (key, remove = [(start_us, revision), ...],
     put = [partials]) or tombstone (key, start_us, revision). Column types are those of the first batch's first
     value, or `schema` = {"column": "long" | "double" | "string" | "boolean" | "timestamp" |
-    "date"}.
+    "date"}. `ttl` is the section [ttl] of a config: {"pattern": "scan", "ttl": "30 minutes"}; corrections of kind "tick" do
+    nothing but make a batch.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         event_id: str | None = None,
         schema: Mapping[str, str] | None = None,
         quarantine: Quarantine | None = None,
+        ttl: Mapping[str, Any] | None = None,
     ) -> None:
         if beyond_retention not in (DEAD_LETTER, DROP, EMIT):
             raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write dead_letter, drop or emit")
@@ -83,6 +87,7 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
             raise ConfigError("max_future_skew: needs a clock, and a clock needs it; give both or neither")
         self.windows, self._specs, self._quarantine = windows, dict(aggregates), quarantine
         self._policy, self._clock, self._event_id = beyond_retention, clock, event_id
+        self._ttl = None if ttl is None else SessionTtlSection.model_validate(ttl)
         self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
         self._declared = declared_types(schema)
         super().__init__(shards)
@@ -96,16 +101,26 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         """The watermark after the last batch; None before the first accepted event."""
         return self._state.get(WATERMARK)
 
-    def process(self, rows: Sequence[Row]) -> Output:
-        """Run one micro-batch."""
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state after the last batch: watermark_us, and with [ttl] what the last cleanup tells."""
+        return self._state
+
+    def due_us(self) -> int | None:
+        """Return when a pipeline without input would make a batch, for a cleanup; None for never."""
+        ttl = None if self._operator is None else self._operator.spec.ttl
+        return None if ttl is None else ttl.due_us(self._state)
+
+    def process(self, rows: Sequence[Row], *, clock_us: int | None = None) -> Output:
+        """Run one micro-batch, at a time of the clock where one is given."""
         operator = self._operator or self._make_operator(rows)
-        context = BatchContext(
-            self._batch_id, f"c{self._batch_id}", dict(self._state), self._clock() if self._clock else 0
-        )
+        if clock_us is None:
+            clock_us = self._clock() if self._clock else 0
+        context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
         bounds = operator.bounds(context)
         events = [(i, row) for i, row in enumerate(rows) if "kind" not in row]
         corrections = [(i, row) for i, row in enumerate(rows) if "kind" in row]
-        split: list[Piece] = []
+        split: list[Piece] = [] if operator.spec.ttl is None else list(operator.spec.ttl.schedule.split(context))
         if events:
             split += split_events(operator.spec, bounds, context.clock_us, event_rows(operator.spec.columns, events))
         if corrections:
@@ -114,7 +129,7 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
             split += split_corrections(kinds_of(operator.spec), limits, table)
         results, told = self._shards.run(operator, split, context, partial(self._cold, operator, context))
         stats = {**dict.fromkeys((*COUNTS, QUARANTINED), 0), **told}
-        self._state = advanced(self._state, stats)
+        self._state = next_state(self._state, stats)
         self._batch_id += 1
         quarantined = [] if self._quarantine is None else [QUARANTINED]
         changes = [change for result in results for change in self._change_rows(result.changes)]
@@ -122,7 +137,17 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         late, refused = self._side(results, LATE, rows), self._side(results, DEAD, rows, asides)
         dead = [row for row in refused if row["reason"] != STALE]
         stale = [{k: v for k, v in row.items() if k != "reason"} for row in refused if row["reason"] == STALE]
-        return Output(changes, late, dead, stale, {name: stats[name] for name in (*COUNTS, *quarantined)})
+        counted = (*COUNTS, *quarantined, *(() if self._ttl is None else ("deleted_by_ttl", "scanned", "decoded")))
+        return Output(changes, late, dead, stale, {name: stats.get(name, 0) for name in counted})
+
+    def lose_stores(self) -> None:
+        """Restore every store from the changelog, as after the loss of its disk."""
+        if self._operator is None:
+            return
+        oldest_us = self._operator.bounds(BatchContext(0, "", self._state)).oldest_end_us
+        rows = [row for row in self._live.values() if row["end_us"] >= oldest_us]
+        context = BatchContext(self._batch_id, "", dict(self._state))
+        self._shards.restore(self._operator, self._engine_rows(self._operator, rows), context)
 
     def sessions(self) -> list[dict[str, Any]]:
         """Return the live store's warm sessions, ordered by key and start."""
@@ -155,7 +180,8 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         )
         events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
         gap_by = typed_gap(sql, columns.types)
-        self._operator = Sessionizer(SessionizerSpec(self.windows, aggregates, events, gap_by, self._quarantine))
+        spec = SessionizerSpec(self.windows, aggregates, events, gap_by, self._quarantine)
+        self._operator = Sessionizer(replace(spec, ttl=session_ttl(spec, self._ttl)))
         return self._operator
 
     def _cold(self, operator: Sessionizer, context: BatchContext, needs: pa.Table) -> pa.Table:
@@ -171,8 +197,13 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
                 for n in wanted
             )
         ]
+        return self._engine_rows(operator, rows)
+
+    @staticmethod
+    def _engine_rows(operator: Sessionizer, rows: Sequence[Row]) -> pa.Table:
+        """Return changes as the driver hands sessions to shards."""
         types = {"key": pa.string(), "state": pa.binary()}
-        until = ("until_us",) if windows.keeps_until else ()
+        until = ("until_us",) if operator.spec.windows.keeps_until else ()
         names = ("key", "start_us", "end_us", "event_count", "revision", "state", *until)
         rows = [{**row, "until_us": row.get(OPEN_UNTIL_US)} for row in rows]
         return pa.Table.from_pylist(rows, schema=pa.schema([(name, types.get(name, pa.int64())) for name in names]))

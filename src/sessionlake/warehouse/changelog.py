@@ -155,6 +155,11 @@ HIDDEN_WRITTEN = "hidden_written_us"
 """The number of a keyed table's state that is the time at which or before it rows were written that have expired without a delete."""
 LIVE_ROWS = "live_rows"
 """The number of a keyed table's state that is how many rows it has; null where that was not counted from the start."""
+EXPIRY_LAG, ROUND = "expiry_lag_us", "cleanup_round_us"
+"""Numbers of a state that tell of the last cleanup of [ttl]: how long ago, at most, expired what it took away; and how long ago, at
+most, the round of its shards began, or ended, where a cleanup looks at a part of the rows."""
+EXPIRED_EVENTS = "expired_events"
+"""The number of a state of sessions that is how many events those had which [ttl] has removed."""
 OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
 """The changelogs that differ from others by more than their names, by operator."""
 

@@ -91,6 +91,8 @@ def test_time_boxed_goes_on_where_it_stopped_and_begins_anew() -> None:
         for n in range(4):
             output = table.process(TICK, clock_us=HOUR + n * MINUTE)
             left.append((output.counts["scanned"], output.counts["deleted_by_ttl"]))
+            assert table.state["cleanup_round_us"] == (0, MINUTE, 2 * MINUTE, 0)[n]
+            assert table.state["expiry_lag_us"] == (0 if n in (1, 3) else n * MINUTE)
     # What was removed in the first thousand is not there in the second round.
     assert left == [(1000, 1), (1000, 0), (500, 1), (1000, 0)]
 

@@ -123,6 +123,7 @@ def subject(
     max_future_skew: int | None = None,
     clock: Callable[[], int] | None = None,
     value_type: str = "double",
+    ttl: dict[str, Any] | None = None,
 ) -> Any:
     """Open what is under test; the caller closes it."""
     if path := os.environ.get("SESSIONLAKE_SUBJECT"):
@@ -151,6 +152,7 @@ def subject(
         beyond_retention=config.policy,
         event_id="id",
         schema={"v": value_type, "id": "string", "g": "long"},
+        ttl=ttl,
         **kwargs,
     )
 

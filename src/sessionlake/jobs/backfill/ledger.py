@@ -9,6 +9,7 @@ from sessionlake.columnar.records import UNTIL
 from sessionlake.jobs.backfill.before_outcomes import taken_before
 from sessionlake.stream.input_log import BatchInputs
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.changelog import TTL
 from sessionlake.warehouse.outcomes import NEVER, told_from
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables
@@ -42,10 +43,20 @@ def applied_corrections(tables: Tables, taken: DataFrame, up_to: int) -> DataFra
 
 def topic_tombstones(tables: Tables, up_to: int) -> DataFrame | None:
     """Return the tombstones that batches up to one read from the topic, as corrections; None where there is no archive."""
+    rows = _tombstones(tables, up_to)
+    return None if rows is None else rows.where(F.col("correction_id") != TTL).withColumn("kind", F.lit("tombstone"))
+
+
+def expired_sessions(tables: Tables, up_to: int) -> DataFrame | None:
+    """Return the sessions that [ttl] removed in batches up to one: session_key, session_start, revision, batch_id; None without [ttl]."""
+    rows = _tombstones(tables, up_to)
+    return None if rows is None else rows.where(F.col("correction_id") == TTL).drop("correction_id")
+
+
+def _tombstones(tables: Tables, up_to: int) -> DataFrame | None:
     if not tables[schemas.TOPIC_TOMBSTONES].exists():
         return None
-    rows = tables[schemas.TOPIC_TOMBSTONES].read().where(F.col(BATCH) <= up_to)
-    return rows.drop("commit_id").withColumn("kind", F.lit("tombstone"))
+    return tables[schemas.TOPIC_TOMBSTONES].read().where(F.col(BATCH) <= up_to).drop("commit_id")
 
 
 def backfills_in_flight(tables: Tables, taken: DataFrame) -> set[str]:
@@ -73,10 +84,10 @@ def restates(corrections: DataFrame) -> DataFrame:
     )
 
 
-def removals(corrections: DataFrame, changes: DataFrame) -> DataFrame:
+def removals(corrections: DataFrame, changes: DataFrame, expired: DataFrame | None = None) -> DataFrame:
     """Return sessions that were removed on purpose: key, start_us, end_us (null where not known any more), batch_id.
 
-    Tombstones, and replacements that put nothing; a replacement by a backfill says what the events say. The end is
+    Tombstones, and replacements that put nothing, and what [ttl] removed, `expired`; a replacement by a backfill says what the events say. The end is
     that of the changelog's row at the revision that was removed, or else of the delete that the removal made.
     """
     size = F.coalesce(F.size("put"), F.lit(0))
@@ -87,6 +98,7 @@ def removals(corrections: DataFrame, changes: DataFrame) -> DataFrame:
     removed = named.select("session_key", "_r.session_start", "_r.revision", BATCH).unionByName(
         corrections.where("kind = 'tombstone'").select(*columns)
     )
+    removed = removed if expired is None else removed.unionByName(expired)
     at = schemas.IDENTITY
     # Only the few rows of removed sessions go into the joins that need a shuffle.
     around = changes.join(F.broadcast(removed.select(*at).distinct()), at, "left_semi")

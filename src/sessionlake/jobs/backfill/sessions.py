@@ -16,7 +16,7 @@ from sessionlake.columnar.records import UNTIL
 from sessionlake.engine.operator import Inputs, Keyed
 from sessionlake.jobs.backfill.compare import REMOVED, STORED, Scope, compare
 from sessionlake.jobs.backfill.events import Piece, Pieces, Window
-from sessionlake.jobs.backfill.ledger import removals, topic_tombstones
+from sessionlake.jobs.backfill.ledger import expired_sessions, removals, topic_tombstones
 from sessionlake.jobs.backfill.way import Basis, Difference, correction_schema
 from sessionlake.operators.sessions.gaps import open_until
 from sessionlake.operators.sessions.kernel import known_until, premerge
@@ -83,9 +83,10 @@ class SessionsAgain:
         tables = basis.tables
         foreign = "kind = 'tombstone' or kind = 'replace' and not (job <=> 'backfill')"
         topical = topic_tombstones(tables, basis.inputs[-1].batch_id)
+        expired = expired_sessions(tables, basis.inputs[-1].batch_id)
         there = not tables[schemas.CORRECTIONS].read().where(foreign).isEmpty()
-        if there or (topical is not None and not topical.isEmpty()):
-            gone = removals(basis.applied, tables[schemas.CHANGELOG].read(basis.pinned["changelog_version"]))
+        if there or any(rows is not None and not rows.isEmpty() for rows in (topical, expired)):
+            gone = removals(basis.applied, tables[schemas.CHANGELOG].read(basis.pinned["changelog_version"]), expired)
             ends = F.col("end_us").isNull() | (F.col("end_us") >= window.low)
             yield REMOVED, gone.where(ends & (F.col("start_us") <= window.high))
 

@@ -1,17 +1,28 @@
 """A shard's rows as patterns of expiry see them, what these take away, and what their indexes are to have."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
+from sessionlake.operators.cleanups.schedule import (
+    CLEANUP_US,
+    MAX_LAG,
+    MAX_ROUND,
+    SCANNED,
+    TOOK,
+    Stopwatch,
+    clock_of,
+)
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass
-from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.operators.keyed.expiry.segments import Segments
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
+from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
 from sessionlake.operators.keyed.spec import KeyedSpec
-from sessionlake.operators.keyed.ttl import CLEANUP, SCANNED, TOOK, written_us
+from sessionlake.operators.keyed.ttl import written_us
 from sessionlake.store.rows import HEAD, RowStore, Stored, index_writes
 
 NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
@@ -55,11 +66,11 @@ def taken_away(
     """
     found = None
     if spec.ttl is not None:
-        clock_us = inputs[CLEANUP]["clock_us"][0].as_py() if CLEANUP in inputs else None
+        watch = Stopwatch()
         found = spec.ttl.pattern.found(
             store,
             Pass(
-                clock_us,
+                clock_of(inputs),
                 changed,
                 held,
                 put,
@@ -68,18 +79,25 @@ def taken_away(
                 spec.ttl.budget(context.state),
             ),
         )
+        found = None if found is None else replace(found, took_us=watch.us)
     return found or Found(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
 
 
-def counts_of(found: Found, spec: KeyedSpec) -> dict[str, int]:
-    """Return the numbers of a pass; empty where there is no TTL."""
-    if spec.ttl is None:
-        return {}
-    if isinstance(spec.ttl.pattern, Segments):
+def counts_of(found: Found, spec: KeyedSpec, inputs: Inputs, put: TableRows) -> dict[str, int]:
+    """Return the numbers of a pass, `put` being the rows that the batch writes; empty where there is no TTL."""
+    if spec.ttl is None or isinstance(spec.ttl.pattern, Segments):
         return {}
     gone = int(found.at_once.sum()) + len(found.rows)
     counts = {f"deleted_by_{spec.ttl.pattern.cause}": gone, "scanned": found.scanned, "decoded": found.decoded}
-    return counts if found.took_us is None else {**counts, SCANNED: found.scanned, TOOK: found.took_us}
+    clock_us = clock_of(inputs)
+    if clock_us is None:
+        return counts
+    pattern, at_once = spec.ttl.pattern, put.take(np.flatnonzero(found.at_once))
+    taken = (at_once, stored_rows(spec, found.keys, found.rows))
+    lags = [lag for rows in taken if (lag := pattern.lag_us(rows, clock_us)) is not None]
+    counts |= {CLEANUP_US: found.took_us, **({MAX_LAG: max(lags)} if lags else {})}
+    counts |= {} if found.round_us is None else {MAX_ROUND: found.round_us}
+    return {**counts, SCANNED: found.scanned, TOOK: found.took_us} if isinstance(pattern, TimeBoxed) else counts
 
 
 def indexed(spec: KeyedSpec, put: TableRows, removed: list[TableRows]) -> pa.Table:

@@ -9,13 +9,14 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
+from sessionlake.operators.cleanups.schedule import CLEANUP
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.keyed.expiring import NO_ROWS, counts_of, indexed, put_rows, stored_rows, taken_away
-from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
-from sessionlake.operators.keyed.ttl import CLEANUP, LIVE_CHANGE, MAX_PUT, written_us
+from sessionlake.operators.keyed.ttl import LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
@@ -110,7 +111,7 @@ class KeyedShard:
             "deletes": len(deletes) + len(at_once) + len(lone) + len(found.rows),
             LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(found.rows),
             **told,
-            **counts_of(found, self.spec),
+            **counts_of(found, self.spec, inputs, new),
             **({MAX_PUT: written_us(context)} if self.spec.row_interval_us is not None and len(upserts) else {}),
         }
         if not self.spec.by_offset:

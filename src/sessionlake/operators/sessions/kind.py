@@ -1,6 +1,7 @@
 """Sessions as everything above the engine sees them: their tables, and how their state is read back from these."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.records import UNTIL
 from sessionlake.config.load import Config
+from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.operators.sessions.control import TOMBSTONES
@@ -17,6 +19,8 @@ from sessionlake.operators.sessions.gap_by import parsed_gap, source_columns, ty
 from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.operators.sessions.restate import merged_late, restates_schema
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.ttl import next_state
+from sessionlake.operators.sessions.ttl_rule import session_ttl
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 from sessionlake.sources.base import Source
 from sessionlake.stream import watermark
@@ -46,21 +50,26 @@ class Sessions(EventKind[SessionizerSpec]):
         aggregates, events = aggregated_events(config, sources[EVENTS], pinned, more=source_columns(sql))
         gap_by = typed_gap(sql, computed_types(events))
         quarantine = None if config.quarantine is None else config.quarantine.thresholds
-        return cls(config, SessionizerSpec(windows, aggregates, events, gap_by, quarantine))
+        spec = SessionizerSpec(windows, aggregates, events, gap_by, quarantine)
+        return cls(config, replace(spec, ttl=session_ttl(spec, config.ttl)))
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Sessionizer:
         """Return the sessionizer."""
-        return Sessionizer(self.spec if live is None else self.spec.under(live))
+        if live is None:
+            return Sessionizer(self.spec)
+        ttl = live.get("ttl")
+        section = None if ttl is None else SessionTtlSection.model_validate(ttl)
+        return Sessionizer(replace(self.spec.under(live), ttl=session_ttl(self.spec, section)))
 
     def tables(self) -> tuple[TableSpec, ...]:
-        """Return the topic's tombstones where there is an archive, the snapshot and the changelog."""
+        """Return what events don't tell of removed sessions, where there is an archive or [ttl], the snapshot and the changelog."""
         types, specs = self.spec.value_types, dict(self._config.aggregates)
         until = self.spec.windows.keeps_until
         tombstones = TableSpec(
-            schemas.TOPIC_TOMBSTONES, schemas.TOPIC_TOMBSTONES_SCHEMA, "Archive: tombstones read from the topic"
+            schemas.TOPIC_TOMBSTONES, schemas.TOPIC_TOMBSTONES_SCHEMA, "Tombstones read from the topic, and of [ttl]"
         )
         return (
-            *([tombstones] if self._config.pipeline.archive else []),
+            *([tombstones] if self._config.pipeline.archive or self._config.ttl is not None else []),
             TableSpec(
                 schemas.SESSIONS,
                 schemas.sessions(types, specs, until=until),
@@ -79,8 +88,8 @@ class Sessions(EventKind[SessionizerSpec]):
         )
 
     def next_state(self, state: State, stats: dict[str, int]) -> State:
-        """Move the watermark."""
-        return watermark.advanced(state, stats)
+        """Move the watermark, and tell of cleanups."""
+        return next_state(state, stats)
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the warm sessions."""
@@ -124,8 +133,9 @@ class Sessions(EventKind[SessionizerSpec]):
         merge = partial(merged_late, self.spec, alone_before_us)
         return Restating(partial(_cells, self.spec.windows.gap_us), merge, restates_schema(self.spec))
 
-    def due_us(self, state: State) -> None:
-        """Return None: sessions change by events and corrections only."""
+    def due_us(self, state: State) -> int | None:
+        """Return when the next cleanup is due that may find something; None without [ttl]."""
+        return None if self.spec.ttl is None else self.spec.ttl.due_us(state)
 
     def closing_watermark(self, tables: Tables) -> int | None:
         """Return the watermark that lies a microsecond beyond the close of the last session."""

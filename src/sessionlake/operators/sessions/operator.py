@@ -35,8 +35,10 @@ class Sessionizer:
         return self.spec.windows.bounds(watermark_of(context.state))
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows; a source row is a file, an event, a record of a topic, or a correction."""
+        """Split source rows, each a file, an event, a record of a topic or a correction; where a cleanup is due every shard is told."""
         bounds = self.bounds(context)
+        if self.spec.ttl is not None:
+            yield from self.spec.ttl.schedule.split(context)
         for name, part in by_input(rows):
             if name == CORRECTIONS:
                 yield from self._corrections(bounds, context, part)

@@ -12,8 +12,10 @@ from sessionlake.aggregates.partials import Partials, values_of
 from sessionlake.columnar.arrays import Bools, Ints, combined
 from sessionlake.columnar.records import UNTIL, Records, concat
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, ShardResult
+from sessionlake.operators.cleanups.schedule import clock_of
 from sessionlake.operators.sessions.arrivals import Parts, bring_together, earliest_ends
-from sessionlake.operators.sessions.control import REMOVE
+from sessionlake.operators.sessions.control import REMOVE, TOMBSTONES
+from sessionlake.operators.sessions.expiring import expired_sessions, expired_tombstones
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import EMITTED
 from sessionlake.operators.sessions.quarantine import crossing
@@ -35,6 +37,23 @@ def apply_shard(
     spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext
 ) -> ShardResult:
     """Compute a shard's changes, late events and store writes; the store is only read."""
+    result, clock_us = _of_batch(spec, bounds, inputs, store, context), clock_of(inputs)
+    if spec.ttl is None or clock_us is None or result.needs is not None:
+        return result
+    found = expired_sessions(spec, spec.ttl, bounds, clock_us, store, result.writes, context)
+    n = len(found.sessions)
+    told = {**result.stats, **found.stats, "deletes": result.stats.get("deletes", 0) + n}
+    if not n:
+        return replace(result, stats=told, cursor=found.cursor)
+    changes = pa.concat_tables([result.changes, _deletes(spec, found.keys, found.sessions, context.batch_id)])
+    side = {**result.side, TOMBSTONES: expired_tombstones(found.keys, found.sessions)}
+    return ShardResult(changes, found.writes, side, told, found.cursor)
+
+
+def _of_batch(
+    spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext
+) -> ShardResult:
+    """Compute what events and corrections change."""
     emitted = _emitted(spec, inputs, context.batch_id)
     parts = bring_together(spec, inputs)
     if parts is None:
@@ -154,11 +173,14 @@ def _changes(spec: SessionizerSpec, keys: pa.Array, verdict: Verdict, stored: Re
     upserts = _rows_table(spec, "upsert", keys, verdict.changed, batch_id, values)
     if not len(verdict.deleted):
         return upserts
-    gone = stored.take(verdict.deleted)
+    return pa.concat_tables([upserts, _deletes(spec, keys, stored.take(verdict.deleted), batch_id)])
+
+
+def _deletes(spec: SessionizerSpec, keys: pa.Array, gone: Records, batch_id: int) -> pa.Table:
     n = len(gone)
     bare = replace(gone, count=np.zeros(n, np.int64), state=pa.nulls(n, pa.binary()))
     nulls = [pa.nulls(n, type_) for type_ in spec.value_types.values()]
-    return pa.concat_tables([upserts, _rows_table(spec, "delete", keys, bare, batch_id, nulls)])
+    return _rows_table(spec, "delete", keys, bare, batch_id, nulls)
 
 
 def _rows_table(

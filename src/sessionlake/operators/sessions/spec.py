@@ -9,6 +9,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.expressions import Expression
 from sessionlake.config.quarantine import Quarantine
+from sessionlake.operators.sessions.ttl import SessionTtl
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.stream import ingest
@@ -27,6 +28,8 @@ class SessionizerSpec:
     """Each event's own gap, where it has one."""
     quarantine: Quarantine | None = None
     """The thresholds of sessions that are kept apart; batches only count them."""
+    ttl: SessionTtl | None = None
+    """When closed sessions expire; None where only retention ends them."""
 
     @property
     def columns(self) -> EventColumns:

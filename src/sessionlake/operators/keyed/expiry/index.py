@@ -6,14 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass
-from sessionlake.operators.keyed.expiry.rule import NEVER, Rule, TableRows
+from sessionlake.operators.cleanups.rule import NEVER, Rule
+from sessionlake.operators.keyed.expiry.pattern import ByRule, Found, Pass
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import EXPIRY, RowStore, parted, sorted_numbers
 from sessionlake.warehouse.changelog import TTL
 
 
 @dataclass(frozen=True)
-class Index:
+class Index(ByRule):
     """See `Pattern` for the methods. The rule has no `where`: only times can be sorted."""
 
     rule: Rule

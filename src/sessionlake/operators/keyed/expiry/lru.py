@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass
-from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RECENCY, RowStore, parted, sorted_numbers
 from sessionlake.warehouse.changelog import LRU
 
@@ -33,6 +33,9 @@ class Lru:
         """Return the entry of each row."""
         number = sorted_numbers(rows.revision, rows.time)
         return pc.binary_join_element_wise(number, rows.keys.cast(pa.binary()), b"")
+
+    def lag_us(self, rows: TableRows, clock_us: int) -> None:
+        """Return None: rows go for their number."""
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return the least recent rows, as many as there are too many of."""

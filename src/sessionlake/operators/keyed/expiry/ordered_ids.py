@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, offsets_of
-from sessionlake.operators.keyed.expiry.rule import NEVER
+from sessionlake.operators.cleanups.rule import NEVER
 
 KeyFormat = Literal["uuid7", "ulid"]
 _HEX, _CROCKFORD = b"0123456789abcdef", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints
-from sessionlake.operators.keyed.expiry.rule import TableRows
+from sessionlake.operators.cleanups.rule import Rule
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RowStore, Stored
 from sessionlake.warehouse.changelog import TTL
 
@@ -53,8 +54,10 @@ class Found:
     """Rows or entries that were looked at."""
     decoded: int = 0
     """Rows whose columns were unpacked."""
-    took_us: int | None = field(default=None, compare=False)
-    """How long it took to look at the rows, where a later budget goes by it."""
+    round_us: int | None = None
+    """How long ago, by the clock, the round began that a bounded cleanup is in, or ended; None where each looks at all."""
+    took_us: int = field(default=0, compare=False)
+    """How long it took to find them."""
 
 
 class Pattern(Protocol):
@@ -75,8 +78,21 @@ class Pattern(Protocol):
     def entries(self, rows: TableRows) -> pa.Array:
         """Return the entries of rows in the index."""
 
+    def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
+        """Return how long ago, at most, rows expired that a cleanup takes away, 0 for none; None where none has an expiry."""
+
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return what goes; None where this batch takes nothing away."""
+
+
+class ByRule:
+    """The part of a `Pattern` that is the same where a rule says which rows have expired."""
+
+    rule: Rule
+
+    def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
+        """Return how long ago, at most, some rows expired."""
+        return self.rule.lag_us(rows, clock_us)
 
 
 class Unindexed:

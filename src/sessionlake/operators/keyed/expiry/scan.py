@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed, paged
-from sessionlake.operators.keyed.expiry.rule import Rule
+from sessionlake.operators.cleanups.rule import Rule
+from sessionlake.operators.keyed.expiry.pattern import ByRule, Found, Pass, Unindexed, paged
 from sessionlake.store.rows import RowStore
 
 CHUNK = 100_000
@@ -14,7 +14,7 @@ CHUNK = 100_000
 
 
 @dataclass(frozen=True)
-class Scan(Unindexed):
+class Scan(Unindexed, ByRule):
     """See `Pattern` for the methods."""
 
     rule: Rule

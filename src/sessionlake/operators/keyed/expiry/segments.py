@@ -7,6 +7,7 @@ says nothing of it. What a window store does with its windows.
 from dataclasses import dataclass
 
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RowStore
 
 _SEGMENTS = 3
@@ -28,6 +29,9 @@ class Segments(Unindexed):
     def layout(self) -> str:
         """Return the segments' length, since rows lie by it."""
         return f"segments/{self.interval_us}"
+
+    def lag_us(self, rows: TableRows, clock_us: int) -> None:
+        """Return None: nothing is taken away."""
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return None: nothing is taken away."""

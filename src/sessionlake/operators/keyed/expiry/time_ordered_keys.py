@@ -10,10 +10,11 @@ from functools import partial
 import numpy as np
 
 from sessionlake.columnar.arrays import Bools
+from sessionlake.operators.cleanups.rule import NEVER, Rule
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed, paged
-from sessionlake.operators.keyed.expiry.rule import NEVER, Rule, TableRows
 from sessionlake.operators.keyed.expiry.scan import CHUNK
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RowStore
 
 
@@ -36,6 +37,13 @@ class TimeOrderedKeys(Unindexed):
         keys, rows, scanned = paged(store, at, expired, self.chunk, high)
         decoded = 0 if self.narrowed is None else scanned
         return Found(expired(at.put), keys, rows, scanned=scanned, decoded=decoded)
+
+    def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
+        """Return how long ago, at most, the time of some rows that go was over; None where the rule is narrowed."""
+        if self.narrowed is not None:
+            return None
+        made_us = FORMATS[self.key_format].made_us(rows.keys)
+        return max(clock_us - self.ttl_us - int(made_us.min(initial=NEVER)), 0)
 
     def _expired(self, rows: TableRows, clock_us: int) -> Bools:
         made_us = FORMATS[self.key_format].made_us(rows.keys)

@@ -1,0 +1,134 @@
+"""When a batch looks for rows that have expired, and what the state after it says of that (docs/rules.md, rules 170, 172 and 179)."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from sessionlake.engine.operator import STATE, BatchContext, Counted, Everywhere, Inputs, Split
+from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
+from sessionlake.warehouse.changelog import EXPIRY_LAG, ROUND
+
+Clock = Literal["wall", "stream"]
+CLEANUP = "cleanup"
+"""Kind of the rows that every shard gets where a cleanup is due; they have its clock."""
+CLEANUP_US = "cleanup_us"
+"""The count of a batch that is how long its cleanup took, in all shards together; unlike all others it is measured."""
+RATE = "scan_rows_per_ms"
+"""Of a state: how fast rows are looked at."""
+SCANNED, TOOK = f"{STATE}scanned", f"{STATE}scan_us"
+"""Numbers of a batch that the next rate is of."""
+MAX_LAG, MAX_ROUND = "max_expiry_lag_us", "max_cleanup_round_us"
+"""Numbers of a batch: the greatest of its shards'."""
+LEAST_ROWS = 1000
+"""The least that a cleanup with a budget looks at, however slow it was before."""
+FIRST_RATE = 200
+"""Rows a millisecond, before any was measured."""
+BEGAN = "began_us"
+"""The field of the cursor of a round that is not over."""
+_LEAST_IDLE_US = 10_000_000
+"""How long an idle pipeline waits for a batch of its own, at least."""
+_CLOCKS: tuple[Clock, ...] = ("wall", "stream")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """By which clock cleanups are due, and how often."""
+
+    clock: Clock = "wall"
+    every_us: int | None = None
+    """How far cleanups lie apart, by the clock; None for a pattern that knows no cleanups."""
+
+    def due(self, context: BatchContext) -> int | None:
+        """Return the clock of the cleanup that is due in a batch, None for none: in each interval of the clock one is.
+
+        Intervals are aligned, so that it does not depend on where batches lie. Missed ones are not made up for. A clock that
+        was set back is in another interval, too, and holds nothing up.
+        """
+        if self.every_us is None:
+            return None
+        clock_us = context.clock_us if self.clock == "wall" else watermark_of(context.state)
+        if clock_us == NO_WATERMARK:
+            return None
+        last = context.state.get(_cleaned(self.clock))
+        return clock_us if last is None or clock_us // self.every_us != int(last) // self.every_us else None
+
+    def split(self, context: BatchContext) -> Split:
+        """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""
+        clock_us = self.due(context) if context.part == 0 else None
+        if clock_us is not None:
+            yield Everywhere(CLEANUP, pa.table({"clock_us": pa.array([clock_us], pa.int64())}))
+            yield Counted({f"max_{_cleaned(self.clock)}": clock_us})
+
+    def due_us(self, state: Mapping[str, Any]) -> int | None:
+        """Return when a batch is needed though nothing comes in; None where none is, as before the first cleanup."""
+        last = state.get(_cleaned(self.clock))
+        if self.clock != "wall" or self.every_us is None or last is None:
+            return None
+        return max((int(last) // self.every_us + 1) * self.every_us, int(last) + _LEAST_IDLE_US)
+
+
+def clock_of(inputs: Inputs) -> int | None:
+    """Return the clock of the cleanup that a shard is told of; None where none is due."""
+    return inputs[CLEANUP]["clock_us"][0].as_py() if CLEANUP in inputs else None
+
+
+def is_cleaned(stats: Mapping[str, int]) -> bool:
+    """Say whether a batch with these numbers had a cleanup."""
+    return any(f"max_{_cleaned(clock)}" in stats for clock in _CLOCKS)
+
+
+def next_schedule(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+    """Return what of a state is about cleanups, after a batch with these numbers; nothing where there was never any."""
+    told: dict[str, Any] = {}
+    for clock in _CLOCKS:
+        last = stats.get(f"max_{_cleaned(clock)}", state.get(_cleaned(clock)))
+        told |= {} if last is None else {_cleaned(clock): last}
+    for name, greatest in ((EXPIRY_LAG, MAX_LAG), (ROUND, MAX_ROUND)):
+        # Of the last cleanup: where it had none there is none, as after a change of the rule.
+        last = stats.get(greatest) if is_cleaned(stats) else state.get(name)
+        told |= {} if last is None else {name: last}
+    if SCANNED in stats or RATE in state:
+        told[RATE] = next_rate(int(state.get(RATE) or FIRST_RATE), stats.get(SCANNED, 0), stats.get(TOOK, 0))
+    return told
+
+
+def budget(state: Mapping[str, Any], max_duration_us: int) -> int:
+    """Return how many rows of a shard a cleanup may look at that is to take so long.
+
+    The budget is of rows, not of time: how many a batch looks at must not depend on how fast the machine is when the batch is
+    run again.
+    """
+    return max(LEAST_ROWS, int(state.get(RATE) or FIRST_RATE) * max_duration_us // 1000)
+
+
+def next_rate(before: int, scanned: int, took_us: int) -> int:
+    """Return the rows a millisecond that the next budget goes by: mostly the old rate, at most doubled, at least 1."""
+    if not scanned:
+        return before
+    measured = scanned * 1000 // max(took_us, 1)
+    return max(1, min(2 * before, (7 * before + 3 * measured) // 10))
+
+
+def began_of(cursor: Mapping[str, Any], clock_us: int) -> int:
+    """Return the clock of the cleanup with which the round began that a shard's cursor is in; this one's where none is."""
+    return int(cursor.get(BEGAN, clock_us))
+
+
+class Stopwatch:
+    """Tells how long ago it was made, in whole microseconds."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter_ns()
+
+    @property
+    def us(self) -> int:
+        """Microseconds."""
+        return (time.perf_counter_ns() - self._began) // 1000
+
+
+def _cleaned(clock: Clock) -> str:
+    """Return how the state calls the clock of the last cleanup by this clock."""
+    return f"cleaned_{clock}_us"

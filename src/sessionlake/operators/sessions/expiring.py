@@ -1,0 +1,209 @@
+"""A cleanup of a shard: the closed sessions that have expired, after the batch's events and corrections (docs/rules.md, rules 177 and 178)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.aggregates.codec import StateCodec
+from sessionlake.aggregates.partials import values_of
+from sessionlake.columnar.arrays import Ints
+from sessionlake.columnar.records import Records, concat
+from sessionlake.engine.operator import BatchContext
+from sessionlake.operators.cleanups.rule import Since
+from sessionlake.operators.cleanups.schedule import (
+    BEGAN,
+    CLEANUP_US,
+    MAX_LAG,
+    MAX_ROUND,
+    SCANNED,
+    TOOK,
+    Stopwatch,
+    began_of,
+)
+from sessionlake.operators.sessions.kernel import until_of
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.ttl import LEFT, REMOVED_EVENTS, SessionTtl
+from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.store.segmented import Overlay, Page, SegmentedSessionStore
+from sessionlake.warehouse.changelog import TTL
+from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
+
+PAGE = 10_000
+"""Values of the store that are in memory at a time; a value holds a key's sessions of a segment."""
+_SEGMENT, _KEY = "segment", "key"
+"""The cursor's fields: where the last value is that was looked at, the key as text; none at the start."""
+
+
+@dataclass(frozen=True)
+class SessionRows:
+    """Sessions in columns, as rules of expiry see them."""
+
+    spec: SessionizerSpec
+    keys: pa.Array
+    """Text: the key of each."""
+    sessions: Records
+
+    def __len__(self) -> int:
+        return len(self.sessions)
+
+    def since(self, which: Since) -> Ints:
+        """Return the ends: a session's age goes by nothing else."""
+        del which
+        return self.sessions.end
+
+    def visible(self) -> Mapping[str, pa.Array]:
+        """Return the columns of a session's row that SQL sees."""
+        rows = self.sessions
+        states = StateCodec(self.spec.aggregates).decode(rows.state)
+        until = {} if rows.until is None else {OPEN_UNTIL: pa.array(rows.until).cast(TIME)}
+        values = zip(self.spec.value_types, values_of(self.spec.aggregates, states), strict=True)
+        return {
+            "session_key": self.keys,
+            "session_start": pa.array(rows.start).cast(TIME),
+            "session_end": pa.array(rows.end).cast(TIME),
+            "event_count": pa.array(rows.count),
+            **until,
+            **dict(values),
+        }
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What a cleanup takes away of a shard."""
+
+    keys: pa.Array
+    """Text: the key of each session."""
+    sessions: Records
+    """Codes are places among the keys."""
+    writes: pa.Table
+    """The store's writes: the batch's own, and the values without these sessions."""
+    stats: Mapping[str, int]
+    cursor: Mapping[str, object] | None
+
+
+def expired_tombstones(keys: pa.Array, gone: Records) -> pa.Table:
+    """Return the rows by which the warehouse knows of sessions that a rule removed: a backfill must not bring them back."""
+    names = ["correction_id", "session_key", "session_start", "revision"]
+    start = pa.array(gone.start).cast(TIME)
+    return pa.Table.from_arrays([pa.repeat(TTL, len(gone)), keys, start, pa.array(gone.revision)], names=names)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What came of one page."""
+
+    gone: SessionRows
+    writes: pa.Table | None
+    """The values without what goes; None where nothing does."""
+    looked: int
+    """Warm sessions that the batch left as they were."""
+    closed: int
+    """How many of these are closed."""
+    last: tuple[int, bytes] | None
+    """Where the last value with such a session is; None where there is none."""
+    more: bool
+    """Whether the budget ended before another such value."""
+
+
+def expired_sessions(
+    spec: SessionizerSpec,
+    ttl: SessionTtl,
+    bounds: Bounds,
+    clock_us: int,
+    store: SegmentedSessionStore,
+    writes: pa.Table | None,
+    context: BatchContext,
+) -> Expired:
+    """Return what a cleanup at a time of its clock takes away; `writes` are those of the batch, which is not in the store yet.
+
+    What is looked at follows from the sessions that are warm, in order of segment and key, and from no others that the store may
+    still hold: so a store that was restored gives the same.
+    """
+    watch, most, cursor = Stopwatch(), ttl.budget(context.state), context.cursor
+    last_closed_us = bounds.open_us - 1
+    last_us = last_closed_us if ttl.rule.ttl_us is None else min(last_closed_us, clock_us - ttl.rule.ttl_us)
+    after = (int(cursor[_SEGMENT]), str(cursor[_KEY]).encode()) if _KEY in cursor else None
+    at_start, overlay = after is None, Overlay(writes)
+    found: list[_Looked] = []
+    looked, ended, more = 0, False, False
+    while not ended and not more:
+        page = store.page(after, PAGE, last_us)
+        left = None if most is None else max(most - looked, 0)
+        one = _look(spec, ttl, bounds, clock_us, store, overlay.over(page), context.batch_id, left)
+        found.append(one)
+        looked, more, ended = looked + one.looked, one.more, len(page) < PAGE
+        after = page.last if len(page) else after
+    gone = concat([one.gone.sessions for one in found])
+    keys = pa.chunked_array([one.gone.keys for one in found], pa.string()).combine_chunks()
+    closed = sum(one.closed for one in found) - len(gone)
+    whole = at_start and not more
+    if whole and not closed:
+        whole = not _any_closed(spec, bounds, store, last_us, last_closed_us)
+    rewritten = [one.writes for one in found if one.writes is not None]
+    rows = SessionRows(spec, keys, gone)
+    lag_us = ttl.rule.lag_us(rows, clock_us)
+    began_us = began_of(cursor, clock_us)
+    stats = {
+        "deleted_by_ttl": len(gone),
+        "scanned": looked,
+        "decoded": sum(one.closed for one in found) if ttl.rule.reads_columns else 0,
+        CLEANUP_US: watch.us,
+        REMOVED_EVENTS: int(gone.count.sum()),
+        LEFT: closed + (not whole),
+        **({} if lag_us is None else {MAX_LAG: lag_us}),
+        **({} if most is None else {MAX_ROUND: max(clock_us - began_us, 0), SCANNED: looked, TOOK: watch.us}),
+    }
+    last = next((one.last for one in reversed(found) if one.last is not None), None)
+    stopped = {_SEGMENT: last[0], _KEY: last[1].decode(), BEGAN: began_us} if more and last is not None else {}
+    gone = replace(gone, codes=np.arange(len(gone)))
+    return Expired(keys, gone, overlay.merged(rewritten), stats, None if most is None else stopped)
+
+
+def _look(
+    spec: SessionizerSpec,
+    ttl: SessionTtl,
+    bounds: Bounds,
+    clock_us: int,
+    store: SegmentedSessionStore,
+    page: Page,
+    batch_id: int,
+    most: int | None,
+) -> _Looked:
+    """Look at the values of a page in turn, until one with which `most` warm sessions are reached that the batch left as they were."""
+    stored = store.unpack(page.values)
+    until = until_of(spec.windows, stored)
+    mine = (until >= bounds.expired_us) & (stored.revision != batch_id)
+    more = False
+    if most is not None:
+        counts = np.bincount(stored.codes[mine], minlength=len(page))
+        beyond = np.flatnonzero((counts > 0) & (np.cumsum(counts) - counts >= most))
+        more = len(beyond) > 0
+        mine &= stored.codes < (beyond[0] if more else len(page))
+    closed = np.flatnonzero(mine & (until < bounds.open_us))
+    texts = page.keys.cast(pa.string())
+    rows = SessionRows(spec, texts.take(pa.array(stored.codes[closed])), stored.take(closed))
+    at = closed[np.asarray(ttl.rule.expired(rows, clock_us), bool)]
+    gone = SessionRows(spec, texts.take(pa.array(stored.codes[at])), stored.take(at))
+    rest = np.delete(np.arange(len(stored)), at)
+    writes = store.rewritten(page, stored.take(rest), stored.codes[at]) if len(at) else None
+    last = stored.codes[np.flatnonzero(mine)[-1]] if mine.any() else None
+    place = None if last is None else (int(page.segment[last]), page.keys[int(last)].as_py())
+    return _Looked(gone, writes, int(mine.sum()), len(closed), place, more)
+
+
+def _any_closed(
+    spec: SessionizerSpec, bounds: Bounds, store: SegmentedSessionStore, above_us: int, last_us: int
+) -> bool:
+    """Say whether closed sessions may be in the segments above those that were looked at."""
+    after = (above_us // store.interval_us + 1, b"")
+    while True:
+        page = store.page(after, PAGE, last_us)
+        stored = store.unpack(page.values)
+        until = until_of(spec.windows, stored)
+        if bool(np.any((until >= bounds.expired_us) & (until < bounds.open_us))):
+            return True
+        if len(page) < PAGE:
+            return False
+        after = page.last
