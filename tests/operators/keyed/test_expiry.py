@@ -9,9 +9,7 @@ import pytest
 from sessionlake.config.load import parse_config
 from sessionlake.errors import ConfigError
 from sessionlake.operators.keyed.ttl_section import TtlSection
-from sessionlake.serve.decoded import decoder_of
 from sessionlake.testing.tables import TableHarness
-from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from tests.operators.keyed.table_support import table_sections
 
 SECOND = 1_000_000
@@ -238,12 +236,3 @@ def test_ttl_of_sessions_is_refused(tmp_path: Path) -> None:
     sections = {name: value for name, value in table_sections().items() if name != "table"}
     with pytest.raises(ConfigError, match="ttl"):
         parse_config({**sections, "session": {"gap": "1 minute"}, "ttl": {"pattern": "scan", "ttl": "1 day"}}, tmp_path)
-
-
-def test_replicas_refuse_tables_of_segments_in_one_line(tmp_path: Path) -> None:
-    ttl = {"pattern": "segments", "ttl": "1 day"}
-    config, none = parse_config({**table_sections(), "ttl": ttl}, tmp_path), Settings({}, {}, {})
-    commit = BatchCommit("p", "id", 7, "c", {"hidden_written_us": 1}, {}, (None,), "", none, None, 1, 1)
-    with pytest.raises(ConfigError, match=r"^ttl.pattern: under 'segments'") as refused:
-        decoder_of(config, commit)
-    assert "\n" not in str(refused.value)

@@ -122,7 +122,7 @@ class KeyedShard:
             self._writes_of_expired(store, found.keys, found.rows, expired),
         ]
         if self.spec.index is not None:
-            replaced = stored_rows(self.spec, named.take(pa.array(rows.codes[gone])), _some(rows, gone))
+            replaced = stored_rows(self.spec, named.take(pa.array(rows.codes[gone])), rows.where(gone))
             entered = put_rows(self.spec, updates, upserts, context, since[upserts])
             written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
         writes = _by_segment(written)
@@ -135,7 +135,7 @@ class KeyedShard:
     def _present(self, rows: Stored, context: BatchContext) -> Stored:
         """Return those of the store's rows that are not hidden."""
         hidden = self.spec.hidden_us(context)
-        return rows if hidden == NO_WATERMARK else _some(rows, rows["written"] > hidden)
+        return rows if hidden == NO_WATERMARK else rows.where(rows["written"] > hidden)
 
     def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
         """Return the writes of handed-in rows and markers, a table of `stored_schema`."""
@@ -231,9 +231,9 @@ class KeyedShard:
         gone = gone[order]
         kept = _markers(gone, head, ids) if not self.spec.by_offset else _markers(gone[:0], head[:0], ids[:0])
         changed = np.isin(markers.codes, np.concatenate([put.codes, gone]))
-        freed = _some(markers, changed)
+        freed = markers.where(changed)
         values = Values(put.codes, put.head, put.ids, packed_of(self.spec, updates, upserts))
-        replaced = _some(rows, np.isin(rows.codes, np.concatenate([put.codes, gone])))
+        replaced = rows.where(np.isin(rows.codes, np.concatenate([put.codes, gone])))
         return store.writes(named, values, replaced, kept, freed)
 
     def _writes_of_expired(self, store: RowStore, keys: pa.Array, rows: Stored, expired: Change) -> pa.Table:
@@ -272,10 +272,6 @@ def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[st
     if OUTCOMES in inputs:
         side[OUTCOMES] = told_outcomes(inputs[OUTCOMES], removed.stale)
     return side, {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
-
-
-def _some(rows: Stored, which: Bools) -> Stored:
-    return Stored(rows.codes[which], rows.head[which], rows.values.filter(pa.array(which)))
 
 
 def _by_segment(writes: list[pa.Table]) -> pa.Table:
