@@ -400,6 +400,7 @@ def _check(config: Config) -> None:
     _check_quarantine(config)
     for side in config.inputs.values():
         config.section.check_source(side.source)
+        config.section.check_event(side.event)
         if side.event.time is None and not config.section.by_count:
             raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
     if config.section.KEYED and config.event.key is None:

@@ -17,6 +17,7 @@ from sessionlake.operators.keyed.order import Versions, compared, latest, requir
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
 from sessionlake.operators.keyed.ttl import CLEANUP, LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
+from sessionlake.sources.decoding.kafka_records import EXPIRY, TOMBSTONE_KIND
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
@@ -268,7 +269,13 @@ def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[st
     """Return the rows of side tables that tell what became of tombstones, and how many took effect."""
     if not removals.num_rows:
         return {}, {}
-    side = {DEAD: stale_letters(removals, "tombstone", removed.stale)}
+    expiries = removals["offset"].is_valid()
+    side = {
+        DEAD: pa.concat_tables(
+            stale_letters(removals.filter(which), kind, removed.stale)
+            for which, kind in ((pc.invert(expiries), TOMBSTONE_KIND), (expiries, EXPIRY))
+        )
+    }
     if OUTCOMES in inputs:
         side[OUTCOMES] = told_outcomes(inputs[OUTCOMES], removed.stale)
     return side, {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
@@ -297,12 +304,22 @@ def _versions_of(stored: Stored, deleted: Bools) -> Versions:
 
 
 def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
-    """Return which rows tombstones delete: those still at the revision; of two that name one, the lower correction_id has it."""
+    """Return which rows tombstones delete: those still at the revision; of two that name one, the lower correction_id has it.
+
+    Expiries delete those still of the record's offset. They are stale only where their key has another row.
+    """
     ids = combined(removals["correction_id"])
+    revision, offset, partition = (
+        pc.fill_null(combined(removals[name]), -1).to_numpy() for name in ("revision", "offset", "partition")
+    )
+    expiry = removals["offset"].is_valid().to_numpy()
     place = np.searchsorted(rows.codes, codes)
-    fits = place < len(rows)
-    fits[fits] = rows.codes[place[fits]] == codes[fits]
-    fits[fits] = rows["revision"][place[fits]] == combined(removals["revision"]).to_numpy()[fits]
+    there = place < len(rows)
+    there[there] = rows.codes[place[there]] == codes[there]
+    at = place[there]
+    of_record = (rows["offset"][at] == offset[there]) & (rows["partition"][at] == partition[there])
+    fits = there.copy()
+    fits[there] = np.where(expiry[there], of_record, rows["revision"][at] == revision[there])
     order = pc.sort_indices(ids).to_numpy().astype(np.int64)
     order = order[fits[order]]
     taken, first = np.unique(place[order], return_index=True)
@@ -310,4 +327,5 @@ def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
     gone[taken] = True
     left = np.ones(len(ids), bool)
     left[order[first]] = False
+    left[expiry & (fits | ~there)] = False
     return Removed(gone, frozenset(ids.filter(pa.array(left)).to_pylist()))

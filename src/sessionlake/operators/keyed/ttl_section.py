@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 _RULES = ("ttl", "expires_at", "where")
 _CLEANED = ("since", "clock", "every")
+_TOLD = ("topic_tombstones", "max_tombstones_per_second")
 _USED: Mapping[str, tuple[str, ...]] = {
-    "scan": (*_RULES, *_CLEANED),
-    "index": ("ttl", "expires_at", *_CLEANED),
-    "time_boxed": (*_RULES, *_CLEANED, "max_duration"),
-    "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format"),
-    "lru": ("max_entries",),
+    "scan": (*_RULES, *_CLEANED, *_TOLD),
+    "index": ("ttl", "expires_at", *_CLEANED, *_TOLD),
+    "time_boxed": (*_RULES, *_CLEANED, "max_duration", *_TOLD),
+    "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format", *_TOLD),
+    "lru": ("max_entries", *_TOLD),
     "segments": ("ttl", "since", "every"),
 }
 """The settings that each pattern has."""
@@ -58,6 +59,9 @@ class TtlSection(Section):
     """How many rows the table keeps, about: a shard its part."""
     key_format: KeyFormat = "uuid7"
     """What the keys are, which begin with the time at which they were made."""
+    topic_tombstones: bool = False
+    """Whether the topic that the events come from is told of the rows that have gone."""
+    max_tombstones_per_second: int = Field(default=10_000, ge=1)
 
     def check(self) -> None:
         """Refuse SQL that is none, rules that are not exactly one, and settings that the pattern does not have."""
@@ -67,6 +71,8 @@ class TtlSection(Section):
             raise ConfigError(
                 f"ttl.{name}: is not used by pattern {self.pattern!r}; remove it, or write one of {having}"
             )
+        if not self.topic_tombstones and "max_tombstones_per_second" in self.model_fields_set:
+            raise ConfigError("ttl.max_tombstones_per_second: goes with topic_tombstones = true; remove it")
         if self.pattern == "lru":
             if self.max_entries is None:
                 raise ConfigError("ttl.max_entries: is missing; write how many rows the table keeps, as in 10_000")
