@@ -6,7 +6,7 @@ where the key has a row again (docs/rules.md, rule 180).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +19,9 @@ from sessionlake.jobs.expire.topic import send_expiries, source_cluster
 from sessionlake.operators.keyed.section import TableSection
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import CAUSE, LRU, TTL
-from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import changes, latest_changes
 
 APP = "sessionlake.topic"
@@ -36,8 +37,31 @@ def telling(config: Config) -> TtlSection | None:
 
 
 def first_untold(tables: Tables, config: Config) -> int | None:
-    """Return the first batch whose changes are needed for tombstones that may not be sent yet; None where none are sent."""
-    return None if telling(config) is None else tables[tables.changelog.changes].app_version(APP) or 0
+    """Return the first batch of which tombstones may still have to be sent; None where there is none."""
+    if telling(config) is None:
+        return None
+    changes_ = tables[tables.changelog.changes]
+    return min(
+        (batch.batch_id for batch in _since(changes_, changes_.app_version(APP) or 0) if _removed(batch)), default=None
+    )
+
+
+def _since(changes_: Table, first: int) -> Iterator[BatchCommit]:
+    """Yield the committed batches from one on, the last one first, up to the last that was made when nobody asked for tombstones."""
+    for version in changes_.versions():
+        commit = changes_.commit(version)
+        if commit is None or "batch_id" not in commit.metadata or commit.metadata.get("copied"):
+            continue
+        batch = BatchCommit.of(commit)
+        if batch.batch_id < first or not _tells(batch):
+            return
+        yield batch
+
+
+def _removed(batch: BatchCommit) -> int:
+    """Return how many rows a batch took away, at the most, of which the topic is to be told."""
+    gone = sum(batch.counts.get(f"deleted_by_{cause}", 0) for cause in (TTL, LRU))
+    return gone if _tells(batch) else 0
 
 
 @dataclass
@@ -66,15 +90,18 @@ class Told:
         self._recorded, self._last = 0, -1
         self._round: _Round | None = None
         if self._ttl is not None and self._changes.exists():
-            self._look_back()
+            self._recorded = self._changes.app_version(APP) or 0
+            last = find_last_batch(self._tables)
+            self._last = -1 if last is None else last.batch_id
+            for batch in _since(self._changes, self._recorded):
+                self.committed(batch)
             # Now, so that a run that ends beside a busy producer leaves to the next one what is its own only.
             self._round = self._begun() if self._unsent else None
 
     def committed(self, batch: BatchCommit) -> None:
         """Note a batch that was committed."""
         self._last = max(self._last, batch.batch_id)
-        removed = sum(batch.counts.get(f"deleted_by_{cause}", 0) for cause in (TTL, LRU))
-        if removed and _tells(batch):
+        if removed := _removed(batch):
             self._unsent[batch.batch_id] = removed
 
     def wake(self) -> None:
@@ -96,19 +123,7 @@ class Told:
             if not self._has_read(self._round):
                 return
             self._send(self._round)
-
-    def _look_back(self) -> None:
-        """Note the batches from which tombstones may not be sent: those since the last record, and since it was asked for."""
-        self._recorded = self._changes.app_version(APP) or 0
-        for version in self._changes.versions():
-            commit = self._changes.commit(version)
-            if commit is None or "batch_id" not in commit.metadata or commit.metadata.get("copied"):
-                continue
-            batch = BatchCommit.of(commit)
-            self.committed(batch)
-            if batch.batch_id <= self._recorded or not _tells(batch):
-                break
-        self._forget(self._recorded)
+        self.wake()
 
     def _begun(self) -> _Round:
         rows, topic = sum(list(self._unsent.values())), self._config.source.topic or ""
