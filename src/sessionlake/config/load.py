@@ -377,7 +377,7 @@ def _check_sink(config: Config) -> None:
         check_sink(sink)
         if config.section.hides_us is not None:
             raise ConfigError(
-                "sink.kafka: would never hear of rows that expire, which pattern 'segments' logs no deletes of; write ttl.pattern = 'index'"
+                "sink.kafka: would never hear of rows that expire, of which pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
             )
         if sink.emit == "final" and not config.section.CLOSES:
             raise ConfigError(

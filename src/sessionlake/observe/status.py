@@ -13,7 +13,7 @@ from sessionlake.observe.disks import store_bytes
 from sessionlake.serve.database import open_database
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
-from sessionlake.warehouse.changelog import LIVE_ROWS
+from sessionlake.warehouse.changelog import EVICTED_ROWS, LIVE_ROWS
 from sessionlake.warehouse.lake import Lake
 
 LAST_BATCHES = 5
@@ -42,6 +42,8 @@ class Status:
     checkpoint: str
     changelog_version: int
     last_batches: list[dict[str, Any]]
+    evicted: int | None = None
+    """How many rows of a keyed table with `changelog_retention` went before it was over; None of others."""
 
 
 def read_status(config: Config) -> Status:
@@ -93,6 +95,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         checkpoint=config.checkpoint,
         changelog_version=last.version,
         last_batches=_last_batches(database, last_id),
+        evicted=last.state.get(EVICTED_ROWS),
     )
 
 

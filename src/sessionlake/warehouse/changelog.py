@@ -155,6 +155,8 @@ HIDDEN_WRITTEN = "hidden_written_us"
 """The number of a keyed table's state that is the time at which or before it rows were written that have expired without a delete."""
 LIVE_ROWS = "live_rows"
 """The number of a keyed table's state that is how many rows it has; null where that was not counted from the start."""
+EVICTED_ROWS = "evicted_rows"
+"""The number of a keyed table's state that is how many rows have gone, because there were too many, before their time was over."""
 OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
 """The changelogs that differ from others by more than their names, by operator."""
 

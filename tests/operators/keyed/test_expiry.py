@@ -191,9 +191,35 @@ def test_lru_keeps_the_latest_changed() -> None:
         assert {(row["table_key"], row["cause"]) for row in output.changes} == {("b", "lru"), ("c", "update")}
 
 
+def test_lru_hides_what_is_beyond_its_retention_before_it_takes_others_away() -> None:
+    ttl = {"pattern": "lru", "max_entries": 2, "changelog_retention": "5 minutes"}
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        table.process([update("a", 1), update("b", 2)], clock_us=12 * HOUR)
+        table.process(TICK, clock_us=12 * HOUR + 5 * MINUTE - 1)
+        assert list(table.rows()) == ["a", "b"]
+        output = table.process([update("c", 0)], clock_us=12 * HOUR + 5 * MINUTE)
+        assert [(row["op"], row["table_key"]) for row in output.changes] == [("upsert", "c")]
+        assert (list(table.rows()), table.stored_keys(), len(table.index())) == (["c"], ["c"], 1)
+        # Nothing remembers a, and b was not evicted.
+        output = table.process([update("a", 0), update("d", 0)], clock_us=12 * HOUR + 5 * MINUTE)
+        assert (list(table.rows()), table.state["evicted_rows"]) == (["a", "d"], 1)
+
+
 @pytest.mark.parametrize(
     ("ttl", "told"),
     [
+        (
+            {"pattern": "segments", "ttl": "1 day", "changelog_retention": "2 days"},
+            "ttl.changelog_retention: is not used by pattern 'segments'; remove it, or write one of 'lru'",
+        ),
+        (
+            {"pattern": "lru", "max_entries": 2, "changelog_retention": "0 s"},
+            "ttl.changelog_retention: '0 s' must be longer",
+        ),
+        (
+            {"pattern": "lru", "max_entries": 2, "changelog_retention": "5 minutes", "topic_tombstones": True},
+            "ttl.changelog_retention: takes rows away of which no delete tells",
+        ),
         ({"pattern": "scan"}, "ttl: none is there; write exactly one of ttl, expires_at, where"),
         ({"pattern": "index", "where": "v = 1", "ttl": "1 day"}, "ttl.where: is not used by pattern 'index'"),
         ({"pattern": "scan", "where": "v = 1", "ttl": "1 day"}, "ttl: ttl and where are there"),

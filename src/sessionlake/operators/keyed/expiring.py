@@ -11,7 +11,7 @@ from sessionlake.operators.keyed.expiry.pattern import Found, Pass
 from sessionlake.operators.keyed.expiry.rule import TableRows
 from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.spec import KeyedSpec
-from sessionlake.operators.keyed.ttl import CLEANUP, SCANNED, TOOK, written_us
+from sessionlake.operators.keyed.ttl import CLEANUP, EVICTED, SCANNED, TOOK, written_us
 from sessionlake.store.rows import HEAD, RowStore, Stored, index_writes
 
 NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
@@ -66,19 +66,22 @@ def taken_away(
                 lambda keys, rows: stored_rows(spec, keys, rows),
                 context.cursor,
                 spec.ttl.budget(context.state),
+                spec.hidden_us(context),
             ),
         )
     return found or Found(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
 
 
-def counts_of(found: Found, spec: KeyedSpec) -> dict[str, int]:
-    """Return the numbers of a pass; empty where there is no TTL."""
+def counts_of(found: Found, told: int, spec: KeyedSpec) -> dict[str, int]:
+    """Return the numbers of a pass, of whose rows of the store so many are `told` of; empty where there is no TTL."""
     if spec.ttl is None:
         return {}
     if isinstance(spec.ttl.pattern, Segments):
         return {}
-    gone = int(found.at_once.sum()) + len(found.rows)
+    gone = int(found.at_once.sum()) + told
     counts = {f"deleted_by_{spec.ttl.pattern.cause}": gone, "scanned": found.scanned, "decoded": found.decoded}
+    if spec.ttl.pattern.hides_us is not None:
+        counts[EVICTED] = gone
     return counts if found.took_us is None else {**counts, SCANNED: found.scanned, TOOK: found.took_us}
 
 

@@ -101,21 +101,22 @@ class KeyedShard:
             self._updated("delete", updates, codes, at_once, context, cause),
             self._taken_away(rows, lone, context),
         ]
-        expired = self._taken_away(found.rows, np.arange(len(found.rows)), context, cause)
+        told_of = np.flatnonzero(found.rows["written"] > self.spec.hidden_us(context))
+        expired = self._taken_away(found.rows, told_of, context, cause)
         side, told = _told(inputs, removals, removed)
         counts = {
             "changed": len(put) + len(deletes),
             "unchanged": int((outcome == 0).sum()) + len(won) - len(put) - len(deletes),
             "superseded": len(updates) - len(winners) + int((outcome < 0).sum()),
             "upserts": len(upserts),
-            "deletes": len(deletes) + len(at_once) + len(lone) + len(found.rows),
-            LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(found.rows),
+            "deletes": len(deletes) + len(at_once) + len(lone) + len(told_of),
+            LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(told_of),
             **told,
-            **counts_of(found, self.spec),
+            **counts_of(found, len(told_of), self.spec),
             **({MAX_PUT: written_us(context)} if self.spec.row_interval_us is not None and len(upserts) else {}),
         }
         if not self.spec.by_offset:
-            times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], found.rows["time"])
+            times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], expired.head["time"])
             last = np.concatenate(times)
             counts |= {MAX_DELETED: int(last.max())} if len(last) else {}
         written = [
@@ -123,7 +124,8 @@ class KeyedShard:
             self._writes_of_expired(store, found.keys, found.rows, expired),
         ]
         if self.spec.index is not None:
-            replaced = stored_rows(self.spec, named.take(pa.array(rows.codes[gone])), rows.where(gone))
+            was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
+            replaced = stored_rows(self.spec, named.take(pa.array(was.codes)), was)
             entered = put_rows(self.spec, updates, upserts, context, since[upserts])
             written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
         writes = _by_segment(written)

@@ -32,7 +32,7 @@ _USED: Mapping[str, tuple[str, ...]] = {
     "index": ("ttl", "expires_at", *_CLEANED, *_TOLD),
     "time_boxed": (*_RULES, *_CLEANED, "max_duration", *_TOLD),
     "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format", *_TOLD),
-    "lru": ("max_entries", *_TOLD),
+    "lru": ("max_entries", "changelog_retention", *_TOLD),
     "segments": ("ttl", "since", "every"),
 }
 """The settings that each pattern has."""
@@ -57,6 +57,8 @@ class TtlSection(Section):
     """How long a cleanup of a shard may take, about."""
     max_entries: int | None = Field(default=None, ge=1)
     """How many rows the table keeps, about: a shard its part."""
+    changelog_retention: Duration | None = None
+    """How long after it was written a row is kept at most; then it is absent without a delete. For ever where it is left out."""
     key_format: KeyFormat = "uuid7"
     """What the keys are, which begin with the time at which they were made."""
     topic_tombstones: bool = False
@@ -76,6 +78,7 @@ class TtlSection(Section):
         if self.pattern == "lru":
             if self.max_entries is None:
                 raise ConfigError("ttl.max_entries: is missing; write how many rows the table keeps, as in 10_000")
+            self._check_hidden()
             return
         rules = [name for name in _RULES if name in used]
         given = [name for name in rules if getattr(self, name) is not None]
@@ -92,6 +95,14 @@ class TtlSection(Section):
             if parse_duration(getattr(self, name)) == 0:
                 raise ConfigError(f"ttl.{name}: {getattr(self, name)!r} must be longer than zero")
         _ = self.parsed
+
+    def _check_hidden(self) -> None:
+        if self.hides_us == 0:
+            raise ConfigError(f"ttl.changelog_retention: {self.changelog_retention!r} must be longer than zero")
+        if self.hides_us is not None and self.topic_tombstones:
+            raise ConfigError(
+                "ttl.changelog_retention: takes rows away of which no delete tells, and topic_tombstones goes by deletes; remove one"
+            )
 
     def _check_since(self) -> None:
         if self.pattern == "segments" and self.since not in (None, "write"):
@@ -116,12 +127,15 @@ class TtlSection(Section):
     @property
     def hides_us(self) -> int | None:
         """How long after they were written rows are absent without a delete; None where deletes are logged."""
-        return parse_duration(self.ttl or "") if self.pattern == "segments" else None
+        if self.pattern == "segments":
+            return parse_duration(self.ttl or "")
+        return None if self.changelog_retention is None else parse_duration(self.changelog_retention)
 
     def made(self, types: Mapping[str, pa.DataType], shards: int) -> Ttl:
         """Return what workers know of it, over rows with columns of these types; ConfigError where SQL does not fit them."""
         if self.max_entries is not None:
-            return Ttl(Lru(-(-self.max_entries // shards)))
+            lru = Lru(-(-self.max_entries // shards), self.hides_us)
+            return Ttl(lru, since="event" if self.hides_us is None else "write")
         if self.hides_us is not None:
             return Ttl(Segments(self.hides_us), "wall", parse_duration(self.every), "write")
         if self.pattern == "time_ordered_keys":
