@@ -167,10 +167,10 @@ def test_rows_of_segments_are_absent_as_soon_as_their_time_is_over(
             clock += step * SECOND
             if number in lost:
                 harness.lose_stores()
-            rows = [
-                {**row, "offset": offset + n, "eid": None if by_offset else row["eid"]} for n, row in enumerate(events)
-            ]
-            offset += len(rows)
+            rows = list(events)
+            if by_offset:
+                rows = [{**row, "offset": offset + n, "eid": None} for n, row in enumerate(rows)]
+                offset += len(rows)
             removals = [
                 {"kind": "tombstone", "key": k, "revision": model.table.revisions.get(k, 0), "correction_id": str(i)}
                 for i, (batch, k) in enumerate(tombstones)
