@@ -90,6 +90,7 @@ def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path
         {"pattern": "segments", "ttl": "1 hour"},
         {"pattern": "lru", "max_entries": 100, "changelog_retention": "1 hour"},
     ],
+    ids=["segments", "lru"],
 )
 def test_rows_are_hidden_wherever_a_table_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ttl: dict[str, Any]
