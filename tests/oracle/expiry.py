@@ -1,4 +1,4 @@
-"""The time to live of a keyed table, written from docs/rules.md, rules 170 to 176, on top of `tests/oracle/tables.py`.
+"""The time to live of a keyed table, written from docs/rules.md, rules 170 to 182, on top of `tests/oracle/tables.py`.
 
 Everything is in one place: no shards, no index, no cursor. Each batch it takes a table's rows after the updates and says which
 of them go.

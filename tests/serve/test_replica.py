@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.config.load import parse_config
+from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.erasure import erase_store, mark
 from sessionlake.errors import NoBatchesError
-from sessionlake.serve.decoded import TableDecoder
+from sessionlake.serve.decoded import decoder_of
 from sessionlake.serve.replica import LocalShard, NotLocalError, View
 from sessionlake.store.secondary import SecondarySegments, identity
 from sessionlake.stores import open_replica
@@ -128,27 +128,58 @@ def test_settings_are_those_of_the_batch(tmp_path: Path) -> None:
     assert open_replica(longer).view.complete_from_us == 4 * MINUTE
 
 
-def test_rows_of_a_table(tmp_path: Path) -> None:
-    """Upserts, and a deletion whose marker is no row; read while the table's own process has the store open."""
-    made = Stream(tmp_path).config
-    raw = {"columns": ["v"], "retention": "1 day"}
-    config = parse_config(
+def table_config(root: Path, **sections: Any) -> Config:
+    return parse_config(
         {
             "pipeline": {"name": "p", "warehouse": "lake", "store": "store", "shards": 1},
-            "source": made.source.model_dump(exclude_none=True, include={"kind", "path", "format"}),
+            "source": {"kind": "files", "path": "events", "format": "json"},
             "event": {"key": "key", "time": "time_us", "time_unit": "us"},
-            "table": raw,
+            "table": {"columns": ["v"], "retention": "1 day"},
+            **sections,
         },
-        tmp_path,
+        root,
     )
+
+
+def view_of(config: Config, harness: TableHarness) -> View:
+    """Return a view of a harness's one store as of its last batch."""
+    path = harness._shards.store(harness._operator, 0)._db.path
+    types = {name: str(type_) for name, type_ in harness._operator.spec.events.decoder.columns.types.items()}
+    commit = BatchCommit("p", "id", 1, "c1", harness.state, {}, ("c1",), "", Settings({}, {}, types), None, 0, 0)
+    shard = LocalShard(path, identity(path), SecondarySegments(path))
+    return View(commit, {0: shard}, {}, decoder_of(config, commit))
+
+
+def test_rows_of_segments_are_shown_until_they_are_over(tmp_path: Path) -> None:
+    """By the clock of the view's batch, wherever they lie: of a key that was written again the new row."""
+    ttl, keys = {"pattern": "segments", "ttl": "30 minutes"}, "dbcae"
+    config = table_config(tmp_path, ttl=ttl)
+    with TableHarness({"v": "long"}, ttl=ttl) as harness:
+        for n, key in enumerate([*keys, "d"]):
+            harness.process([{"key": key, "time_us": n, "v": n}], clock_us=n * 8 * MINUTE)
+        rows = {"a": 3, "d": 5, "e": 4}
+        for clock, shown, stored in ((45, {**rows, "c": 2}, "c"), (46, rows, "c"), (70, {}, "d")):
+            harness.process([{"kind": "tick"}], clock_us=clock * MINUTE)
+            assert stored in harness.stored_keys()
+            view = view_of(config, harness)
+            found, after = [], None
+            while True:
+                page = view.scan(None, None, 2, after=after)
+                found += page.rows.to_pylist()
+                if page.last_key is None:
+                    break
+                after = page.last_key
+            assert [(row["table_key"], row["v"]) for row in found] == sorted(shown.items())
+            assert view.find([*keys, "x"])["table_key"].to_pylist() == sorted(shown)
+
+
+def test_rows_of_a_table(tmp_path: Path) -> None:
+    """Upserts, and a deletion whose marker is no row; read while the table's own process has the store open."""
+    config = table_config(tmp_path)
     with TableHarness({"v": "long"}) as harness:
         harness.process([{"key": key, "time_us": n, "v": n} for n, key in enumerate("abc")])
         harness.process([{"key": "b", "time_us": 9, "v": None}, {"key": "a", "time_us": 9, "v": 1, "deleted": True}])
-        path = harness._shards.store(harness._operator, 0)._db.path
-        types = harness._operator.spec.events.decoder.columns.types
-        commit = BatchCommit("p", "id", 1, "c1", {}, {}, ("c1",), "", Settings({}, {}, {}), None, 0, 0)
-        shard = LocalShard(path, identity(path), SecondarySegments(path))
-        view = View(commit, {0: shard}, {}, TableDecoder(config, dict(types)))
+        view = view_of(config, harness)
         expected = [
             {"table_key": k, "event_time": r["event_time"], "v": r["v"], "revision": r["revision"]}
             for k, r in harness.rows().items()

@@ -46,30 +46,40 @@ def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, re
 
 
 def _run_once(config: Config, **options: Any) -> "RunSummary":
+    from sessionlake.jobs.expire.told import Told
     from sessionlake.operators.run import run
 
     with observed(config, SESSIONIZE) as counted:
-        summary = run(
-            open_session(config, little_java=_is_little(config)), config, once=True, **options, on_commit=print_batch
-        )
+        spark = open_session(config, little_java=_is_little(config))
+        told = Told(spark, config)
+
+        def on_commit(batch: "BatchCommit") -> None:
+            print_batch(batch)
+            told.committed(batch)
+
+        summary = run(spark, config, once=True, **options, on_commit=on_commit, meanwhile=told.wake)
+        told.finish()
         counted({"batches": summary.batches, **summary.counts})
     return summary
 
 
 def _run_stream(config: Config, **options: Any) -> "RunSummary":
+    from sessionlake.jobs.expire.told import Told
     from sessionlake.jobs.publish.lag import held_back
     from sessionlake.operators.run import run
     from sessionlake.warehouse.tables import Tables
 
     spark = open_session(config, little_java=_is_little(config))
+    told = Told(spark, config)
     with observed_stream(spark, config) as committed:
 
         def on_commit(batch: "BatchCommit") -> None:
             print_batch(batch)
             committed(batch)
+            told.committed(batch)
 
         gate = held_back(Tables.of(spark, config), config)
-        return run(spark, config, **options, on_commit=on_commit, gate=gate)
+        return run(spark, config, **options, on_commit=on_commit, gate=gate, meanwhile=told.wake)
 
 
 def _is_little(config: Config) -> bool:

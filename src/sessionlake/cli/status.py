@@ -88,6 +88,11 @@ def render_status(config: Config, status: "Status", now_us: int) -> RenderableTy
         f"corrections  {c['corrections']:,}: {c['applied']:,} applied, {c['stale']:,} stale, {c['expired']:,} expired",
         *([] if status.rows is None else [f"rows         {status.rows:,}"]),
         *_expiry(config, status),
+        *(
+            []
+            if status.evicted is None
+            else [f"evicted      {status.evicted:,} before ttl.changelog_retention was over"]
+        ),
         f"reconciles   {'yes' if status.reconciles else '[red]NO[/red]'}",
         f"store        {status.store_bytes / 1e6:,.1f} MB in {escape(status.store_dir)}",
         f"checkpoint   {escape(status.checkpoint)}",

@@ -387,7 +387,7 @@ def _check_sink(config: Config) -> None:
         check_sink(sink)
         if config.section.hides_us is not None:
             raise ConfigError(
-                "sink.kafka: would never hear of rows that expire, which pattern 'segments' logs no deletes of; write ttl.pattern = 'index'"
+                "sink.kafka: would never hear of rows that expire, of which pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
             )
         if sink.emit == "final" and not config.section.CLOSES:
             raise ConfigError(
@@ -412,6 +412,7 @@ def _check(config: Config) -> None:
         config.ttl.check(config.sessions)
     for side in config.inputs.values():
         config.section.check_source(side.source)
+        config.section.check_event(side.event)
         if side.event.time is None and not config.section.by_count:
             raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
     if config.section.KEYED and config.event.key is None:

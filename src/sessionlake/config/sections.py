@@ -206,6 +206,10 @@ class OperatorSection(Section):
         """Raise ConfigError where the operator can't be fed by a source like this."""
         del source
 
+    def check_event(self, event: EventSection) -> None:
+        """Raise ConfigError where the operator can't be fed with events like these."""
+        del event
+
     def bound_settings(self) -> dict[str, Any]:
         """Return the settings that the tables are bound to, by their names in the config; JSON values."""
         raise NotImplementedError

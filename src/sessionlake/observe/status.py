@@ -14,7 +14,7 @@ from sessionlake.serve.database import open_database
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
-from sessionlake.warehouse.changelog import EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
+from sessionlake.warehouse.changelog import EVICTED_ROWS, EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
 from sessionlake.warehouse.lake import Lake
 
 LAST_BATCHES = 5
@@ -47,6 +47,8 @@ class Status:
     checkpoint: str
     changelog_version: int
     last_batches: list[dict[str, Any]]
+    evicted: int | None = None
+    """How many rows of a keyed table with `changelog_retention` went before it was over; None of others."""
 
 
 def read_status(config: Config) -> Status:
@@ -100,6 +102,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         checkpoint=config.checkpoint,
         changelog_version=last.version,
         last_batches=_last_batches(database, last_id),
+        evicted=last.state.get(EVICTED_ROWS),
     )
 
 

@@ -1,5 +1,7 @@
 """Run a pipeline: until stopped, or over all available input."""
 
+from collections.abc import Callable
+
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
@@ -18,6 +20,7 @@ def run(
     give_up_plan: bool = False,
     on_commit: OnCommit | None = None,
     gate: Gate = lambda _: None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> RunSummary:
     """Run the operator that the config asks for; see `stream.run.run_kind` for what the options mean."""
     return run_kind(
@@ -31,4 +34,5 @@ def run(
         give_up_plan=give_up_plan,
         on_commit=on_commit,
         gate=gate,
+        meanwhile=meanwhile,
     )

@@ -9,6 +9,7 @@ from sessionlake.config.load import Config
 from sessionlake.config.quarantine import RATE, RULE, rate_sql
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
 from sessionlake.warehouse.changelog import (
     DUCKDB,
@@ -33,15 +34,15 @@ def open_database(config: Config, lake: Lake, condition: str | None = None) -> D
     about the key, says which rows are asked for. NoBatchesError where there are none yet.
     """
     database = _opened(lake, (*lake.changelog.tables, *schemas.SHARED), condition)
-    _view_latest(database, config, lake)
+    _view_latest(database, config, lake, find_last_batch(lake))
     _view_batches(database, lake)
     return database
 
 
-def open_rows(config: Config, lake: Lake, condition: str | None = None) -> DuckDBPyConnection:
-    """Return a database of the views of the latest rows alone, as `open_database` does."""
+def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | None = None) -> DuckDBPyConnection:
+    """Return a database of the views of the latest rows alone, as `open_database` does; what is shown is as of the batch `last`."""
     database = _opened(lake, lake.changelog.tables, condition)
-    _view_latest(database, config, lake)
+    _view_latest(database, config, lake, last)
     return database
 
 
@@ -64,11 +65,10 @@ def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPy
     return database
 
 
-def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake) -> None:
+def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last: BatchCommit | None) -> None:
     of = lake.changelog
     columns = lake[of.snapshot].open().schema().to_arrow().names
     fold = lake[of.snapshot].app_version(FOLD)
-    last = find_last_batch(lake)
     hidden_us = None if last is None else last.state.get(HIDDEN_WRITTEN)
     live = live_sql(DUCKDB, columns, of=of, after=-1 if fold is None else fold, hidden_us=hidden_us)
     database.execute(f"create temp view {of.every} as {live}")

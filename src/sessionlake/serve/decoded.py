@@ -23,7 +23,7 @@ from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import type_named
 from sessionlake.sources.record_columns import META
 from sessionlake.store.layout import unpack
-from sessionlake.store.rows import ROWS, stored_of
+from sessionlake.store.rows import has_rows, stored_of
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import HIDDEN_WRITTEN, SESSIONS, TABLE
@@ -63,11 +63,7 @@ def decoder_of(config: Config, commit: BatchCommit) -> Decoder:
     if config.operator == "session":
         return SessionDecoder(config, commit, types)
     if config.operator == "table":
-        if commit.state.get(HIDDEN_WRITTEN) is not None:
-            raise ConfigError(
-                "ttl.pattern: under 'segments' rows expire without a delete, of which stores beside the stream don't tell; use `sessionlake sql`"
-            )
-        return TableDecoder(config, types)
+        return TableDecoder(config, types, commit.state.get(HIDDEN_WRITTEN))
     raise ConfigError(
         f"{config.operator}: stores of sessions and of tables can be read, not of {config.operator}s; use `sessionlake sql`"
     )
@@ -144,11 +140,12 @@ class SessionDecoder:
 
 
 class TableDecoder:
-    """The rows of a keyed table; markers of deletions are no rows."""
+    """The rows of a keyed table; markers of deletions are no rows, nor is what was written at `hidden_us` or before it."""
 
     complete_from_us: int | None = None
 
-    def __init__(self, config: Config, types: dict[str, pa.DataType]) -> None:
+    def __init__(self, config: Config, types: dict[str, pa.DataType], hidden_us: int | None = None) -> None:
+        self._hidden_us = hidden_us
         own = (config.event.key, config.event.time, config.event.id, *META)
         section = cast(TableSection, config.section)
         names = section.columns or [name for name in types if name not in own]
@@ -157,13 +154,18 @@ class TableDecoder:
         self._ids = config.event.id is not None and not self._offsets
 
     def has(self, segment: int) -> bool:
-        """Say whether it is the segment of rows."""
-        return segment == ROWS
+        """Say whether it is a segment of rows."""
+        return has_rows(segment)
 
     def rows(self, packed: Packed, include: Collection[str] = ALL) -> pa.Table:
         """Return rows by key."""
         del include
-        stored = stored_of(np.asarray(packed.owner, np.int64), list(packed.values))
+        owner = np.asarray(packed.owner, np.int64)
+        # A key has one row, in any of the segments.
+        order = np.argsort(owner)
+        stored = stored_of(owner[order], [packed.values[at] for at in order.tolist()])
+        if self._hidden_us is not None:
+            stored = stored.where(stored["written"] > self._hidden_us)
         every = np.arange(len(stored))
         codec = StateCodec((), [state_type(type_, name) for name, type_ in self._types.items()])
         columns = zip(codec.decode(stored.packed(every)), self._types.values(), strict=True)

@@ -94,7 +94,7 @@ class Moment:
         return f"from {view}" + (f" where {' and '.join(conditions)}" if conditions else "")
 
     def _rows(self, pushed: str | None, query: str, given: dict[str, Any]) -> pa.Table:
-        with closing(open_rows(self.config, self.lake, pushed)) as database, self._in_time(database):
+        with closing(open_rows(self.config, self.lake, self.commit, pushed)) as database, self._in_time(database):
             found = database.sql(f"select * {query}", params=given).to_arrow_table()
         of = self.lake.changelog
         hidden = {of.date, *of.hidden, *([] if of.keyed else [_STATE])}

@@ -108,8 +108,22 @@ class Cluster:
                 if "TopicExistsException" not in str(error.java_exception):
                     raise self._explained(topic, str(error.java_exception)) from error
 
+    def end_offsets(self, spark: SparkSession, topic: str) -> dict[int, int]:
+        """Return by partition the offset that the topic's next record gets; SourceError where that can't be learnt."""
+        jvm: Any = spark._jvm
+        with self._admin(jvm) as admin:
+            try:
+                described = admin.describeTopics(jvm.java.util.List.of(topic)).allTopicNames().get().get(topic)
+                latest, wanted = jvm.org.apache.kafka.clients.admin.OffsetSpec.latest(), jvm.java.util.HashMap()
+                for partition in described.partitions():
+                    wanted.put(jvm.org.apache.kafka.common.TopicPartition(topic, partition.partition()), latest)
+                found = admin.listOffsets(wanted).all().get()
+            except Py4JJavaError as error:
+                raise self._explained(topic, str(error.java_exception)) from error
+            return {place.partition(): found.get(place).offset() for place in wanted.keySet()}
+
     def write(self, records: DataFrame, topic: str) -> None:
-        """Produce records (key, value, and headers if there are); SourceError where Kafka is the cause of a failure."""
+        """Produce records (key, value, and headers and partition if there are); SourceError where Kafka is the cause of a failure."""
         options = {**self.client_options, "kafka.bootstrap.servers": self.servers, "topic": topic}
         try:
             records.write.format("kafka").options(**options).save()

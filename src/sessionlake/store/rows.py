@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Ints, binary_array, byte_slices, offsets_of
+from sessionlake.columnar.arrays import Bools, Ints, binary_array, byte_slices, offsets_of
 from sessionlake.store.blocks import BlockStore
 from sessionlake.store.layout import Heads
 from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
@@ -53,6 +53,10 @@ class Stored:
     def __getitem__(self, name: str) -> Ints:
         return self.head[name].astype(np.int64, copy=False)
 
+    def where(self, which: Bools) -> "Stored":
+        """Return those of which something is true."""
+        return Stored(self.codes[which], self.head[which], self.values.filter(pa.array(which)))
+
     def ids(self, at: Ints) -> pa.Array:
         """Return the ids, text, of what stands at some places; empty for none."""
         return self._parts(at, ids=True).cast(pa.string())
@@ -81,6 +85,11 @@ class Values:
     packed: pa.Array
 
 
+def has_rows(segment: int) -> bool:
+    """Say whether a segment is one of rows, and not of markers or of an index."""
+    return _WRITTEN <= segment <= ROWS
+
+
 class RowStore(BlockStore):
     """Rows and markers of one shard. `rows`, `markers` and `writes` change nothing; `apply` comes once a batch is committed."""
 
@@ -98,7 +107,7 @@ class RowStore(BlockStore):
         return self._looked_up([number for number in self._db.segments if number < _MARKERS_END], keys, codes)
 
     def _row_segments(self) -> list[int]:
-        return [number for number in self._db.segments if _WRITTEN <= number <= ROWS]
+        return [number for number in self._db.segments if has_rows(number)]
 
     def _row_segment(self, written_us: Ints) -> Ints:
         """Return the segments that rows written at some times lie in."""

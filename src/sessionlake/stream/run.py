@@ -68,6 +68,7 @@ def run_kind(
     give_up_plan: bool = False,
     on_commit: OnCommit | None = None,
     gate: Gate = lambda _: None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> RunSummary:
     """Run until stopped or, with `once`, until all input that is available now is committed.
 
@@ -75,10 +76,10 @@ def run_kind(
     input in one batch, for first use on old data: nothing is late before the first watermark.
     A clock behind the last commit's is refused unless `trust_clock` says that the latter was wrong. `give_up_plan` makes
     the batch that was planned but not committed anew, under the limits that the config has now. What `gate` waits for holds the
-    stream back, and no input is taken meanwhile.
+    stream back, and no input is taken meanwhile. `meanwhile` is called about every second, beside the batches.
     """
     with locked_store(config):
-        current = _Run(spark, config, kind, trust_clock=trust_clock, gate=gate)
+        current = _Run(spark, config, kind, trust_clock=trust_clock, gate=gate, meanwhile=meanwhile)
         if bootstrap and current.coordinator.last is not None:
             raise PipelineStateError(
                 f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
@@ -107,8 +108,18 @@ class _EndedError(Exception):
 class _Run:
     """One run of one pipeline."""
 
-    def __init__(self, spark: SparkSession, config: Config, kind: type[Kind], *, trust_clock: bool, gate: Gate) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: Config,
+        kind: type[Kind],
+        *,
+        trust_clock: bool,
+        gate: Gate,
+        meanwhile: Callable[[], None],
+    ) -> None:
         self.spark, self.config, self.trust_clock, self.gate = spark, config, trust_clock, gate
+        self.meanwhile = meanwhile
         self.tables = Tables(spark, config.pipeline.warehouse, kind.changelog)
         self.sources = sources_of(spark, config)
         for source in self.sources.values():
@@ -174,7 +185,7 @@ class _Run:
             raise (ours or _explained(" ".join(map(str, [error, *failures])), self._topic_at) or error) from error
 
     def while_idle(self) -> None:
-        """Do what is due where no batch runs."""
+        """Do what is due where no batch runs, and then what may be done beside one."""
         self.remove_marked_stores()
         last = self.coordinator.last
         if last is not None and self._batch_runs.acquire(blocking=False):
@@ -182,6 +193,7 @@ class _Run:
                 self.ticks.wake(dict(last.state))
             finally:
                 self._batch_runs.release()
+        self.meanwhile()
 
     def remove_marked_stores(self) -> None:
         """Remove the stores on this machine that a job has marked, unless a batch runs, which does it at its end."""

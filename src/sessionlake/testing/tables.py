@@ -16,6 +16,7 @@ from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, 
 from sessionlake.operators.keyed.ttl import hidden_us
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.kafka_records import EXPIRY
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
 from sessionlake.standalone.shards import KEY, TIME_US
@@ -47,7 +48,7 @@ class TableHarness(Harness[RowStore]):
     and so does one of which the SQL `delete_when` is true.
     With `offsets` an event has an `offset` and a `partition`, as a Kafka record has, and the former decides where order is "offset"; else
     `event_id` names the column by which events of equal times are told apart. A row with `kind` "tombstone" (key, revision, and
-    correction_id, where it is not to be made up) is a correction. `ttl` is the section [ttl] of a config: {"pattern": "index", "ttl": "3 days"}.
+    correction_id, where it is not to be made up) or "expiry" (key, offset, partition) is a correction. `ttl` is the section [ttl] of a config: {"pattern": "index", "ttl": "3 days"}.
     """
 
     def __init__(
@@ -203,7 +204,8 @@ def _correction_table(corrections: Sequence[tuple[int, Row]]) -> pa.Table:
             "kind": row["kind"],
             "session_key": row.get("key"),
             "session_start": row.get("time_us"),
-            "revision": row.get("revision"),
+            "revision": row.get("offset" if row["kind"] == EXPIRY else "revision"),
+            "event_count": row.get("partition", 0) if row["kind"] == EXPIRY else None,
         }
         for index, row in corrections
     ]

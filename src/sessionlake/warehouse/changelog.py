@@ -160,6 +160,8 @@ EXPIRY_LAG, ROUND = "expiry_lag_us", "cleanup_round_us"
 most, the round of its shards began, or ended, where a cleanup looks at a part of the rows."""
 EXPIRED_EVENTS = "expired_events"
 """The number of a state of sessions that is how many events those had which [ttl] has removed."""
+EVICTED_ROWS = "evicted_rows"
+"""The number of a keyed table's state that is how many rows have gone, because there were too many, before their time was over."""
 OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
 """The changelogs that differ from others by more than their names, by operator."""
 

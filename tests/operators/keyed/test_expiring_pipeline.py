@@ -84,10 +84,18 @@ def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path
 
 
 @pytest.mark.slow
-def test_rows_of_segments_are_hidden_wherever_a_table_is_read(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "ttl",
+    [
+        {"pattern": "segments", "ttl": "1 hour"},
+        {"pattern": "lru", "max_entries": 100, "changelog_retention": "1 hour"},
+    ],
+    ids=["segments", "lru"],
+)
+def test_rows_are_hidden_wherever_a_table_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ttl: dict[str, Any]
 ) -> None:
-    config = expiring(tmp_path, {"pattern": "segments", "ttl": "1 hour"})
+    config = expiring(tmp_path, ttl)
     hour, shift = 3_600_000_000, 0
     clock_of = stream_run.clock_of
     monkeypatch.setattr(stream_run, "clock_of", lambda offsets: clock_of(offsets) + shift)
@@ -116,6 +124,7 @@ def test_rows_of_segments_are_hidden_wherever_a_table_is_read(
     report = run_quality(spark, config.model_copy(update={"quality": lax}))
     assert not report.failed, report.notes
     assert "written_at" in live_view(config, "trino", "delta.test")
+    assert read_status(config).evicted == (0 if ttl["pattern"] == "lru" else None)
 
 
 class ExpiringLake(TableLake):

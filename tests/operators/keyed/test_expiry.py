@@ -2,16 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from sessionlake.config.load import parse_config
 from sessionlake.errors import ConfigError
+from sessionlake.jobs.expire.told import telling
 from sessionlake.operators.keyed.ttl_section import TtlSection
-from sessionlake.serve.decoded import decoder_of
 from sessionlake.testing.tables import TableHarness
-from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from tests.operators.keyed.table_support import table_sections
 
 SECOND = 1_000_000
@@ -194,9 +193,35 @@ def test_lru_keeps_the_latest_changed() -> None:
         assert {(row["table_key"], row["cause"]) for row in output.changes} == {("b", "lru"), ("c", "update")}
 
 
+def test_lru_hides_what_is_beyond_its_retention_before_it_takes_others_away() -> None:
+    ttl = {"pattern": "lru", "max_entries": 2, "changelog_retention": "5 minutes"}
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        table.process([update("a", 1), update("b", 2)], clock_us=12 * HOUR)
+        table.process(TICK, clock_us=12 * HOUR + 5 * MINUTE - 1)
+        assert list(table.rows()) == ["a", "b"]
+        output = table.process([update("c", 0)], clock_us=12 * HOUR + 5 * MINUTE)
+        assert [(row["op"], row["table_key"]) for row in output.changes] == [("upsert", "c")]
+        assert (list(table.rows()), table.stored_keys(), len(table.index())) == (["c"], ["c"], 1)
+        # Nothing remembers a, and b was not evicted.
+        output = table.process([update("a", 0), update("d", 0)], clock_us=12 * HOUR + 5 * MINUTE)
+        assert (list(table.rows()), table.state["evicted_rows"]) == (["a", "d"], 1)
+
+
 @pytest.mark.parametrize(
     ("ttl", "told"),
     [
+        (
+            {"pattern": "segments", "ttl": "1 day", "changelog_retention": "2 days"},
+            "ttl.changelog_retention: is not used by pattern 'segments'; remove it, or write one of 'lru'",
+        ),
+        (
+            {"pattern": "lru", "max_entries": 2, "changelog_retention": "0 s"},
+            "ttl.changelog_retention: '0 s' must be longer",
+        ),
+        (
+            {"pattern": "lru", "max_entries": 2, "changelog_retention": "5 minutes", "topic_tombstones": True},
+            "ttl.changelog_retention: takes rows away of which no delete tells",
+        ),
         ({"pattern": "scan"}, "ttl: none is there; write exactly one of ttl, expires_at, where"),
         ({"pattern": "index", "where": "v = 1", "ttl": "1 day"}, "ttl.where: is not used by pattern 'index'"),
         ({"pattern": "scan", "where": "v = 1", "ttl": "1 day"}, "ttl: ttl and where are there"),
@@ -231,6 +256,72 @@ def test_section_is_refused_in_one_line(ttl: dict[str, Any], told: str, tmp_path
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept", "outcome"),
+    [
+        ({"offset": 7}, [], "applied"),
+        ({"offset": 6}, ["a"], "stale"),
+        ({"offset": 7, "partition": 1}, ["a"], "stale"),
+        ({"offset": 7, "key": "gone"}, ["a"], "applied"),
+    ],
+)
+@pytest.mark.parametrize("order", ["time", "offset"])
+def test_tombstone_of_an_expiry_removes_the_row_of_its_record_only(
+    order: Literal["time", "offset"], sent: dict[str, Any], kept: list[str], outcome: str
+) -> None:
+    expiry = {"kind": "expiry", "key": "a", **sent}
+    with TableHarness({"v": "long"}, order=order, offsets=True) as table:
+        table.process([{**update("a", HOUR), "offset": 7}])
+        output = table.process([expiry, {**expiry, "correction_id": "sent again"}])
+        assert list(table.rows()) == kept
+        assert {name: output.counts[name] for name in ("applied", "stale")} == {"applied": 0, "stale": 0, outcome: 2}
+        assert len(output.stale) == output.counts["stale"]
+
+
+def test_update_that_comes_after_the_cleanup_survives_its_tombstone() -> None:
+    ttl = {"pattern": "index", "ttl": "1 hour"}
+    with TableHarness({"v": "long"}, offsets=True, ttl=ttl) as table:
+        table.process([{**update("a", 11 * HOUR), "offset": 7}], clock_us=11 * HOUR)
+        gone = table.process(TICK, clock_us=12 * HOUR).changes[0]
+        assert (gone["op"], gone["cause"], gone["event_partition"], gone["event_offset"]) == ("delete", "ttl", 0, 7)
+        table.process([{**update("a", 12 * HOUR), "offset": 8}], clock_us=12 * HOUR)
+        output = table.process([{"kind": "expiry", "key": "a", "offset": 7}], clock_us=12 * HOUR)
+        assert (output.counts["stale"], output.changes, list(table.rows())) == (1, [], ["a"])
+
+
+TOPIC = {"kind": "kafka", "topic": "t", "bootstrap_servers": "a:1", "format": "json"}
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "ttl", "told"),
+    [
+        (None, "key", {}, "ttl.topic_tombstones: goes with source.kind 'kafka', and this is 'files'"),
+        (TOPIC, "_key", {}, "ttl.topic_tombstones: comes back as deletes of newer rows, too, where source.tombstones is false"),
+        ({**TOPIC, "tombstones": True}, "key", {}, "ttl.topic_tombstones: are records with the rows' keys, and event.key is 'key'"),
+        (
+            {**TOPIC, "tombstones": True},
+            "_key",
+            {"pattern": "segments"},
+            "ttl.topic_tombstones: is not used by pattern 'segments'; remove it, or write one of 'scan', ",
+        ),
+        (None, "key", {"topic_tombstones": False, "max_tombstones_per_second": 5}, "ttl.max_tombstones_per_second: goes with"),
+        ({**TOPIC, "tombstones": True}, "_key", {}, None),
+    ],
+)  # fmt: skip
+def test_tombstones_to_a_topic_are_refused_in_one_line(
+    tmp_path: Path, source: dict[str, Any] | None, key: str, ttl: dict[str, Any], told: str | None
+) -> None:
+    sections = table_sections(source=source)
+    sections["event"] = {"key": key, "time": "time_us", "time_unit": "us"}
+    sections["ttl"] = {"pattern": "index", "ttl": "1 day", "topic_tombstones": True, **ttl}
+    if told is None:
+        assert telling(parse_config(sections, tmp_path)) is not None
+        return
+    with pytest.raises(ConfigError, match="^" + re.escape(told)) as refused:
+        parse_config(sections, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
 def test_expiry_that_reads_the_clock_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ttl.expires_at: .* reads the clock"):
         TtlSection(pattern="index", expires_at="now() + interval 1 hour").made({}, shards=1)
@@ -240,12 +331,3 @@ def test_ttl_of_sessions_is_refused(tmp_path: Path) -> None:
     sections = {name: value for name, value in table_sections().items() if name != "table"}
     with pytest.raises(ConfigError, match="ttl"):
         parse_config({**sections, "session": {"gap": "1 minute"}, "ttl": {"pattern": "scan", "ttl": "1 day"}}, tmp_path)
-
-
-def test_replicas_refuse_tables_of_segments_in_one_line(tmp_path: Path) -> None:
-    ttl = {"pattern": "segments", "ttl": "1 day"}
-    config, none = parse_config({**table_sections(), "ttl": ttl}, tmp_path), Settings({}, {}, {})
-    commit = BatchCommit("p", "id", 7, "c", {"hidden_written_us": 1}, {}, (None,), "", none, None, 1, 1)
-    with pytest.raises(ConfigError, match=r"^ttl.pattern: under 'segments'") as refused:
-        decoder_of(config, commit)
-    assert "\n" not in str(refused.value)

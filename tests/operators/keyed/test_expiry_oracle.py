@@ -167,10 +167,10 @@ def test_rows_of_segments_are_absent_as_soon_as_their_time_is_over(
             clock += step * SECOND
             if number in lost:
                 harness.lose_stores()
-            rows = [
-                {**row, "offset": offset + n, "eid": None if by_offset else row["eid"]} for n, row in enumerate(events)
-            ]
-            offset += len(rows)
+            rows = list(events)
+            if by_offset:
+                rows = [{**row, "offset": offset + n, "eid": None} for n, row in enumerate(rows)]
+                offset += len(rows)
             removals = [
                 {"kind": "tombstone", "key": k, "revision": model.table.revisions.get(k, 0), "correction_id": str(i)}
                 for i, (batch, k) in enumerate(tombstones)
@@ -227,29 +227,44 @@ def test_keys_that_begin_with_their_time_expire_by_it(
             assert narrowed or output.counts.get("decoded", 0) == 0
 
 
+@pytest.mark.parametrize("retained", [False, True])
 @examples(30)
 @given(
     batches=st.lists(
-        st.lists(EVENTS.map(lambda row: {**row, "key": row["key"] + str(row["v"])}), max_size=6), max_size=8
+        st.tuples(
+            st.lists(EVENTS.map(lambda row: {**row, "key": row["key"] + str((row["v"] or 0) % 3)}), max_size=6),
+            st.integers(-20, 90),
+        ),
+        max_size=8,
     ),
     bound=st.integers(1, 6),
     lost=st.sets(st.integers(0, 7)),
 )
-def test_lru_keeps_those_that_changed_last(batches: list[list[Row]], bound: int, lost: set[int]) -> None:
+def test_lru_keeps_those_that_changed_last(
+    batches: list[tuple[list[Row], int]], bound: int, lost: set[int], *, retained: bool
+) -> None:
     model = ExpiringTable(Table(RETENTION_S * SECOND), lambda *_: False, SECOND)
-    with TableHarness(
-        COLUMNS, retention=f"{RETENTION_S} s", event_id="eid", ttl={"pattern": "lru", "max_entries": bound}
-    ) as harness:
-        for number, rows in enumerate(batches):
+    ttl = {"pattern": "lru", "max_entries": bound} | ({"changelog_retention": f"{TTL_S} s"} if retained else {})
+    clock, evicted = 100 * SECOND, 0
+    with TableHarness(COLUMNS, retention=f"{RETENTION_S} s", event_id="eid", ttl=ttl) as harness:
+        for number, (rows, step) in enumerate(batches):
+            clock += step * SECOND
             if number in lost:
                 harness.lose_stores()
-            output = harness.process(rows)
-            changes = model.batch(rows, 0)
+            output = harness.process(rows, clock_us=clock)
+            if retained:
+                model.hide(TTL_S * SECOND, clock)
+            changes = model.batch(rows, clock)
             kept = model.table.rows()
             eldest = sorted(kept, key=lambda key: (kept[key]["revision"], kept[key]["event_time"], key.encode()))
             for key in eldest[: max(len(kept) - bound, 0)]:
                 changes = model.remove(key, "lru", changes)
+            evicted += max(len(kept) - bound, 0)
             assert changes_of(output) == sorted(changes, key=lambda row: str(row["key"]))
             assert harness.rows() == model.table.rows()
-            assert len(harness.index()) == len(harness.rows()) <= bound
+            assert len(harness.rows()) <= bound
+            assert len(harness.index()) == len(harness.stored_keys())
+            # A batch without rows, and an update that changes nothing, leave what is hidden where it is.
+            assert harness.stored_keys() == list(harness.rows()) or retained
             assert harness.state["last_delete_us"] == model.table.last_delete
+            assert harness.state.get("evicted_rows", 0) == (evicted if retained else 0)

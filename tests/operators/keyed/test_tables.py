@@ -140,18 +140,6 @@ def test_values_of_all_types_come_back_from_the_store_and_from_the_tables(spark:
         ),
         (
             {
-                "source": {
-                    "kind": "kafka",
-                    "topic": "t",
-                    "bootstrap_servers": "a:1",
-                    "format": "json",
-                    "tombstones": True,
-                }
-            },
-            "source.tombstones: are of sessions",
-        ),
-        (
-            {
                 "source": {"kind": "kafka", "topic": "t", "bootstrap_servers": "a:1", "format": "json"},
                 "table": {"order": "offset", "retention": "1 day"},
             },

@@ -135,3 +135,13 @@ def test_tombstones_are_corrections() -> None:
     assert tombstones["session_key"].to_pylist() == ["user", "user", None]
     assert tombstones["session_start"].cast(pa.int64()).to_pylist() == [1700000000000001] * 2 + [None]
     assert tombstones["revision"].to_pylist() == [7, 7, 7]
+
+
+def test_a_tombstone_with_a_cause_names_its_row_by_the_place_of_its_record() -> None:
+    whole = {"key": b"user", "revision": b"7", "offset": b"12", "cause": b"ttl"}
+    _, tombstones = split_tombstones(records([None, None], [whole, {**whole, "offset": b"?"}]), TOPIC)
+    assert tombstones["kind"].to_pylist() == ["expiry"] * 2
+    assert tombstones.select(["revision", "event_count"]).to_pylist() == [
+        {"revision": 12, "event_count": 3},
+        {"revision": None, "event_count": 3},
+    ]

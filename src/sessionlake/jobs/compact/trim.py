@@ -7,6 +7,7 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
+from sessionlake.jobs.expire.told import first_untold
 from sessionlake.operators.registry import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -19,14 +20,15 @@ STEP = "trim"
 def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
     """Return the batch_id up to which changes of the changelog may go: the fold point as the safety window began; None where there is none.
 
-    Where the log does not reach back that far, nothing may go.
+    Where the log does not reach back that far, nothing may go. What tombstones are still to be sent of stays.
     """
     before_ms = (now_us - parse_duration(config.compact.safety)) // 1000
     snapshot = tables.changelog.snapshot
     for version in tables[snapshot].versions():
         info = tables[snapshot].commit_info(version)
         if info is not None and info["timestamp"] <= before_ms:
-            return fold_point(tables, version)
+            point, untold = fold_point(tables, version), first_untold(tables, config)
+            return point if point is None or untold is None else min(point, untold - 1)
     return None
 
 

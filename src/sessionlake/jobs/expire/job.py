@@ -36,10 +36,15 @@ class Pace:
     sleep: Callable[[float], None] = time.sleep
     _last: float | None = field(default=None, init=False)
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until the next append may begin."""
+        return 0.0 if self._last is None else max(0.0, self._last + self.interval_s - self.clock())
+
     def wait(self) -> None:
         """Return when the next append may begin."""
         if self._last is not None:
-            self.sleep(max(0.0, self._last + self.interval_s - self.clock()))
+            self.sleep(self.left_s)
         self._last = self.clock()
 
 

@@ -1,6 +1,8 @@
-"""Pattern 7 to the letter: tombstones sent to the topic that the events come from."""
+"""Tombstones sent to the topic that the events come from: of sessions for a job, of expired rows for a stream's driver."""
 
-from pyspark.sql import DataFrame, SparkSession
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
@@ -8,6 +10,7 @@ from sessionlake.config.source import option_texts
 from sessionlake.errors import ConfigError
 from sessionlake.sources.decoding.kafka_records import HEADERS
 from sessionlake.sources.kafka_cluster import Cluster
+from sessionlake.warehouse.changelog import CAUSE, TABLE
 
 
 def require_topic(spark: SparkSession, config: Config) -> None:
@@ -24,7 +27,7 @@ def require_topic(spark: SparkSession, config: Config) -> None:
         raise ConfigError(
             "--to-topic: source.tombstones is false, so that the stream would refuse them; write `tombstones = true` in [source], or leave the option out"
         )
-    _cluster(config).describe(spark, config.source.topic or "")
+    source_cluster(config).describe(spark, config.source.topic or "")
 
 
 def send_tombstones(config: Config, tombstones: DataFrame) -> None:
@@ -39,18 +42,38 @@ def send_tombstones(config: Config, tombstones: DataFrame) -> None:
         "revision": F.col("revision").cast("string"),
         "correction": F.col("correction_id"),
     }
+    _send(config, tombstones, "session_key", values)
+
+
+def send_expiries(config: Config, rows: DataFrame) -> None:
+    """Produce a record for each change of a keyed table by which a row has expired: the row's key, no value, headers.
+
+    To the partition that the row's record is in, whatever its producer chose it by. SourceError as above.
+    """
+    values = {
+        "key": F.col(TABLE.key),
+        "revision": F.col("revision").cast("string"),
+        "offset": F.col("event_offset").cast("string"),
+        "cause": F.col(CAUSE),
+    }
+    _send(config, rows, TABLE.key, values, F.col("event_partition").cast("int").alias("partition"))
+
+
+def _send(config: Config, rows: DataFrame, key: str, values: Mapping[str, Column], *more: Column) -> None:
     headers = [
         F.struct(F.lit(HEADERS[name]).alias("key"), value.cast("binary").alias("value"))
         for name, value in values.items()
     ]
-    records = tombstones.select(
-        F.col("session_key").cast("binary").alias("key"),
+    records = rows.select(
+        F.col(key).cast("binary").alias("key"),
         F.lit(None).cast("binary").alias("value"),
         F.array(*headers).alias("headers"),
+        *more,
     )
-    _cluster(config).write(records, config.source.topic or "")
+    source_cluster(config).write(records, config.source.topic or "")
 
 
-def _cluster(config: Config) -> Cluster:
+def source_cluster(config: Config) -> Cluster:
+    """Return the cluster of the topic that the events come from."""
     source = config.source
     return Cluster("source", source.bootstrap_servers or "", option_texts(source.options))

@@ -1,27 +1,47 @@
-"""The corrections of keyed tables: a tombstone deletes a row that is still at a revision (docs/rules.md, rule 151)."""
+"""The corrections of keyed tables: a tombstone deletes a row that is still at a revision (docs/rules.md, rule 151).
+
+A topic's tells, as an expiry, that the row of a record has expired (rule 181).
+"""
 
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.engine.operator import Keyed, Split
+from sessionlake.sources.decoding.kafka_records import EXPIRY, TOMBSTONE_KIND
 from sessionlake.stream.control import CorrectionKind, is_keyless, is_null, micros
 
 REMOVE = "remove"
-"""Kind of the rows that go to shards: one for each tombstone."""
+"""Kind of the rows that go to shards: one for each tombstone or expiry."""
 REMOVE_SCHEMA = pa.schema(
-    [("correction_id", pa.string()), ("key", pa.string()), ("start_us", pa.int64()), ("revision", pa.int64())]
+    [
+        *((name, pa.string()) for name in ("correction_id", "key")),
+        *((name, pa.int64()) for name in ("start_us", "revision", "offset", "partition")),
+    ]
 )
-"""`start_us` is the time that the row was said to have, for the record."""
+"""`start_us` is the time that the row was said to have, for the record. A tombstone has a revision, an expiry offset and partition."""
 
 
 def _bad_tombstone(table: pa.Table) -> Bools:
     return is_keyless(table) | is_null(table, "revision")
 
 
+def _bad_expiry(table: pa.Table) -> Bools:
+    return is_keyless(table) | is_null(table, "revision", "event_count")
+
+
 def _removals(rows: pa.Table) -> Split:
-    ids, keys, revision = (combined(rows[name]) for name in ("correction_id", "session_key", "revision"))
-    arrays = [ids, keys, pa.array(micros(rows["session_start"])), revision]
-    yield Keyed(REMOVE, keys, pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA))
+    nothing = pa.nulls(rows.num_rows, pa.int64())
+    yield _removed(rows, rows["revision"], nothing, nothing)
 
 
-KINDS = {"tombstone": CorrectionKind(_bad_tombstone, _removals)}
+def _expiries(rows: pa.Table) -> Split:
+    yield _removed(rows, pa.nulls(rows.num_rows, pa.int64()), rows["revision"], rows["event_count"])
+
+
+def _removed(rows: pa.Table, *numbers: pa.ChunkedArray | pa.Array) -> Keyed:
+    ids, keys = (combined(rows[name]) for name in ("correction_id", "session_key"))
+    arrays = [ids, keys, pa.array(micros(rows["session_start"])), *map(combined, numbers)]
+    return Keyed(REMOVE, keys, pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA))
+
+
+KINDS = {TOMBSTONE_KIND: CorrectionKind(_bad_tombstone, _removals), EXPIRY: CorrectionKind(_bad_expiry, _expiries)}

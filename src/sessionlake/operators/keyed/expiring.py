@@ -22,7 +22,7 @@ from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
 from sessionlake.operators.keyed.spec import KeyedSpec
-from sessionlake.operators.keyed.ttl import written_us
+from sessionlake.operators.keyed.ttl import EVICTED, written_us
 from sessionlake.store.rows import HEAD, RowStore, Stored, index_writes
 
 NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
@@ -77,18 +77,24 @@ def taken_away(
                 lambda keys, rows: stored_rows(spec, keys, rows),
                 context.cursor,
                 spec.ttl.budget(context.state),
+                spec.hidden_us(context),
             ),
         )
         found = None if found is None else replace(found, took_us=watch.us)
     return found or Found(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
 
 
-def counts_of(found: Found, spec: KeyedSpec, inputs: Inputs, put: TableRows) -> dict[str, int]:
-    """Return the numbers of a pass, `put` being the rows that the batch writes; empty where there is no TTL."""
+def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: TableRows) -> dict[str, int]:
+    """Return the numbers of a pass, of whose rows of the store so many are `told` of; empty where there is no TTL.
+
+    `put` are the rows that the batch writes.
+    """
     if spec.ttl is None or isinstance(spec.ttl.pattern, Segments):
         return {}
-    gone = int(found.at_once.sum()) + len(found.rows)
+    gone = int(found.at_once.sum()) + told
     counts = {f"deleted_by_{spec.ttl.pattern.cause}": gone, "scanned": found.scanned, "decoded": found.decoded}
+    if spec.ttl.pattern.hides_us is not None:
+        counts[EVICTED] = gone
     clock_us = clock_of(inputs)
     if clock_us is None:
         return counts

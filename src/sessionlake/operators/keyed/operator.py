@@ -32,7 +32,10 @@ class TableKeeper:
             if name == CORRECTIONS:
                 yield from split_corrections(KINDS, self.limits(context), part)
                 continue
-            for decoded in self.spec.events.decoder.decode(part):
+            events, sent = self.spec.events.decoder.part(part)
+            if sent is not None:
+                yield from split_corrections(KINDS, self.limits(context), sent)
+            for decoded in self.spec.events.decoder.decode(events):
                 yield from naming_rows(partial(split_updates, self.spec, context), decoded)
 
     def limits(self, context: BatchContext) -> Limits:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.sections import Duration, OperatorSection
+from sessionlake.config.sections import Duration, EventSection, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.sources.record_columns import KEY as RECORD_KEY
 
 if TYPE_CHECKING:
     from sessionlake.columnar.spark_sql import Parsed
@@ -116,14 +117,26 @@ class TableSection(OperatorSection):
             self.ttl.check()
 
     def check_source(self, source: SourceSection) -> None:
-        """Refuse offsets where there are none, and a topic's tombstones of sessions."""
+        """Refuse offsets where there are none, and tombstones for a topic that is none or that does not read them."""
         if self.by_offset and source.kind != "kafka":
             raise ConfigError(
                 f"table.order: 'offset' goes with source.kind 'kafka', and this is {source.kind!r}; write 'time'"
             )
-        if source.tombstones:
+        if self.ttl is not None and self.ttl.topic_tombstones:
+            if source.kind != "kafka":
+                raise ConfigError(
+                    f"ttl.topic_tombstones: goes with source.kind 'kafka', and this is {source.kind!r}; remove it"
+                )
+            if not source.tombstones:
+                raise ConfigError(
+                    "ttl.topic_tombstones: comes back as deletes of newer rows, too, where source.tombstones is false; write `tombstones = true` in [source]"
+                )
+
+    def check_event(self, event: EventSection) -> None:
+        """Refuse tombstones for a topic whose records may have other keys than the rows."""
+        if self.ttl is not None and self.ttl.topic_tombstones and event.key != RECORD_KEY:
             raise ConfigError(
-                "source.tombstones: are of sessions; a record without a value deletes its key all the same, remove it"
+                f"ttl.topic_tombstones: are records with the rows' keys, and event.key is {event.key!r}; write event.key = '{RECORD_KEY}', or remove it"
             )
 
     def bound_settings(self) -> dict[str, Any]:

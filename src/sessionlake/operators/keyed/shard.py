@@ -18,6 +18,7 @@ from sessionlake.operators.keyed.order import Versions, compared, latest, requir
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
 from sessionlake.operators.keyed.ttl import LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
+from sessionlake.sources.decoding.kafka_records import EXPIRY, TOMBSTONE_KIND
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
@@ -101,21 +102,22 @@ class KeyedShard:
             self._updated("delete", updates, codes, at_once, context, cause),
             self._taken_away(rows, lone, context),
         ]
-        expired = self._taken_away(found.rows, np.arange(len(found.rows)), context, cause)
+        told_of = np.flatnonzero(found.rows["written"] > self.spec.hidden_us(context))
+        expired = self._taken_away(found.rows, told_of, context, cause)
         side, told = _told(inputs, removals, removed)
         counts = {
             "changed": len(put) + len(deletes),
             "unchanged": int((outcome == 0).sum()) + len(won) - len(put) - len(deletes),
             "superseded": len(updates) - len(winners) + int((outcome < 0).sum()),
             "upserts": len(upserts),
-            "deletes": len(deletes) + len(at_once) + len(lone) + len(found.rows),
-            LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(found.rows),
+            "deletes": len(deletes) + len(at_once) + len(lone) + len(told_of),
+            LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(told_of),
             **told,
-            **counts_of(found, self.spec, inputs, new),
+            **counts_of(found, len(told_of), self.spec, inputs, new),
             **({MAX_PUT: written_us(context)} if self.spec.row_interval_us is not None and len(upserts) else {}),
         }
         if not self.spec.by_offset:
-            times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], found.rows["time"])
+            times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], expired.head["time"])
             last = np.concatenate(times)
             counts |= {MAX_DELETED: int(last.max())} if len(last) else {}
         written = [
@@ -123,7 +125,8 @@ class KeyedShard:
             self._writes_of_expired(store, found.keys, found.rows, expired),
         ]
         if self.spec.index is not None:
-            replaced = stored_rows(self.spec, named.take(pa.array(rows.codes[gone])), _some(rows, gone))
+            was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
+            replaced = stored_rows(self.spec, named.take(pa.array(was.codes)), was)
             entered = put_rows(self.spec, updates, upserts, context, since[upserts])
             written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
         writes = _by_segment(written)
@@ -136,7 +139,7 @@ class KeyedShard:
     def _present(self, rows: Stored, context: BatchContext) -> Stored:
         """Return those of the store's rows that are not hidden."""
         hidden = self.spec.hidden_us(context)
-        return rows if hidden == NO_WATERMARK else _some(rows, rows["written"] > hidden)
+        return rows if hidden == NO_WATERMARK else rows.where(rows["written"] > hidden)
 
     def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
         """Return the writes of handed-in rows and markers, a table of `stored_schema`."""
@@ -232,9 +235,9 @@ class KeyedShard:
         gone = gone[order]
         kept = _markers(gone, head, ids) if not self.spec.by_offset else _markers(gone[:0], head[:0], ids[:0])
         changed = np.isin(markers.codes, np.concatenate([put.codes, gone]))
-        freed = _some(markers, changed)
+        freed = markers.where(changed)
         values = Values(put.codes, put.head, put.ids, packed_of(self.spec, updates, upserts))
-        replaced = _some(rows, np.isin(rows.codes, np.concatenate([put.codes, gone])))
+        replaced = rows.where(np.isin(rows.codes, np.concatenate([put.codes, gone])))
         return store.writes(named, values, replaced, kept, freed)
 
     def _writes_of_expired(self, store: RowStore, keys: pa.Array, rows: Stored, expired: Change) -> pa.Table:
@@ -269,14 +272,16 @@ def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[st
     """Return the rows of side tables that tell what became of tombstones, and how many took effect."""
     if not removals.num_rows:
         return {}, {}
-    side = {DEAD: stale_letters(removals, "tombstone", removed.stale)}
+    expiries = removals["offset"].is_valid()
+    side = {
+        DEAD: pa.concat_tables(
+            stale_letters(removals.filter(which), kind, removed.stale)
+            for which, kind in ((pc.invert(expiries), TOMBSTONE_KIND), (expiries, EXPIRY))
+        )
+    }
     if OUTCOMES in inputs:
         side[OUTCOMES] = told_outcomes(inputs[OUTCOMES], removed.stale)
     return side, {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
-
-
-def _some(rows: Stored, which: Bools) -> Stored:
-    return Stored(rows.codes[which], rows.head[which], rows.values.filter(pa.array(which)))
 
 
 def _by_segment(writes: list[pa.Table]) -> pa.Table:
@@ -302,12 +307,22 @@ def _versions_of(stored: Stored, deleted: Bools) -> Versions:
 
 
 def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
-    """Return which rows tombstones delete: those still at the revision; of two that name one, the lower correction_id has it."""
+    """Return which rows tombstones delete: those still at the revision; of two that name one, the lower correction_id has it.
+
+    Expiries delete those still of the record's offset. They are stale only where their key has another row.
+    """
     ids = combined(removals["correction_id"])
+    revision, offset, partition = (
+        pc.fill_null(combined(removals[name]), -1).to_numpy() for name in ("revision", "offset", "partition")
+    )
+    expiry = removals["offset"].is_valid().to_numpy()
     place = np.searchsorted(rows.codes, codes)
-    fits = place < len(rows)
-    fits[fits] = rows.codes[place[fits]] == codes[fits]
-    fits[fits] = rows["revision"][place[fits]] == combined(removals["revision"]).to_numpy()[fits]
+    there = place < len(rows)
+    there[there] = rows.codes[place[there]] == codes[there]
+    at = place[there]
+    of_record = (rows["offset"][at] == offset[there]) & (rows["partition"][at] == partition[there])
+    fits = there.copy()
+    fits[there] = np.where(expiry[there], of_record, rows["revision"][at] == revision[there])
     order = pc.sort_indices(ids).to_numpy().astype(np.int64)
     order = order[fits[order]]
     taken, first = np.unique(place[order], return_index=True)
@@ -315,4 +330,5 @@ def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
     gone[taken] = True
     left = np.ones(len(ids), bool)
     left[order[first]] = False
+    left[expiry & (fits | ~there)] = False
     return Removed(gone, frozenset(ids.filter(pa.array(left)).to_pylist()))

@@ -13,7 +13,7 @@ from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
 from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.warehouse.changelog import HIDDEN_WRITTEN, LIVE_ROWS
+from sessionlake.warehouse.changelog import EVICTED_ROWS, HIDDEN_WRITTEN, LIVE_ROWS
 
 LIVE_CHANGE = f"{STATE}live"
 """The number of a batch by which rows have become more."""
@@ -21,6 +21,8 @@ WRITTEN_UP_TO, MAX_WRITTEN = "clock_us", "max_written_us"
 """The greatest clock that rows were written at, in the state and of a batch; there where time to live goes by it."""
 MAX_HIDDEN, LAST_PUT, MAX_PUT = "max_hidden_us", "last_put_us", "max_put_us"
 """Of a batch, what HIDDEN_WRITTEN is after it; when a row was written last, in the state and of a batch, where rows hide."""
+EVICTED = f"{STATE}evicted"
+"""Of a batch, how many rows went, because there were too many, before they would have been hidden."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,13 @@ class Ttl:
         return max(hidden_us(context.state), self._hides_us(context))
 
     def _hides_us(self, context: BatchContext) -> int:
-        return written_us(context) - self.pattern.ttl_us if isinstance(self.pattern, Segments) else NO_WATERMARK
+        return NO_WATERMARK if self.pattern.hides_us is None else written_us(context) - self.pattern.hides_us
 
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""
         if context.part == 0 and self.since != "event":
             yield Counted({MAX_WRITTEN: written_us(context)})
-        if context.part == 0 and isinstance(self.pattern, Segments):
+        if context.part == 0 and self.pattern.hides_us is not None:
             yield Counted({MAX_HIDDEN: self.hidden_us(context)})
         yield from self.schedule.split(context)
 
@@ -81,7 +83,7 @@ def written_us(context: BatchContext) -> int:
 
 def next_cleaning(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
     """Return what of a state is about cleanups, after a batch with these numbers."""
-    # Rows that go with their segments are not counted.
+    # Rows that are hidden are not counted.
     live = None if MAX_HIDDEN in stats else state.get(LIVE_ROWS, None if state else 0)
     told: dict[str, Any] = {LIVE_ROWS: None if live is None else int(live) + stats.get(LIVE_CHANGE, 0)}
     told |= next_schedule(state, stats)
@@ -90,4 +92,6 @@ def next_cleaning(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[st
     for name, greatest in ((HIDDEN_WRITTEN, MAX_HIDDEN), (LAST_PUT, MAX_PUT)):
         if greatest in stats or name in state:
             told[name] = stats.get(greatest, state.get(name))
+    if EVICTED in stats or EVICTED_ROWS in state:
+        told[EVICTED_ROWS] = int(state.get(EVICTED_ROWS) or 0) + stats.get(EVICTED, 0)
     return told

@@ -7,6 +7,8 @@ from pydantic import Field
 
 from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME
 from sessionlake.config.durations import parse_duration
+from sessionlake.config.sections import Duration
+from sessionlake.config.sections import Duration
 from sessionlake.config.ttl import RULES, ExpirySection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.cleanups.made import parsed_rule, rule_of, schedule_of
@@ -22,12 +24,13 @@ from sessionlake.operators.keyed.expiry.time_ordered_keys import TimeOrderedKeys
 from sessionlake.operators.keyed.ttl import Ttl
 
 _CLEANED = ("since", "clock", "every")
+_TOLD = ("topic_tombstones", "max_tombstones_per_second")
 _USED: Mapping[str, tuple[str, ...]] = {
-    "scan": (*RULES, *_CLEANED),
-    "index": ("ttl", "expires_at", *_CLEANED),
-    "time_boxed": (*RULES, *_CLEANED, "max_duration"),
-    "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format"),
-    "lru": ("max_entries",),
+    "scan": (*RULES, *_CLEANED, *_TOLD),
+    "index": ("ttl", "expires_at", *_CLEANED, *_TOLD),
+    "time_boxed": (*RULES, *_CLEANED, "max_duration", *_TOLD),
+    "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format", *_TOLD),
+    "lru": ("max_entries", "changelog_retention", *_TOLD),
     "segments": ("ttl", "since", "every"),
 }
 """The settings that each pattern has."""
@@ -40,8 +43,13 @@ class TtlSection(ExpirySection):
     """Which time `ttl` goes by: its event's, as is the default but with segments, or the clock of the batch that wrote it last, or of the one that gave its key a row."""
     max_entries: int | None = Field(default=None, ge=1)
     """How many rows the table keeps, about: a shard its part."""
+    changelog_retention: Duration | None = None
+    """How long after it was written a row is kept at most; then it is absent without a delete. For ever where it is left out."""
     key_format: KeyFormat = "uuid7"
     """What the keys are, which begin with the time at which they were made."""
+    topic_tombstones: bool = False
+    """Whether the topic that the events come from is told of the rows that have gone."""
+    max_tombstones_per_second: int = Field(default=10_000, ge=1)
 
     def check(self) -> None:
         """Refuse SQL that is none, rules that are not exactly one, and settings that the pattern does not have."""
@@ -51,9 +59,12 @@ class TtlSection(ExpirySection):
             raise ConfigError(
                 f"ttl.{name}: is not used by pattern {self.pattern!r}; remove it, or write one of {having}"
             )
+        if not self.topic_tombstones and "max_tombstones_per_second" in self.model_fields_set:
+            raise ConfigError("ttl.max_tombstones_per_second: goes with topic_tombstones = true; remove it")
         if self.pattern == "lru":
             if self.max_entries is None:
                 raise ConfigError("ttl.max_entries: is missing; write how many rows the table keeps, as in 10_000")
+            self._check_hidden()
             return
         if self.pattern == "time_ordered_keys":
             if self.ttl is None:
@@ -65,6 +76,14 @@ class TtlSection(ExpirySection):
         self._check_since()
         self.check_longer_than_zero("every", "max_duration", *(["ttl"] if self.pattern == "segments" else []))
         _ = parsed_rule(self)
+
+    def _check_hidden(self) -> None:
+        if self.hides_us == 0:
+            raise ConfigError(f"ttl.changelog_retention: {self.changelog_retention!r} must be longer than zero")
+        if self.hides_us is not None and self.topic_tombstones:
+            raise ConfigError(
+                "ttl.changelog_retention: takes rows away of which no delete tells, and topic_tombstones goes by deletes; remove one"
+            )
 
     def _check_since(self) -> None:
         if self.pattern == "segments" and self.since not in (None, "write"):
@@ -78,12 +97,15 @@ class TtlSection(ExpirySection):
     @property
     def hides_us(self) -> int | None:
         """How long after they were written rows are absent without a delete; None where deletes are logged."""
-        return parse_duration(self.ttl or "") if self.pattern == "segments" else None
+        if self.pattern == "segments":
+            return parse_duration(self.ttl or "")
+        return None if self.changelog_retention is None else parse_duration(self.changelog_retention)
 
     def made(self, types: Mapping[str, pa.DataType], shards: int) -> Ttl:
         """Return what workers know of it, over rows with columns of these types; ConfigError where SQL does not fit them."""
         if self.max_entries is not None:
-            return Ttl(Lru(-(-self.max_entries // shards)))
+            lru = Lru(-(-self.max_entries // shards), self.hides_us)
+            return Ttl(lru, since="event" if self.hides_us is None else "write")
         if self.hides_us is not None:
             return Ttl(Segments(self.hides_us), schedule_of(self), "write")
         if self.pattern == "time_ordered_keys":

@@ -19,8 +19,13 @@ from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
 from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
 from sessionlake.warehouse import schemas
 
-HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction")}
-"""Headers of a tombstone: session_key, session_start (microseconds since the epoch), revision, and optionally an id."""
+HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction", "offset", "cause")}
+"""Headers of a tombstone: session_key, session_start (microseconds since the epoch), revision, and optionally an id.
+
+One with a cause tells that a row of a keyed table has expired; it names the row by the offset of its record.
+"""
+TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
+"""Kinds of the corrections that tombstones of a topic are: those without a cause, and those with one."""
 NULL_VALUE = "null value without the headers of a tombstone"
 BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
 EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
@@ -115,7 +120,8 @@ def positions(records: pa.Table, topic: str) -> pa.Array:
 def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Table]:
     """Part records into those of events and tombstones, these as rows of the table corrections.
 
-    What can't be parsed of a tombstone's headers is null, which the sessionizer calls a malformed correction.
+    What can't be parsed of a tombstone's headers is null, which the sessionizer calls a malformed correction. An expiry has
+    the offset of its row's record for its revision, and the partition, which is its own, for its events.
     """
     sent = records[TOMBSTONE].is_valid() if TOMBSTONE in records.column_names else None
     if sent is None or not pc.any(sent).as_py():
@@ -124,13 +130,16 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
     header = {name: _text(pc.struct_field(rows[TOMBSTONE].combine_chunks(), name)) for name in HEADERS}
     place = positions(rows, topic.name)
     named = pc.binary_join_element_wise(header["correction"], place, "@")
+    expired = header["cause"].is_valid()
+    numbers = {name: cast_each(header[name], pa.int64()) for name in ("revision", "offset")}
     columns = {
         # A tombstone that was sent twice is two corrections, of which the second is stale.
         "correction_id": pc.coalesce(named, place),
-        "kind": pa.repeat("tombstone", rows.num_rows),
+        "kind": pc.if_else(expired, EXPIRY, TOMBSTONE_KIND),
         "session_key": header["key"],
         "session_start": _micros(header["start"]),
-        "revision": cast_each(header["revision"], pa.int64()),
+        "revision": pc.if_else(expired, numbers["offset"], numbers["revision"]),
+        "event_count": pc.if_else(expired, rows["partition"].combine_chunks().cast(pa.int64()), None),
     }
     wanted = schemas.CORRECTIONS_SCHEMA
     nothing = {f.name: pa.nulls(rows.num_rows, f.type) for f in wanted if f.name not in columns}

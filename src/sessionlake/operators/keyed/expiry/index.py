@@ -1,6 +1,7 @@
 """Pattern `index`: the store has an index of rows by their expiry, and a cleanup reads it from its start to the clock."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ class Index(ByRule):
     rule: Rule
     index: int = EXPIRY
     cause: str = TTL
+    hides_us: ClassVar[None] = None
 
     @property
     def layout(self) -> str:

@@ -33,6 +33,8 @@ class Pass:
     """What the shard's last pass returned."""
     budget: int
     """How many rows a cleanup that is bounded in time may look at."""
+    hidden_us: int
+    """Rows of the store that were written at this time or before it are absent (rule 176)."""
 
     def unchanged(self, keys: pa.Array) -> Bools:
         """Return which keys the batch leaves as they are."""
@@ -46,7 +48,7 @@ class Found:
     at_once: Bools
     """Of the rows that the batch writes, those that it does not keep."""
     keys: pa.Array
-    """The keys, bytes, ascending, of further rows of the store that go."""
+    """The keys, bytes, ascending, of further rows of the store that go; of hidden ones nobody is told."""
     rows: Stored
     """These rows; codes are places among the keys."""
     cursor: Mapping[str, Any] | None = None
@@ -70,6 +72,10 @@ class Pattern(Protocol):
     @property
     def cause(self) -> str:
         """What the changelog says of the rows that go."""
+
+    @property
+    def hides_us(self) -> int | None:
+        """How long after they were written rows are absent without a delete; None where they never are."""
 
     @property
     def layout(self) -> str:
@@ -100,6 +106,11 @@ class Unindexed:
 
     index: ClassVar[None] = None
     cause: ClassVar[str] = TTL
+
+    @property
+    def hides_us(self) -> int | None:
+        """Return None: a delete tells of every row that goes."""
+        return None
 
     @property
     def layout(self) -> str:

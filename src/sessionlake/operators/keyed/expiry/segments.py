@@ -21,6 +21,11 @@ class Segments(Unindexed):
     ttl_us: int
 
     @property
+    def hides_us(self) -> int:
+        """Return the time to live."""
+        return self.ttl_us
+
+    @property
     def interval_us(self) -> int:
         """How long a segment is written to."""
         return max(self.ttl_us // _SEGMENTS, 1)
