@@ -192,10 +192,11 @@ class RowStore(BlockStore):
 
 
 def index_writes(index: int, put: pa.Array, removed: pa.Array) -> pa.Table:
-    """Return the writes that remove entries from an index, then put others: one that is both stays."""
+    """Return the writes that remove entries, which the index has, and put others: one that is both is not written."""
     gone = removed.filter(pc.invert(pc.is_in(removed, value_set=put)))
-    entries = pa.concat_arrays([put, gone])
-    values = pa.array([b""] * len(put) + [None] * len(gone), pa.binary())
+    new = put.filter(pc.invert(pc.is_in(put, value_set=removed)))
+    entries = pa.concat_arrays([new, gone])
+    values = pa.array([b""] * len(new) + [None] * len(gone), pa.binary())
     order = pc.sort_indices(entries)
     segment = pa.repeat(pa.scalar(index, pa.int64()), len(entries))
     return pa.Table.from_arrays([segment, entries.take(order), values.take(order)], schema=WRITE_SCHEMA)

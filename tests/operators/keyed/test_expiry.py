@@ -59,6 +59,19 @@ def test_cleanups_are_aligned_and_a_clock_that_is_set_back_holds_none_up() -> No
     assert due == [True, False, True, True]
 
 
+@pytest.mark.parametrize("pattern", ["scan", "index"])
+def test_cleanup_of_more_rows_than_it_may_take_goes_on_in_the_next_batches(pattern: str) -> None:
+    ttl, left = {"pattern": pattern, "ttl": "1 hour", "max_per_cleanup": 2}, []
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        table.process([update(key, 11 * HOUR) for key in "abcde"], clock_us=11 * HOUR)
+        for later in range(4):
+            table.process(TICK, clock_us=12 * HOUR + later)
+            left.append("".join(table.rows()))
+        output = table.process(TICK, clock_us=12 * HOUR + 5)
+    assert left == ["cde", "e", "", ""]
+    assert "max_cleaned_wall_us" not in output.counts
+
+
 def test_expired_row_is_outranked_by_newer_updates_only() -> None:
     ttl = {"pattern": "index", "ttl": "1 hour"}
     with TableHarness({"v": "long"}, ttl=ttl) as table:

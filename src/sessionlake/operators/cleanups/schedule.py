@@ -22,6 +22,10 @@ SCANNED, TOOK = f"{STATE}scanned", f"{STATE}scan_us"
 """Numbers of a batch that the next rate is of."""
 MAX_LAG, MAX_ROUND = "max_expiry_lag_us", "max_cleanup_round_us"
 """Numbers of a batch: the greatest of its shards'."""
+LEFT_OVER = f"{STATE}left_over"
+"""Of a batch, in how many shards a cleanup took away as many rows as it may."""
+_UNFINISHED = "cleanup_unfinished"
+"""Of a state: whether there were such shards, so that the next batch goes on."""
 LEAST_ROWS = 1000
 """The least that a cleanup with a budget looks at, however slow it was before."""
 FIRST_RATE = 200
@@ -45,7 +49,7 @@ class Schedule:
         """Return the clock of the cleanup that is due in a batch, None for none: in each interval of the clock one is.
 
         Intervals are aligned, so that it does not depend on where batches lie. Missed ones are not made up for. A clock that
-        was set back is in another interval, too, and holds nothing up.
+        was set back is in another interval, too, and holds nothing up. Where a cleanup left rows over, the next batch has one.
         """
         if self.every_us is None:
             return None
@@ -53,7 +57,9 @@ class Schedule:
         if clock_us == NO_WATERMARK:
             return None
         last = context.state.get(_cleaned(self.clock))
-        return clock_us if last is None or clock_us // self.every_us != int(last) // self.every_us else None
+        if last is None or context.state.get(_UNFINISHED) or clock_us // self.every_us != int(last) // self.every_us:
+            return clock_us
+        return None
 
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""
@@ -67,7 +73,8 @@ class Schedule:
         last = state.get(_cleaned(self.clock))
         if self.clock != "wall" or self.every_us is None or last is None:
             return None
-        return max((int(last) // self.every_us + 1) * self.every_us, int(last) + _LEAST_IDLE_US)
+        due_us = int(last) if state.get(_UNFINISHED) else (int(last) // self.every_us + 1) * self.every_us
+        return max(due_us, int(last) + _LEAST_IDLE_US)
 
 
 def clock_of(inputs: Inputs) -> int | None:
@@ -90,6 +97,8 @@ def next_schedule(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[st
         # Of the last cleanup: where it had none there is none, as after a change of the rule.
         last = stats.get(greatest) if is_cleaned(stats) else state.get(name)
         told |= {} if last is None else {name: last}
+    if stats.get(LEFT_OVER) if is_cleaned(stats) else state.get(_UNFINISHED):
+        told[_UNFINISHED] = True
     if SCANNED in stats or RATE in state:
         told[RATE] = next_rate(int(state.get(RATE) or FIRST_RATE), stats.get(SCANNED, 0), stats.get(TOOK, 0))
     return told

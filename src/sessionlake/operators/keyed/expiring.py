@@ -10,6 +10,7 @@ from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
 from sessionlake.operators.cleanups.schedule import (
     CLEANUP_US,
+    LEFT_OVER,
     MAX_LAG,
     MAX_ROUND,
     SCANNED,
@@ -103,6 +104,7 @@ def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: Tab
     lags = [lag for rows in taken if (lag := pattern.lag_us(rows, clock_us)) is not None]
     counts |= {CLEANUP_US: found.took_us, **({MAX_LAG: max(lags)} if lags else {})}
     counts |= {} if found.round_us is None else {MAX_ROUND: found.round_us}
+    counts |= {LEFT_OVER: 1} if found.left_over else {}
     return {**counts, SCANNED: found.scanned, TOOK: found.took_us} if isinstance(pattern, TimeBoxed) else counts
 
 

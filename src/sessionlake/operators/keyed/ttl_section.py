@@ -16,7 +16,7 @@ from sessionlake.operators.cleanups.rule import Rule, Since
 from sessionlake.operators.keyed.expiry.index import Index
 from sessionlake.operators.keyed.expiry.lru import Lru
 from sessionlake.operators.keyed.expiry.ordered_ids import KeyFormat
-from sessionlake.operators.keyed.expiry.pattern import Pattern
+from sessionlake.operators.keyed.expiry.pattern import MOST, Pattern
 from sessionlake.operators.keyed.expiry.scan import Scan
 from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
@@ -26,10 +26,10 @@ from sessionlake.operators.keyed.ttl import Ttl
 _CLEANED = ("since", "clock", "every")
 _TOLD = ("topic_tombstones", "max_tombstones_per_second")
 _USED: Mapping[str, tuple[str, ...]] = {
-    "scan": (*RULES, *_CLEANED, *_TOLD),
-    "index": ("ttl", "expires_at", *_CLEANED, *_TOLD),
+    "scan": (*RULES, *_CLEANED, "max_per_cleanup", *_TOLD),
+    "index": ("ttl", "expires_at", *_CLEANED, "max_per_cleanup", *_TOLD),
     "time_boxed": (*RULES, *_CLEANED, "max_duration", *_TOLD),
-    "time_ordered_keys": ("ttl", "where", "clock", "every", "key_format", *_TOLD),
+    "time_ordered_keys": ("ttl", "where", "clock", "every", "max_per_cleanup", "key_format", *_TOLD),
     "lru": ("max_entries", "changelog_retention", *_TOLD),
     "segments": ("ttl", "since", "every"),
 }
@@ -41,6 +41,8 @@ class TtlSection(ExpirySection):
 
     since: Since | None = None
     """Which time `ttl` goes by: its event's, as is the default but with segments, or the clock of the batch that wrote it last, or of the one that gave its key a row."""
+    max_per_cleanup: int = Field(default=MOST, ge=1)
+    """How many rows of a shard a cleanup takes away at most; the next batch goes on."""
     max_entries: int | None = Field(default=None, ge=1)
     """How many rows the table keeps, about: a shard its part."""
     changelog_retention: Duration | None = None
@@ -111,15 +113,15 @@ class TtlSection(ExpirySection):
         if self.pattern == "time_ordered_keys":
             return Ttl(self._by_key(types), schedule_of(self))
         made: Mapping[str, Callable[[Rule], Pattern]] = {
-            "scan": Scan,
-            "index": Index,
+            "scan": lambda rule: Scan(rule, self.max_per_cleanup),
+            "index": lambda rule: Index(rule, self.max_per_cleanup),
             "time_boxed": lambda rule: TimeBoxed(rule, parse_duration(self.max_duration)),
         }
         return Ttl(made[self.pattern](self._rule(types)), schedule_of(self), self.since or "event")
 
     def _by_key(self, types: Mapping[str, pa.DataType]) -> TimeOrderedKeys:
         narrowed = None if self.where is None else self._rule(types)
-        return TimeOrderedKeys(parse_duration(self.ttl or ""), self.key_format, narrowed)
+        return TimeOrderedKeys(parse_duration(self.ttl or ""), self.key_format, narrowed, self.max_per_cleanup)
 
     def _rule(self, types: Mapping[str, pa.DataType]) -> Rule:
         return rule_of(self, {KEY: pa.string(), EVENT_TIME: TIME, **types}, self.since or "event")

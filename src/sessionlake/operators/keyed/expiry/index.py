@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.operators.cleanups.rule import NEVER, Rule
-from sessionlake.operators.keyed.expiry.pattern import ByRule, Found, Pass
+from sessionlake.operators.keyed.expiry.pattern import MOST, ByRule, Found, Pass
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import EXPIRY, RowStore, parted, sorted_numbers
 from sessionlake.warehouse.changelog import TTL
@@ -19,6 +19,8 @@ class Index(ByRule):
     """See `Pattern` for the methods. The rule has no `where`: only times can be sorted."""
 
     rule: Rule
+    most: int = MOST
+    """Rows that a cleanup takes away at most."""
     index: int = EXPIRY
     cause: str = TTL
     hides_us: ClassVar[None] = None
@@ -36,14 +38,14 @@ class Index(ByRule):
         return found.filter(pa.array(expires != NEVER))
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
-        """Return the rows whose entries are at the clock or before it; no other one is read."""
+        """Return the first rows whose entries are at the clock or before it; no other entry is read."""
         if at.clock_us is None:
             return None
         # Inclusive, and an entry of the next microsecond is longer.
         high = sorted_numbers(np.array([at.clock_us + 1]))[0].as_py()
-        entries = store.entries(self.index, high)
+        entries = store.entries(self.index, high, self.most)
         (expires,), keys = parted(entries, 1)
         keys = keys.filter(pa.array(at.unchanged(keys) & (expires <= at.clock_us)))
         keys = keys.take(pc.sort_indices(keys))
         at_once = np.array(self.rule.expired(at.put, at.clock_us), bool)
-        return Found(at_once, keys, store.rows(keys), scanned=len(entries))
+        return Found(at_once, keys, store.rows(keys), scanned=len(entries), left_over=len(entries) == self.most)

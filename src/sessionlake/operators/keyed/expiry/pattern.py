@@ -14,6 +14,11 @@ from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RowStore, Stored
 from sessionlake.warehouse.changelog import TTL
 
+CHUNK = 100_000
+"""Rows that are in memory at a time."""
+MOST = 1_000_000
+"""Rows of a shard that a cleanup takes away at most, where nothing else is set."""
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -56,6 +61,8 @@ class Found:
     """Rows or entries that were looked at."""
     decoded: int = 0
     """Rows whose columns were unpacked."""
+    left_over: bool = False
+    """Whether as many rows go as may, so that there may be more."""
     round_us: int | None = None
     """How long ago, by the clock, the round began that a bounded cleanup is in, or ended; None where each looks at all."""
     took_us: int = field(default=0, compare=False)
@@ -123,16 +130,22 @@ class Unindexed:
 
 
 def paged(
-    store: RowStore, at: Pass, expired: Callable[[TableRows], Bools], chunk: int, high: bytes | None = None
-) -> tuple[pa.Array, Stored, int]:
-    """Return the keys and rows that have expired, of those up to `high`, and how many were looked at, `chunk` at a time."""
+    store: RowStore, at: Pass, expired: Callable[[TableRows], Bools], most: int, high: bytes | None = None
+) -> Found:
+    """Return the first `most` rows that have expired, of those up to the key `high`, CHUNK looked at a time.
+
+    Of the rows that the batch writes all go that have expired. `decoded` is left to the caller.
+    """
     parts: list[tuple[pa.Array, Stored]] = []
-    scanned, keys = 0, pa.array([], pa.binary())
-    while not parts or len(keys) == chunk:
-        keys, rows = store.page(keys[-1].as_py() if len(keys) else None, chunk, high)
-        parts.append(taken(keys, rows, at.unchanged(keys) & expired(at.read(keys, rows))))
-        scanned += len(keys)
-    return *joined(parts), scanned
+    scanned, gone, keys, ended = 0, 0, pa.array([], pa.binary()), False
+    while not ended and gone < most:
+        keys, rows = store.page(keys[-1].as_py() if len(keys) else None, CHUNK, high)
+        which = at.unchanged(keys) & expired(at.read(keys, rows))
+        which &= np.cumsum(which) <= most - gone
+        parts.append(taken(keys, rows, which))
+        scanned, gone, ended = scanned + len(keys), gone + int(which.sum()), len(keys) < CHUNK
+    at_once = np.array(expired(at.put), bool)
+    return Found(at_once, *joined(parts), scanned=scanned, left_over=gone == most)
 
 
 def taken(keys: pa.Array, rows: Stored, gone: Bools) -> tuple[pa.Array, Stored]:

@@ -1,16 +1,11 @@
 """Pattern `scan`: a cleanup looks at all rows. Any rule will do; what it costs grows with the table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from sessionlake.operators.cleanups.rule import Rule
-from sessionlake.operators.keyed.expiry.pattern import ByRule, Found, Pass, Unindexed, paged
+from sessionlake.operators.keyed.expiry.pattern import MOST, ByRule, Found, Pass, Unindexed, paged
 from sessionlake.store.rows import RowStore
-
-CHUNK = 100_000
-"""Rows that are in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +13,13 @@ class Scan(Unindexed, ByRule):
     """See `Pattern` for the methods."""
 
     rule: Rule
-    chunk: int = CHUNK
+    most: int = MOST
+    """Rows that a cleanup takes away at most."""
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
-        """Return all rows that have expired, page by page."""
+        """Return the first rows that have expired, looking page by page."""
         if at.clock_us is None:
             return None
         expired = partial(self.rule.expired, clock_us=at.clock_us)
-        keys, rows, scanned = paged(store, at, expired, self.chunk)
-        decoded = scanned if self.rule.reads_columns else 0
-        return Found(np.array(expired(at.put), bool), keys, rows, scanned=scanned, decoded=decoded)
+        found = paged(store, at, expired, self.most)
+        return replace(found, decoded=found.scanned if self.rule.reads_columns else 0)

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from sessionlake.operators.cleanups.rule import Rule
 from sessionlake.operators.cleanups.schedule import BEGAN, began_of
-from sessionlake.operators.keyed.expiry.pattern import ByRule, Found, Pass, Unindexed, joined, taken
-from sessionlake.operators.keyed.expiry.scan import CHUNK
+from sessionlake.operators.keyed.expiry.pattern import CHUNK, ByRule, Found, Pass, Unindexed, joined, taken
 from sessionlake.store.rows import RowStore, Stored
 
 _AFTER = "after"

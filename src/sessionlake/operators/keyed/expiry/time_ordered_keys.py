@@ -4,7 +4,7 @@ A cleanup reads the rows from the first key to the first one that is too young, 
 keeps is looked at by each cleanup again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -12,8 +12,7 @@ import numpy as np
 from sessionlake.columnar.arrays import Bools
 from sessionlake.operators.cleanups.rule import NEVER, Rule
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed, paged
-from sessionlake.operators.keyed.expiry.scan import CHUNK
+from sessionlake.operators.keyed.expiry.pattern import MOST, Found, Pass, Unindexed, paged
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RowStore
 
@@ -25,7 +24,8 @@ class TimeOrderedKeys(Unindexed):
     ttl_us: int
     key_format: KeyFormat
     narrowed: Rule | None = None
-    chunk: int = CHUNK
+    most: int = MOST
+    """Rows that a cleanup takes away at most."""
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return the rows that have expired, page by page, up to the first key that is too young."""
@@ -34,9 +34,8 @@ class TimeOrderedKeys(Unindexed):
         # A row expires at the clock or before it where its key was made at the clock less ttl or before.
         high = FORMATS[self.key_format].first_at(at.clock_us - self.ttl_us + 1)
         expired = partial(self._expired, clock_us=at.clock_us)
-        keys, rows, scanned = paged(store, at, expired, self.chunk, high)
-        decoded = 0 if self.narrowed is None else scanned
-        return Found(expired(at.put), keys, rows, scanned=scanned, decoded=decoded)
+        found = paged(store, at, expired, self.most, high)
+        return replace(found, decoded=0 if self.narrowed is None else found.scanned)
 
     def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
         """Return how long ago, at most, the time of some rows that go was over; None where the rule is narrowed."""
