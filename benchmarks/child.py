@@ -26,6 +26,8 @@ CASES = {
     "full_at_once": "windows",
     "more_state": "windows",
     "idle": "windows",
+    "load": "ttl",
+    "expiring": "ttl",
 }
 """The module of each case's function, which has the case's name."""
 
