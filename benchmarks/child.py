@@ -27,6 +27,7 @@ CASES = {
     "more_state": "windows",
     "idle": "windows",
     "load": "ttl",
+    "fold": "ttl",
     "expiring": "ttl",
 }
 """The module of each case's function, which has the case's name."""
