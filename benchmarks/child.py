@@ -26,6 +26,9 @@ CASES = {
     "full_at_once": "windows",
     "more_state": "windows",
     "idle": "windows",
+    "load": "ttl",
+    "fold": "ttl",
+    "expiring": "ttl",
 }
 """The module of each case's function, which has the case's name."""
 

@@ -56,10 +56,10 @@ def about() -> Found:
 
 
 class Commits:
-    """When each batch was committed, and CPU seconds a batch from the end of the first quarter on."""
+    """When each batch was committed, and CPU seconds a batch from a number of batches on, of the first quarter else."""
 
-    def __init__(self, batches: int) -> None:
-        self._batches, self._first = batches, max(1, batches // 4)
+    def __init__(self, batches: int, first: int | None = None) -> None:
+        self._batches, self._first = batches, max(1, batches // 4) if first is None else first
         self._at = [time.time()]
         self._cpu_s = [0.0, 0.0]
 

@@ -16,10 +16,18 @@ GAP, GRACE, RETENTION = "30 minutes", "2 hours", "1 day"
 """The events below are never late for these: the comparisons count on it."""
 
 
-def write_events(directory: Path, batches: int, events: int, users: int, files_per_batch: int, seed: int = 7) -> None:
+def write_events(
+    directory: Path,
+    batches: int,
+    events: int,
+    users: int,
+    files_per_batch: int,
+    seed: int = 7,
+    late_s: tuple[float, float] = (600, 7200),
+) -> None:
     """Write batches x files_per_batch Parquet files (key, ts, amount, page, offset), in order of arrival.
 
-    Each batch covers 36 minutes of event time, as the prototypes' events do.
+    Each batch covers 36 minutes of event time, as the prototypes' events do. `late_s` says how late the late ones are.
     """
     directory.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
@@ -34,7 +42,7 @@ def write_events(directory: Path, batches: int, events: int, users: int, files_p
     user = np.repeat(rng.integers(0, users, sessions), sizes)
     arrival = time + rng.exponential(5, time.size)
     late = rng.random(time.size) < 0.03
-    arrival[late] += rng.uniform(600, 7200, late.sum())
+    arrival[late] += rng.uniform(*late_s, late.sum())
     order = np.argsort(arrival)[:wanted]
     cuts = np.linspace(0, len(order), batches * files_per_batch + 1).astype(int)
     for i, (a, b) in enumerate(pairwise(cuts)):

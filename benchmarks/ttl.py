@@ -1,232 +1,282 @@
-"""What the patterns of [ttl] cost a keyed table, beside a table without, in one run.
+"""`make bench-ttl`: what the patterns of [ttl] cost a keyed table of ten million rows, through Spark, Delta and stores; a table and a JSON file.
 
-    python -m benchmarks.ttl [--rows N] [--rounds N] [--quick]
-
-One shard without Spark: what a shard's task computes of a batch, and what its store then writes. Each table begins with N rows, whose ages
-are spread over the time to live; then each batch updates rows and brings new keys, as many as expire, and a cleanup is due in each. CPU
-seconds are the firmer ones where something else runs beside; of the batches the median and the longest are told. Writes a JSON file to
-benchmarks/results/.
+The table is loaded once, without [ttl], and compacted. Each pattern then begins with a copy of its tables and an empty disk: its first
+batch restores the stores. Each further batch has updates of rows that stay and a tenth of new keys; a cleanup is due in each, and as many rows
+have expired as a batch has updates. Of `segments`, whose rows expire by the machine's clock, none do in a run; of `lru` as many go as come.
+What `benchmarks.ttl_shard` measures without Spark is in here, too.
 """
 
 import argparse
 import json
 import os
+import random
+import shutil
 import statistics
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from sessionlake.columnar.arrays import Ints
-from sessionlake.engine.operator import BatchContext, Keyed, Piece
-from sessionlake.operators.keyed.mapper import UPDATES, update_schema
-from sessionlake.operators.keyed.operator import TableKeeper
-from sessionlake.operators.keyed.spec import KeyedSpec, next_state
-from sessionlake.operators.keyed.ttl_section import TtlSection
-from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.standalone.shards import KEY, TIME_US, LocalShards
-from sessionlake.store.rows import RowStore
-from sessionlake.stream.ingest import DEAD_LETTER, EventSpec
+from benchmarks.cases import STREAM_SETTINGS
+from benchmarks.ours import Commits, open_session
+from benchmarks.processes import input_folder, measure
+from benchmarks.run import RESULTS, about
+from benchmarks.synthetic import BASE_US
+from benchmarks.trees import this_tree
+from sessionlake.config.load import Config, parse_config
+from sessionlake.jobs.compact.job import compact
+from sessionlake.operators.run import run
+from sessionlake.reading import read_table
+from sessionlake.warehouse.batch_commit import BatchCommit
 
-RESULTS = Path(__file__).parent / "results"
-NO_TTL = "no ttl"
-COLUMNS = {"status": pa.string(), "place": pa.string(), "amount": pa.int64(), "price": pa.float64()}
-STEPS = 20
-"""Batches that load a table: the ages that rows have at first."""
+Found = dict[str, Any]
 TTL_US = 10_000_000_000
-START_US = 1_700_000_000_000_000
-SEED = 7
-console = Console(highlight=False, width=140)
+"""Over which the loaded rows' times are spread: a row a millisecond, of ten million."""
+LOADS = 10
+"""Batches that the table is loaded with."""
+SHARDS = 2
+NO_TTL = "no ttl"
+MEGABYTE = 1_000_000
 
 
-def sections(rows: int) -> dict[str, dict[str, Any] | None]:
-    """Return the sections [ttl] by name; all of them take rows away as old as TTL_US, or keep as many as there are then."""
-    ttl = {"ttl": f"{TTL_US} us", "every": "1 us"}
+def sections(rows: int) -> dict[str, Found | None]:
+    """Return the sections [ttl] by name."""
+    ttl = {"ttl": f"{TTL_US} us", "every": "1 us", "clock": "stream"}
     return {
-        NO_TTL: None,
-        "scan": {"pattern": "scan", **ttl, "since": "insert"},
-        "scan, SQL": {"pattern": "scan", "where": "amount < 0", "every": "1 us"},
-        "index": {"pattern": "index", **ttl, "since": "insert"},
-        "time_boxed": {"pattern": "time_boxed", **ttl, "since": "insert"},
+        "scan": {"pattern": "scan", **ttl},
+        "scan, SQL": {
+            "pattern": "scan",
+            "where": f"event_time < now() - interval {TTL_US // 1_000_000} seconds and amount >= 0",
+            "every": "1 us",
+            "clock": "stream",
+        },
+        "index": {"pattern": "index", **ttl},
+        "time_boxed": {"pattern": "time_boxed", **ttl},
         "time_ordered_keys": {"pattern": "time_ordered_keys", **ttl},
-        "segments": {"pattern": "segments", **ttl},
+        "segments": {"pattern": "segments", "ttl": "1 day"},
         "lru": {"pattern": "lru", "max_entries": rows},
-        f"{NO_TTL}, again": None,
     }
 
 
-def keeper(section: dict[str, Any] | None) -> TableKeeper:
-    types = {KEY: pa.string(), TIME_US: pa.int64(), **COLUMNS}
-    events = EventSpec(TableDecoder(EventColumns(KEY, TIME_US, "us", None, tuple(COLUMNS), types), None), DEAD_LETTER)
-    spec = KeyedSpec(events, tuple(COLUMNS), retention_us=TTL_US)
-    if section is not None:
-        made = TtlSection.model_validate(section)
-        made.check()
-        spec = replace(spec, ttl=made.made(spec.types, 1))
-    return TableKeeper(spec)
+def load(case: Found) -> Found:
+    """Load the table."""
+    spark, config = open_session(case), _config(case)
+    commits = Commits(LOADS)
+    run(spark, config, once=True, on_commit=commits)
+    spark.stop()
+    shutil.move(config.pipeline.warehouse, case["base"])
+    return commits.found()
 
 
-def uuid7(made_us: int, numbers: Ints) -> list[str]:
-    ms = f"{made_us // 1000:012x}"
-    return [f"{ms[:8]}-{ms[8:]}-7000-8000-{number:012x}" for number in numbers.tolist()]
+def fold(case: Found) -> Found:
+    """Fold the table's changelog into its snapshot, with the settings for Java that jobs have."""
+    spark, config = open_session(case), _config(case)
+    shutil.move(case["base"], config.pipeline.warehouse)
+    began = time.monotonic()
+    compact(spark, config)
+    found = {"compact_s": round(time.monotonic() - began, 2)}
+    spark.stop()
+    shutil.move(config.pipeline.warehouse, case["base"])
+    return found
 
 
-@dataclass
-class Batches:
-    """The batches that all tables are given: the same keys and values at the same times."""
+def expiring(case: Found) -> Found:
+    """Run the batches of a copy of the table; the first one's seconds are the restore's, too."""
+    config = _config(case)
+    _copied(Path(case["base"]), Path(config.pipeline.warehouse))
+    changelog = Path(config.pipeline.warehouse, "table_changelog")
+    before = _bytes(changelog)
+    spark = open_session(case)
+    commits, counted = Commits(case["batches"]), list[BatchCommit]()
 
-    rows: int
-    updates: int
-    new: int
+    def on_commit(batch: BatchCommit) -> None:
+        # By the machine's clock a run ends with a batch of its own, for a cleanup that is due.
+        if len(counted) < case["batches"]:
+            commits(batch)
+            counted.append(batch)
 
-    def __post_init__(self) -> None:
-        self._random = np.random.default_rng(SEED)
-        self._keys: list[str] = []
-
-    def loading(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the time and the updates of each batch that fills a table."""
-        for step in range(STEPS):
-            now = START_US + step * (TTL_US // STEPS)
-            yield now, self._table(self._born(now, self.rows // STEPS), now)
-
-    def measured(self, rounds: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the same of the batches that are measured: as many keys are born as get too old."""
-        for number in range(rounds):
-            now = START_US + TTL_US + number * (TTL_US * self.new // self.rows)
-            # Of the younger half, so that what is updated is there in all tables.
-            young = self._keys[-self.rows // 2 :]
-            picked = self._random.choice(len(young), self.updates - self.new, replace=False)
-            yield now, self._table([young[at] for at in picked] + self._born(now, self.new), now)
-
-    def _born(self, now: int, count: int) -> list[str]:
-        born = uuid7(now, np.arange(len(self._keys), len(self._keys) + count))
-        self._keys += born
-        return born
-
-    def _table(self, keys: Sequence[str], now: int) -> pa.Table:
-        n = len(keys)
-        zeros, amount = pa.array(np.zeros(n, np.int64)), self._random.integers(0, 1000, n)
-        place = pa.array(np.char.add("place-", amount.astype(str)))
-        values = [pa.repeat("confirmed", n), place, pa.array(amount), pa.array(amount / 7)]
-        arrays = [
-            pa.array(keys),
-            pa.array(np.full(n, now)),
-            zeros,
-            zeros,
-            pa.repeat("", n),
-            pa.repeat(pa.scalar(False), n),
-        ]
-        return pa.Table.from_arrays([*arrays, *values], schema=update_schema(keeper(None).spec))
-
-
-@dataclass
-class Run:
-    """One table, as it goes."""
-
-    operator: TableKeeper
-    shards: LocalShards[RowStore]
-    state: dict[str, Any]
-    batch: int = 0
-
-    def take(self, now: int, updates: pa.Table) -> dict[str, int]:
-        context = BatchContext(self.batch, "c", self.state, now)
-        ttl = self.operator.spec.ttl
-        pieces: list[Piece] = [] if ttl is None else list(ttl.split(context))
-        pieces.append(Keyed(UPDATES, updates["key"].combine_chunks(), updates))
-        _, stats = self.shards.run(self.operator, pieces, context)
-        self.state, self.batch = next_state(TTL_US, self.state, stats), self.batch + 1
-        return stats
-
-
-def measured(section: dict[str, Any] | None, rows: int, rounds: int, root: Path) -> dict[str, Any]:
-    """Return the figures of one table."""
-    batches = Batches(rows, max(rows // 20, 10), max(rows // 200, 1))
-    operator = keeper(section)
-    shards: LocalShards[RowStore] = LocalShards(1, lambda op, shard: op.open_store(root / str(shard)))
-    try:
-        run = Run(operator, shards, {})
-        for now, updates in batches.loading():
-            run.take(now, updates)
-        cpu, wall, total = [], [], dict.fromkeys(("deleted_by_ttl", "deleted_by_lru", "scanned", "decoded"), 0)
-        for now, updates in batches.measured(rounds):
-            began, used = time.perf_counter(), time.process_time()
-            stats = run.take(now, updates)
-            cpu.append(time.process_time() - used)
-            wall.append(time.perf_counter() - began)
-            total = {name: n + stats.get(name, 0) for name, n in total.items()}
-        stored = len(shards.store(operator, 0).scan()[0])
-    finally:
-        shards.close()
-    gone = total["deleted_by_ttl"] + total["deleted_by_lru"]
-    return {
-        "cpu_ms": 1000 * statistics.median(cpu),
-        "cpu_max_ms": 1000 * max(cpu),
-        "wall_ms": 1000 * statistics.median(wall),
-        "wall_max_ms": 1000 * max(wall),
-        "updates_per_cpu_second": int(batches.updates / statistics.median(cpu)),
-        "gone": gone,
-        "scanned_per_gone": total["scanned"] / gone if gone else None,
-        "decoded": total["decoded"],
-        "rows_stored": stored,
-        "store_mb": sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) / 1e6,
-    }
-
-
-def shown(found: dict[str, dict[str, Any]]) -> Table:
-    base = found[NO_TTL]["cpu_ms"]
-    table = Table(
-        "pattern",
-        "CPU ms a batch",
-        "longest",
-        "x no ttl",
-        "updates / CPU s",
-        "rows gone",
-        "read / gone",
-        "decoded",
-        "rows stored",
-        "MB",
+    run(spark, config, once=True, on_commit=on_commit)
+    found = commits.found()
+    spark.stop()
+    steady, state = counted[1:], counted[-1].state
+    # What the last cleanup's clock was past; none is overdue where there was no cleanup by it.
+    expired_us = state.get("cleaned_stream_us", 0) - TTL_US
+    began = time.monotonic()
+    [(rows, overdue)] = (
+        read_table(config).aggregate(f"count(*), count(*) FILTER (epoch_us(event_time) <= {expired_us})").fetchall()
     )
-    for name, row in found.items():
-        read = "-" if row["scanned_per_gone"] is None else f"{row['scanned_per_gone']:,.1f}"
-        numbers = (
-            f"{row['cpu_ms']:,.0f}",
-            f"{row['cpu_max_ms']:,.0f}",
-            f"{row['cpu_ms'] / base:.2f}",
-            f"{row['updates_per_cpu_second']:,}",
+    gone = [sum(batch.counts.get(name, 0) for name in ("deleted_by_ttl", "deleted_by_lru")) for batch in steady]
+    return found | {
+        "first_s": found["seconds"][0],
+        "gone": gone,
+        "scanned": sum(batch.counts.get("scanned", 0) for batch in steady),
+        "decoded": sum(batch.counts.get("decoded", 0) for batch in steady),
+        "live_rows": state.get("live_rows"),
+        "rows": rows,
+        "overdue": overdue,
+        "count_s": round(time.monotonic() - began, 2),
+        "store_mb": _bytes(Path(config.driver_store_dir)) / MEGABYTE,
+        "changelog_mb": (_bytes(changelog) - before) / MEGABYTE,
+    }
+
+
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _config(case: Found) -> Config:
+    section = case.get("ttl")
+    raw = {
+        "pipeline": {"name": "bench", "warehouse": "warehouse", "shards": SHARDS, "trigger": "0 s"},
+        "source": {"kind": "files", "path": case["events"], "format": "parquet", "max_files_per_batch": 1},
+        "event": {"key": "key", "time": "ts"},
+        "table": {"columns": ["status", "place", "amount", "price"], "retention": "1 hour"},
+        **({} if section is None else {"ttl": section}),
+    }
+    return parse_config(raw, Path(case["home"]))
+
+
+class Inputs:
+    """The files of all runs: those that load the table, then one a batch."""
+
+    def __init__(self, folder: Path, rows: int, updates: int) -> None:
+        self.folder, self.rows, self.updates = folder, rows, updates
+        folder.mkdir()
+
+    def loads(self) -> None:
+        """Write the files that load the table: a row every so many microseconds of the time to live."""
+        for number in range(LOADS):
+            first = self.rows * number // LOADS
+            numbers = np.arange(first, self.rows * (number + 1) // LOADS)
+            self._write(number, numbers, numbers * (TTL_US // self.rows))
+
+    def batches(self, batches: int) -> None:
+        """Write further files, each of distinct keys of the younger half, and a tenth of new ones."""
+        random_numbers = np.random.default_rng(7)
+        new, half = self.updates // 10, self.rows // 2
+        step = TTL_US * self.updates // self.rows
+        for number in range(batches):
+            known = half + random_numbers.choice(half, self.updates - new, replace=False)
+            born = self.rows + number * new + np.arange(new)
+            numbers = np.concatenate([known, born])
+            times = TTL_US + number * step + np.arange(len(numbers)) * step // len(numbers)
+            self._write(LOADS + number, numbers, times)
+
+    def _write(self, number: int, numbers: "np.ndarray[Any, Any]", times: "np.ndarray[Any, Any]") -> None:
+        file = self.folder / f"{number:05d}.parquet"
+        with duckdb.connect() as connection:
+            connection.register("given", {"n": numbers, "us": times + BASE_US, "amount": numbers % 1000})
+            # A UUIDv7 of the time at which its row was made: of one that is loaded its event's.
+            made = f"({BASE_US} + least(n, {self.rows}) * {TTL_US // self.rows} + greatest(n - {self.rows}, 0)) // 1000"
+            connection.sql(
+                f"""
+                SELECT printf('%s-%s-7000-8000-%012x', hex[1:8], hex[9:12], n) AS key, make_timestamptz(us) AS ts, 'confirmed' AS status,
+                       'place-' || amount AS place, amount, amount / 7 AS price
+                FROM (SELECT *, lower(printf('%012x', {made})) AS hex FROM given)
+                """  # noqa: S608 (numbers of our own)
+            ).write_parquet(str(file))
+        moment = time.time() // 1000 * 1000 - 10_000 + number
+        os.utime(file, (moment, moment))
+
+
+def _copied(source: Path, target: Path) -> None:
+    """Copy a warehouse; what is never changed in place is linked."""
+    shutil.copytree(
+        source, target, copy_function=lambda a, b: os.link(a, b) if a.endswith(".parquet") else shutil.copy2(a, b)
+    )
+
+
+def summary(found: Found, updates: int) -> Found:
+    """Return a run's figures: seconds from commit to commit, without the first batch, which restores."""
+    seconds = found["seconds"][1:]
+    gone = sum(found["gone"])
+    return found | {
+        "p50_s": statistics.median(seconds),
+        "p99_s": float(np.quantile(seconds, 0.99)),
+        "max_s": max(seconds),
+        "updates_per_s": int(updates * len(seconds) / sum(seconds)),
+        "read_per_gone": found["scanned"] / gone if gone else None,
+    }
+
+
+def shown(results: dict[str, Found], rows: int) -> Table:
+    base = statistics.mean(one["p50_s"] for name, one in results.items() if name.startswith(NO_TTL))
+    base_99 = statistics.mean(one["p99_s"] for name, one in results.items() if name.startswith(NO_TTL))
+    table = Table(
+        *("pattern", "first s", "p50 s", "p99 s", "x p50", "x p99", "CPU s", "updates/s", "gone", "read/gone"),
+        *("decoded", "overdue", "store MB", "changelog MB", "memory MB"),
+        title=f"{rows:,} rows",
+    )
+    for name, one in results.items():
+        table.add_row(
+            name,
+            *(f"{one[figure]:.2f}" for figure in ("first_s", "p50_s", "p99_s")),
+            *(f"{one['p50_s'] / base:.2f}", f"{one['p99_s'] / base_99:.2f}", f"{one['cpu_s']:.2f}"),
+            *(f"{one['updates_per_s']:,}", f"{sum(one['gone']):,}"),
+            "-" if one["read_per_gone"] is None else f"{one['read_per_gone']:,.1f}",
+            *(f"{one[figure]:,.0f}" for figure in ("decoded", "overdue", "store_mb", "changelog_mb")),
+            f"{float(one['peak_memory_mb']['total']):,.0f}",
         )
-        stored = (f"{row['gone']:,}", read, f"{row['decoded']:,}", f"{row['rows_stored']:,}", f"{row['store_mb']:,.0f}")
-        table.add_row(name, *numbers, *stored)
     return table
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--quick", action="store_true", help="200,000 rows, 10 rounds")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    patterns = sections(0)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--updates", type=int, default=50_000, help="of a batch")
+    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--only", action="append", choices=patterns, help="a pattern; may be given several times")
+    parser.add_argument(
+        "--quick", action="store_true", help="200,000 rows, 5,000 updates, 10 batches: to try the benchmark itself"
+    )
     given = parser.parse_args(argv)
-    rows, rounds = (200_000, 10) if given.quick else (given.rows, given.rounds)
-    found: dict[str, dict[str, Any]] = {}
-    for name, section in sections(rows).items():
-        with tempfile.TemporaryDirectory() as root:
-            found[name] = measured(section, rows, rounds, Path(root))
-    console.print(shown(found))
-    stamp = datetime.now(UTC)
-    told = {"at": stamp.isoformat(), "cpus": os.cpu_count(), "load": os.getloadavg(), "rows": rows, "rounds": rounds}
-    given.out.mkdir(parents=True, exist_ok=True)
-    path = given.out / f"ttl-{stamp:%Y%m%dT%H%M%S}.json"
-    path.write_text(json.dumps({**told, "patterns": found}, indent=1) + "\n")
-    console.print(f"written to {path}", soft_wrap=True)
+    rows, updates, batches = (200_000, 5_000, 10) if given.quick else (given.rows, given.updates, given.batches)
+    console = Console(highlight=False, width=190)
+    names = list(given.only or patterns)
+    random.Random(7).shuffle(names)
+    half = len(names) // 2
+    order = [NO_TTL, *names[:half], f"{NO_TTL}, between", *names[half:], f"{NO_TTL}, last"]
+    file = RESULTS / f"ttl-{datetime.now(UTC):%Y-%m-%dT%H%M%S}.json"
+    with input_folder() as work:
+        inputs = Inputs(work / "events", rows, updates)
+        inputs.loads()
+        common = {
+            "events": str(inputs.folder),
+            "base": str(work / "base"),
+            "shards": SHARDS,
+            "driver_memory": "6g",
+            "conf": STREAM_SETTINGS,
+        }
+        loaded = measure(this_tree(), common | {"kind": "load"}, work)
+        loaded |= measure(this_tree(), common | {"kind": "fold", "conf": None}, work)
+        console.print(
+            f"loaded: {LOADS} batches, median {statistics.median(loaded['seconds']):.1f} s, compacted in {loaded['compact_s']:.0f} s"
+        )
+        inputs.batches(batches)
+        told = about((this_tree(),), STREAM_SETTINGS, None) | {
+            "rows": rows,
+            "updates": updates,
+            "batches": batches,
+            "loaded": loaded,
+        }
+        results: dict[str, Found] = {}
+        for name in order:
+            case = common | {"kind": "expiring", "batches": batches, "ttl": sections(rows).get(name)}
+            results[name] = summary(measure(this_tree(), case, work), updates)
+            one = results[name]
+            console.print(
+                f"  {name}: first {one['first_s']:.1f} s, p50 {one['p50_s']:.2f} s, CPU {one['cpu_s']:.2f} s, {one['rows']:,} rows"
+            )
+            file.write_text(json.dumps(told | {"patterns": results}, indent=1) + "\n")
+        console.print(shown(results, rows))
+    console.print(f"written to {file}")
 
 
 if __name__ == "__main__":

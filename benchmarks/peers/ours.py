@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 import sessionlake
 from benchmarks.ours import Commits, open_session
-from benchmarks.peers.results import added_up
-from benchmarks.peers.workloads import GRACE_MS, RETENTION, WORKLOADS, Workload
+from benchmarks.peers.results import added_up, first_measured
+from benchmarks.peers.workloads import WORKLOADS, Workload
 from sessionlake.config.load import Config, parse_config
 from sessionlake.operators.registry import kind_of
 from sessionlake.operators.run import run
@@ -17,18 +17,33 @@ from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 
 SETTINGS = "local[2], 2 shards, 4 files a batch, Delta"
-_TIMES = {"grace": f"{GRACE_MS} ms", "retention_time": RETENTION}
-_SLIDING = {"kind": "sliding", "size": "10 minutes", **_TIMES}
+
+
+def _times(workload: str) -> dict[str, str]:
+    of = WORKLOADS[workload]
+    return {"grace": f"{of.grace_ms} ms", "retention_time": of.retention}
+
+
+def _tumbling(workload: str) -> dict[str, dict[str, Any]]:
+    window = {"kind": "tumbling", "size": "1 hour", **_times(workload)}
+    return {"window": window, "emit": {"early": "batch", "late": "batch"}}
+
+
+_SLIDING = {"kind": "sliding", "size": "10 minutes", **_times("sliding")}
 _FINAL = {"full": "close"}
 _COUNT = WORKLOADS["count"].messages
 SECTIONS: dict[str, dict[str, Any]] = {
-    "sessions": {"session": {"gap": "30 minutes", "grace": f"{GRACE_MS} ms", "retention": RETENTION}},
-    "tumbling": {
-        "window": {"kind": "tumbling", "size": "1 hour", **_TIMES},
-        "emit": {"early": "batch", "late": "batch"},
+    "sessions": {
+        "session": {
+            "gap": "30 minutes",
+            "grace": _times("sessions")["grace"],
+            "retention": WORKLOADS["sessions"].retention,
+        }
     },
+    "tumbling": _tumbling("tumbling"),
+    "stored": _tumbling("stored"),
     "hopping": {
-        "window": {"kind": "hopping", "size": "1 hour", "advance": "5 minutes", **_TIMES},
+        "window": {"kind": "hopping", "size": "1 hour", "advance": "5 minutes", **_times("hopping")},
         "emit": _FINAL,
     },
     "sliding": {"window": {**_SLIDING, "exits": False}, "emit": _FINAL},
@@ -39,11 +54,11 @@ SECTIONS: dict[str, dict[str, Any]] = {
             "by": "count",
             "size": _COUNT,
             "retention_count": _COUNT,
-            "retention_time": RETENTION,
+            "retention_time": WORKLOADS["count"].retention,
         },
         "emit": {"early": "off"},
     },
-    "join": {"join": {"on": ["key"], **_TIMES}, "emit": {"early": "batch", "late": "batch"}},
+    "join": {"join": {"on": ["key"], **_times("join")}, "emit": {"early": "batch", "late": "batch"}},
 }
 """The sections of a config that ask for a workload's operator."""
 
@@ -51,7 +66,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 def ours_peer(case: dict[str, Any]) -> dict[str, Any]:
     workload = WORKLOADS[case["workload"]]
     spark, config = open_session(case), _config(case)
-    commits = Commits(case["batches"])
+    commits = Commits(case["batches"], first_measured(case))
     run(spark, config, once=True, on_commit=commits)
     found = commits.found()
     results = str(Path(case["home"], "results"))

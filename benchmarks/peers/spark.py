@@ -10,11 +10,13 @@ from pyspark.sql import functions as F
 
 from benchmarks.cpu import tree_cpu_s
 from benchmarks.native import ROCKSDB, plain_session
-from benchmarks.peers.results import added_up
-from benchmarks.peers.workloads import GRACE_MS, WORKLOADS, Workload
+from benchmarks.peers.results import added_up, first_measured
+from benchmarks.peers.workloads import WORKLOADS, Workload
 
 SCHEMA = "key string, ts timestamp, amount long, page string, offset long, ms long"
 SETTINGS = "local[2], 2 partitions, RocksDB with changelog, else Spark's defaults"
+UPDATED = ("tumbling", "stored")
+"""Workloads of which each change is sent."""
 _LOOK_S = 0.2
 
 
@@ -28,7 +30,7 @@ def spark_peer(case: dict[str, Any]) -> dict[str, Any]:
     target = str(home / "out")
     running = _started(spark, workload, case, target)
     batches = case["batches"]
-    first = max(1, batches // 4)
+    first = first_measured(case)
     cpu_s: dict[int, float] = {}
     while not running.awaitTermination(_LOOK_S):
         progress = running.lastProgress
@@ -54,11 +56,11 @@ def _started(spark: SparkSession, workload: Workload, case: dict[str, Any], targ
     def events(name: str) -> DataFrame:
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", case["files"])
         rows = reader.option("maxFileAge", "1000000d").parquet(f"{case['input']}/{name}")
-        return rows.withWatermark("ts", f"{GRACE_MS // 60_000} minutes")
+        return rows.withWatermark("ts", f"{workload.grace_ms // 60_000} minutes")
 
     found = _OPERATORS[workload.name](events, workload)
     writer = found.writeStream.option("checkpointLocation", f"{case['home']}/checkpoint").trigger(availableNow=True)
-    if workload.name == "tumbling":
+    if workload.name in UPDATED:
         return writer.outputMode("update").foreachBatch(_appended(target)).start()
     return writer.outputMode("append").format("delta").start(target)
 
@@ -100,12 +102,12 @@ def _join(events: Callable[[str], DataFrame], workload: Workload) -> DataFrame:
     return pairs.select("l.key", *(F.col(column).alias(name) for name, column in named.items()))
 
 
-_OPERATORS = {"sessions": _sessions, "tumbling": _tumbling, "hopping": _hopping, "join": _join}
+_OPERATORS = {"sessions": _sessions, "tumbling": _tumbling, "stored": _tumbling, "hopping": _hopping, "join": _join}
 
 
 def _latest(rows: DataFrame, workload: Workload) -> DataFrame:
     """Return the last update of each window: the one with the most events."""
-    if workload.name != "tumbling":
+    if workload.name not in UPDATED:
         return rows
     latest = (F.max("count").alias("count"), F.max_by("total", "count").alias("total"))
     return rows.groupBy("key", "start", "end").agg(*latest)
