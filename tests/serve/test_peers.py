@@ -13,7 +13,7 @@ import pytest
 from sessionlake.config.load import Config
 from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
-from sessionlake.serve.peers import Peers
+from sessionlake.serve.peers import MovedError, Peers
 from tests.serve.replica_support import MINUTE, Stream
 from tests.serve.server_support import ask, serving
 
@@ -76,6 +76,69 @@ def test_a_key_is_answered_by_its_owner_whoever_is_asked(stream: Stream) -> None
             cursor = ask(urls[owner], "/v1/sessions", key=key, limit=2)[1]["cursor"]
             rest = ask(urls[1 - owner], "/v1/sessions", key=key, limit=2, cursor=cursor)[1]
             assert ([row["session_start"][14:16] for row in rest["sessions"]], rest["cursor"]) == (["12"], None)
+
+
+@pytest.mark.parametrize("section", [{}, {"max_scan": 2}, {"max_bytes": 1000}])
+def test_ranges_and_many_keys_are_asked_of_all_hosts(stream: Stream, section: dict[str, int]) -> None:
+    questions: list[dict[str, Any]] = [
+        *({"key_from": "", "limit": limit} for limit in (1, 2, 4, 50)),
+        {"key_from": "", "limit": 2, "from_": 7 * MINUTE, "times": "us"},
+        {"prefix": "a", "limit": 3},
+        *({"body": {"keys": [*KEYS, "nobody"], "limit": limit}} for limit in (1, 2, 50)),
+        {"body": {"keys": ["c"], "times": "us"}},
+    ]
+    with serving(stream.config, requests_per_second=100_000) as alone, hosts(stream, 0, 1, **section) as urls:
+        for question in questions:
+            expected = pages(alone, question)
+            for url in urls:
+                found = pages(url, question)
+                assert [row for page in found for row in page["sessions"]] == [
+                    row for page in expected for row in page["sessions"]
+                ]
+                # What is looked at, and how many bytes there are, each host counts by itself.
+                assert section or found == expected
+
+
+def pages(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """All pages of a listing, each from stores."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while cursor is not None or not found:
+        if "body" in question:
+            body = {**question["body"], **({"cursor": cursor} if cursor else {})}
+            status, answer, _ = ask(url, "/v1/sessions:batch", body=body)
+        else:
+            status, answer, _ = ask(url, "/v1/sessions", **question, cursor=cursor)
+        assert (status, answer.get("served_by")) == (200, "store"), answer
+        found.append(answer)
+        cursor = answer["cursor"]
+    return found
+
+
+def test_a_host_at_another_batch_is_asked_again(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, moves, asked = Peers.part, [0], []
+
+    def moved(*given: Any) -> Any:
+        asked.append(given)
+        if len(asked) < moves[0]:
+            raise MovedError
+        return part(*given)
+
+    monkeypatch.setattr(Peers, "part", moved)
+    with hosts(stream, 0, 1) as urls:
+        for moves[0], status in ((3, 200), (4, 503)):
+            asked.clear()
+            found, answer, headers = ask(urls[0], "/v1/sessions", key_from="")
+            assert (found, len(asked), headers.get("retry-after")) == (status, 3, None if status == 200 else "1"), (
+                answer
+            )
+        # The other side of it.
+        for header, status in (("7:1", 409), ("0:0", 503), ("0:9", 503), ("0", 422), ("0:x", 422), ("0:1", 200)):
+            headers = {"Sessionlake-Hop": "p/id", "Sessionlake-Part": header}
+            assert ask(urls[1], "/v1/sessions", headers, key_from="")[0] == status
+    # Without the other host there are the tables, which are not there.
+    with hosts(stream, 0) as (url,):
+        assert ask(url, "/v1/sessions", key_from="")[0] == 503
 
 
 def test_it_redirects_where_that_is_asked_for(stream: Stream) -> None:

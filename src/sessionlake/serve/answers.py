@@ -15,8 +15,9 @@ from pydantic_core import to_json
 from sessionlake.config.load import Config
 from sessionlake.serve.cursors import Position, read_cursor, write_cursor
 from sessionlake.serve.encoded import Times, encoded, envelope, joined, moment, row_json, within
-from sessionlake.serve.following import Following
+from sessionlake.serve.following import Following, Now
 from sessionlake.serve.found import Found, Packed
+from sessionlake.serve.parts import Part, position_of, together
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refused import RefusedError
 from sessionlake.serve.replica import NotLocalError, View
@@ -56,6 +57,45 @@ class Answers:
             return (found[at].key,) if self._of.keyed else (found[at].key, found[at].start_us)
 
         return self._page(asked, rows, position, rest, self._head(now.commit, now.view, times), left=left)
+
+    def lacks(self, asked: Question, now: Now) -> dict[int, str | None]:
+        """Return the shards that a question needs and that are not here, each with the host that ran it last, None where that is not known."""
+        view, shards = now.view, len(now.commit.shards)
+        if view is None:
+            return {}
+        needed = range(shards) if asked.named is None else sorted({crc32(key.encode()) % shards for key in asked.named})
+        return {shard: now.commit.places.host_of(shard) for shard in needed if view.why_missing(shard) is not None}
+
+    def part(self, asked: Question, view: View, *, times: Times) -> Part | None:
+        """Return a page of the shards that a view is of; None where one of them is not here."""
+        try:
+            found, rest, left = self._from_store(view, asked)
+        except NotLocalError:
+            return None
+        rows = [row_json(row) for row in view.decoder.told(found, times)]
+        fit = within(rows, self._config.serve.max_bytes)
+        places = [(of.key, of.start_us) for of in found[:fit]]
+        reached: tuple[str, int] | None = None
+        if fit < len(rows) or (left and rest is None):
+            reached = places[-1]
+        elif rest is not None:
+            reached = str(rest[0]), _ALL_OF_KEY
+        texts = [row.decode() for row in rows[:fit]]
+        return Part([(*place, text) for place, text in zip(places, texts, strict=True)], reached)
+
+    def of_parts(self, asked: Question, now: Now, parts: Sequence[Part], *, times: Times) -> bytes:
+        """Return a page of pages of all shards, each as of the batch of `now`."""
+        whole = together(parts)
+        rows = [text.encode() for _, _, text in whole.rows[: asked.limit]]
+        left = whole.reached is not None or len(whole.rows) > asked.limit
+        # Beyond what any part has looked at.
+        rest = None if whole.reached is None or len(whole.rows) > asked.limit else whole.reached
+
+        def position(at: int) -> Position:
+            return position_of(whole.rows[at][:2], keyed=self._of.keyed)
+
+        ended = None if rest is None else (rest if rest[1] == _ALL_OF_KEY else position_of(rest, keyed=self._of.keyed))
+        return self._page(asked, rows, position, ended, self._head(now.commit, now.view, times), left=left)
 
     def of_tables(self, asked: Question, *, times: Times) -> bytes:
         """Return a page from the tables, with the cursor of the next one."""

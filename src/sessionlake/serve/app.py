@@ -1,19 +1,19 @@
 """The paths of the query server."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from sessionlake.config.load import Config
+from sessionlake.serve import parts
 from sessionlake.serve.answers import LISTS, Answers
 from sessionlake.serve.dispatch import HOP, Call, Dispatch, Path, Reply
 from sessionlake.serve.following import Following
 from sessionlake.serve.guard import BATCH
+from sessionlake.serve.hosts import Hosts
 from sessionlake.serve.models import (
     MODELS,
     WAIT_MS,
@@ -34,15 +34,11 @@ from sessionlake.serve.models import (
     TimedKeys,
 )
 from sessionlake.serve.page import read_page
-from sessionlake.serve.peers import Peers, target
 from sessionlake.serve.questions import Question, included, micros_of
 from sessionlake.serve.refused import RefusedError, error_body
+from sessionlake.serve.threads import Threads
 
 DEFAULT_LIMIT = 100
-_PAUSE_S = 0.02
-_THREADS, _SLOW_THREADS, _PEER_THREADS = 8, 2, 8
-"""That look for pages in the stores, for anything in the tables, and that ask other hosts: the slow ones keep none of the others waiting."""
-T = TypeVar("T")
 
 
 class Server:
@@ -51,16 +47,13 @@ class Server:
     def __init__(self, config: Config, following: Following) -> None:
         self._config, self._following = config, following
         self._answers = Answers(config, following)
-        self._pool = ThreadPoolExecutor(_THREADS, "stores")
-        self._slow = ThreadPoolExecutor(_SLOW_THREADS, "tables")
-        self._asking = ThreadPoolExecutor(_PEER_THREADS, "peers")
-        self._peers = Peers(config.serve)
+        self._threads = Threads()
+        self._hosts = Hosts(config, following, self._answers, self._threads)
 
     def close(self) -> None:
-        """Let go of the threads."""
-        for pool in (self._pool, self._slow, self._asking):
-            pool.shutdown(wait=False, cancel_futures=True)
-        self._peers.close()
+        """Let go of the threads, and of connections to other hosts."""
+        self._threads.close()
+        self._hosts.close()
 
     def application(self) -> Dispatch:
         """Return the application, with the paths of the pipeline's operator."""
@@ -152,13 +145,13 @@ class Server:
         """Return the longest sessions that events can still lengthen; `complete` says whether all were looked at."""
         await self._ready(asked, call)
         limit = self._limit(asked)
-        return Reply(await self._in_thread(lambda: self._answers.longest_open(limit, times=asked.times), self._pool))
+        return Reply(await self._threads.in_stores(lambda: self._answers.longest_open(limit, times=asked.times)))
 
     async def metadata(self, asked: OneKey, call: Call) -> Reply:
         """Return the shard of a key, the host that keeps it, and whether that is this one; whether there are rows it doesn't say."""
         await self._ready(asked, call)
         found = self._answers.metadata(asked.key)
-        return Reply(to_json({**found, "url": self._peers.url(found["host"])}))
+        return Reply(to_json({**found, "url": self._hosts.url(found["host"])}))
 
     async def batches(self, asked: After, call: Call) -> Reply:
         """Return what the last batches counted, oldest first."""
@@ -178,47 +171,38 @@ class Server:
     async def _list(self, asked: Listed | Keys, question: Question, call: Call) -> Reply:
         await self._ready(asked, call)
         after = self._answers.asked_after(question, asked.cursor)
+        part = parts.Asked.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
+        if part is not None:
+            return await self._hosts.part(after, asked.times, part)
         body = None
         if not asked.cold:
             # A look-up of one key takes less than handing it to a thread.
             if question.key is not None:
                 body = self._answers.of_store(after, times=asked.times)
             else:
-                body = await self._in_thread(lambda: self._answers.of_store(after, times=asked.times), self._pool)
+                body = await self._threads.in_stores(lambda: self._answers.of_store(after, times=asked.times))
         if body is not None:
             return Reply(body)
-        if isinstance(asked, Listed) and question.key is not None and not asked.cold:
-            reply = await self._elsewhere(question.key, call, redirect=asked.redirect)
+        if not asked.cold:
+            if question.key is not None and isinstance(asked, Listed):
+                reply = await self._hosts.owner(question.key, call, redirect=asked.redirect)
+            else:
+                reply = await self._hosts.all(after, asked.times, call)
             if reply is not None:
                 return reply
-        return Reply(await self._in_thread(lambda: self._answers.of_tables(after, times=asked.times), self._slow))
+        return Reply(await self._threads.in_tables(lambda: self._answers.of_tables(after, times=asked.times)))
 
     async def _one(self, asked: OneSession | OneRow, question: Question, start_us: int | None, call: Call) -> Reply:
         await self._ready(asked, call)
         body = self._answers.one_of_store(question, start_us, times=asked.times)
         if body is not None:
             return Reply(body)
-        reply = await self._elsewhere(asked.key, call, redirect=asked.redirect)
+        reply = await self._hosts.owner(asked.key, call, redirect=asked.redirect)
         if reply is not None:
             return reply
         return Reply(
-            await self._in_thread(
-                lambda: self._answers.one_of_tables(question, start_us, times=asked.times), self._slow
-            )
+            await self._threads.in_tables(lambda: self._answers.one_of_tables(question, start_us, times=asked.times))
         )
-
-    async def _elsewhere(self, key: str, call: Call, *, redirect: bool) -> Reply | None:
-        """Return the answer of the server that has a key's shard, or where that is; None where there is none to ask."""
-        if HOP in call.headers:
-            return None
-        place = self._answers.metadata(key)
-        url = None if place["local"] else self._peers.url(place["host"])
-        if url is None or self._peers.is_skipped(url):
-            return None
-        if redirect:
-            return Reply(b"{}", 307, ((b"location", f"{url}{target(call)}".encode()),))
-        pipeline = self._answers.pipeline
-        return await self._in_thread(lambda: self._peers.ask(url, place["host"], call, pipeline), self._asking)
 
     def _question(
         self, asked: Listed, from_us: int | None, to_us: int | None, include: frozenset[str], order: str
@@ -271,18 +255,12 @@ class Server:
         least = asked.min_batch_id
         if least is None:
             return
-        due = asyncio.get_running_loop().time() + asked.wait_ms / 1000
-        while self._following.reached < least:
-            if asyncio.get_running_loop().time() >= due:
-                found = self._following.now.commit.batch_id
-                raise RefusedError(
-                    412,
-                    f"min_batch_id: {least} is not here, the last batch is {found}; ask again, with wait_ms up to {WAIT_MS}",
-                )
-            await asyncio.sleep(_PAUSE_S)
-
-    async def _in_thread(self, function: Callable[[], T], pool: ThreadPoolExecutor) -> T:
-        return await asyncio.get_running_loop().run_in_executor(pool, function)
+        if not await self._following.comes_to(least, asked.wait_ms / 1000):
+            found = self._following.now.commit.batch_id
+            raise RefusedError(
+                412,
+                f"min_batch_id: {least} is not here, the last batch is {found}; ask again, with wait_ms up to {WAIT_MS}",
+            )
 
 
 def _described(path: Path) -> Callable[..., Any]:

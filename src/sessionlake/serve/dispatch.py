@@ -37,6 +37,8 @@ class Call:
     given: Mapping[str, str]
     """Its parameters, as they were sent."""
     scope: Scope
+    body: bytes | None = None
+    """What was sent by POST."""
 
     @cached_property
     def headers(self) -> Mapping[bytes, bytes]:
@@ -94,7 +96,8 @@ class Dispatch:
 
 async def _answered(path: Path, scope: Scope, receive: Receive) -> Reply:
     if path.method == "POST":
-        return await path.handler(path.asked.model_validate_json(await _body(receive)), Call(path.path, {}, scope))
+        body = await _body(receive)
+        return await path.handler(path.asked.model_validate_json(body), Call(path.path, {}, scope, body))
     given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     return await path.handler(path.asked.model_validate(given), Call(path.path, given, scope))
 

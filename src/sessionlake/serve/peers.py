@@ -1,4 +1,4 @@
-"""The servers of other hosts, which are asked for keys of shards whose stores they have (docs/rules.md, rules 200 to 203)."""
+"""The servers of other hosts, which are asked for keys of shards whose stores they have (docs/rules.md, rules 200 to 205)."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +12,7 @@ from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
 from sessionlake.serve.dispatch import HOP, Call, Reply
 from sessionlake.serve.models import WAIT_MS
+from sessionlake.serve.parts import HEADER, Asked, Part
 
 HOST = b"sessionlake-host"
 """The header of an answer that names the host which gave it."""
@@ -24,6 +25,10 @@ _MOST = 64 << 20
 """Bytes of an answer."""
 _PASSED_ON = (200, 404, 422)
 """What a peer says of a question; anything else it says of itself, and the tables are asked."""
+
+
+class MovedError(Exception):
+    """A peer is at another batch than the one that is asked for."""
 
 
 class Peers:
@@ -47,15 +52,25 @@ class Peers:
 
     def ask(self, url: str, host: str, call: Call, pipeline: str) -> Reply | None:
         """Return a peer's answer to a call; None where it doesn't answer, or not this question."""
-        headers = {HOP.decode(): pipeline}
-        if self._section.peers_get_tokens and b"authorization" in call.headers:
-            headers["authorization"] = call.headers[b"authorization"].decode("latin-1")
         try:
-            status, body = self._sent(url, target(call), headers)
+            status, body = self._sent(url, call, self._headers(call, pipeline))
         except (OSError, HTTPException, ValueError):
-            self._skipped[url] = time.monotonic() + SKIPPED_S
+            self._skip(url)
             return None
         return Reply(body, status, ((HOST, host.encode()),)) if status in _PASSED_ON else None
+
+    def part(self, url: str, call: Call, pipeline: str, asked: Asked) -> Part | None:
+        """Return a peer's part of a page; None where it doesn't answer, MovedError where it is at another batch."""
+        headers = {**self._headers(call, pipeline), HEADER.decode(): asked.text}
+        try:
+            status, body = self._sent(url, call, headers)
+            part = Part.from_json(body) if status == 200 else None
+        except (OSError, HTTPException, ValueError):
+            self._skip(url)
+            return None
+        if status == 409:
+            raise MovedError
+        return part
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -65,11 +80,20 @@ class Peers:
                     connection.close()
             self._idle.clear()
 
-    def _sent(self, url: str, target: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def _headers(self, call: Call, pipeline: str) -> dict[str, str]:
+        headers = {HOP.decode(): pipeline}
+        if self._section.peers_get_tokens and b"authorization" in call.headers:
+            headers["authorization"] = call.headers[b"authorization"].decode("latin-1")
+        return headers
+
+    def _skip(self, url: str) -> None:
+        self._skipped[url] = time.monotonic() + SKIPPED_S
+
+    def _sent(self, url: str, call: Call, headers: Mapping[str, str]) -> tuple[int, bytes]:
         with suppress(OSError, HTTPException), self._kept(url) as connection:
             # The peer may have closed a connection that it had not heard from for a while.
             if connection is not None:
-                return self._asked(connection, target, headers)
+                return self._asked(connection, call, headers)
         place = urlsplit(url)
         host = place.hostname or ""
         connection = (
@@ -80,15 +104,15 @@ class Peers:
         try:
             connection.connect()
             connection.sock.settimeout(self._answer_s)
-            answer = self._asked(connection, target, headers)
+            answer = self._asked(connection, call, headers)
         except BaseException:
             connection.close()
             raise
         self._keep(url, connection)
         return answer
 
-    def _asked(self, connection: HTTPConnection, target: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        connection.request("GET", target, headers=dict(headers))
+    def _asked(self, connection: HTTPConnection, call: Call, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        connection.request("GET" if call.body is None else "POST", target(call), call.body, dict(headers))
         response = connection.getresponse()
         body = response.read(_MOST + 1)
         if len(body) > _MOST or response.getheader("content-type") != "application/json":
@@ -121,7 +145,8 @@ class Peers:
 
 def target(call: Call) -> str:
     """Return the path and the parameters of a call, to be asked of another server, which is to answer itself."""
-    return f"{call.path}?{urlencode({name: value for name, value in call.given.items() if name != 'redirect'})}"
+    given = {name: value for name, value in call.given.items() if name != "redirect"}
+    return f"{call.path}?{urlencode(given)}" if given else call.path
 
 
 def _context(section: ServeSection) -> SSLContext | None:

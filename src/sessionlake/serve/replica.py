@@ -8,7 +8,7 @@ import heapq
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
@@ -93,6 +93,17 @@ class View:
     missing: Mapping[int, str]
     """Why a shard is not among them: here there is none, or it is at another commit."""
     decoder: Decoder
+    covered: frozenset[int] | None = None
+    """The shards that are read; None for all. Of others it knows no keys."""
+
+    def of_shards(self, shards: frozenset[int]) -> "View":
+        """Return the view of some shards alone."""
+        return replace(self, covered=shards)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The shards that are read, ascending."""
+        return [shard for shard in range(len(self.commit.shards)) if self.covered is None or shard in self.covered]
 
     @property
     def batch_id(self) -> int:
@@ -125,6 +136,8 @@ class View:
     def packed(self, keys: Iterable[str]) -> Packed:
         """Return what the shards have of keys, these ascending, each once; NotLocalError where a shard of theirs is not here."""
         names = sorted({key.encode() for key in keys})
+        if self.covered is not None:
+            names = [name for name in names if crc32(name) % len(self.commit.shards) in self.covered]
         by_shard: dict[int, list[int]] = {}
         for at, name in enumerate(names):
             by_shard.setdefault(crc32(name) % len(self.commit.shards), []).append(at)
@@ -227,7 +240,7 @@ class View:
         last = min(lasts, default=None)
         each = [
             segments.items(number, first, last)
-            for segments in [self._local(shard) for shard in range(len(self.commit.shards))]
+            for segments in [self._local(shard) for shard in self.numbers]
             for number in filter(self.decoder.has, segments.segments)
         ]
         merged = heapq.merge(*each, key=lambda item: item[0])
