@@ -1,5 +1,6 @@
 """What the query server answers and refuses, over HTTP, from the stores of a pipeline whose commits a test makes."""
 
+import logging
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from sessionlake.client import QueryClient, QueryError
 from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
+from sessionlake.serve.answers import Answers
 from sessionlake.serve.dispatch import MAX_BODY
 from sessionlake.serve.guard import MAX_HEAD, Rates
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
@@ -362,3 +364,21 @@ def test_tls(stream: Stream, tmp_path: Path) -> None:
         serving(stream.config, **{**files, "tls_key": str(certificate)}),
     ):
         pass
+
+
+def test_what_fails_is_logged_and_said_in_one_line(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Answers, "status", lambda *_, **__: 1 // 0)
+    logging.getLogger("uvicorn.error").addHandler(caplog.handler)
+    status, answer, _ = ask(url, "/v1/status")
+    assert (status, answer) == (500, {"error": "server: failed by a ZeroDivisionError; its log has more"})
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_the_description_has_parameters_and_bodies(url: str) -> None:
+    paths = ask(url, "/openapi.json")[1]["paths"]
+    assert {found["name"] for found in paths["/v1/session"]["get"]["parameters"]} >= {"key", "start", "times"}
+    body = paths["/v1/sessions:batch"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["$ref"].endswith("/TimedKeys")
+    assert paths["/v1/metadata"]["get"]["summary"]

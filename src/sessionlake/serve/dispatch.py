@@ -5,6 +5,7 @@ long as a look-up.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,7 @@ BODY_SECONDS = 10
 """How long a client may take to send it."""
 HOP = b"sessionlake-hop"
 """The header of requests that another server sends on: they are answered here, whatever is missing."""
+_LOG = logging.getLogger("uvicorn.error")
 _TYPE = (b"content-type", b"application/json")
 
 
@@ -87,6 +89,8 @@ class Dispatch:
             reply = Reply(error_body(_problem(error)), 422)
         except Exception as error:  # noqa: BLE001 (each becomes one line for whoever asked)
             refused = refusal(error)
+            if refused.status == 500:
+                _LOG.exception("a request failed")
             more = [(name.encode(), value.encode()) for name, value in refused.headers.items()]
             reply = Reply(refused.body, refused.status, more)
         length = (b"content-length", str(len(reply.body)).encode())

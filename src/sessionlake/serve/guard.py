@@ -198,7 +198,7 @@ async def _refuse(refused: RefusedError, send: Send) -> None:
     await send({"type": "http.response.body", "body": refused.body})
 
 
-@lru_cache(1024)
+@lru_cache(64)
 def _is_here(header: bytes) -> bool:
     """Say whether a Host header names this machine alone."""
     text = header.decode("latin-1")

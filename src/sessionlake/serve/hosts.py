@@ -1,6 +1,7 @@
 """Questions that shards of other hosts are needed for: to the owner of a key, or to all hosts at one batch (docs/rules.md, rules 201 to 205)."""
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from functools import partial
 
@@ -25,6 +26,7 @@ class Hosts:
     def __init__(self, config: Config, following: Following, answers: Answers, threads: Threads) -> None:
         self._following, self._answers, self._threads = following, answers, threads
         self._peers = Peers(config.serve)
+        self._own = socket.gethostname()
 
     def url(self, host: str | None) -> str | None:
         """Return the address of a host's server; None where it can't be asked."""
@@ -36,11 +38,11 @@ class Hosts:
 
     async def owner(self, key: str, call: Call, *, redirect: bool) -> Reply | None:
         """Return the answer of the server that has a key's shard, or where that is; None where there is none to ask."""
-        if HOP in call.headers:
+        if HOP in call.headers or self._following.now.view is None:
             return None
         place = self._answers.metadata(key)
-        url = None if place["local"] else self._peers.url(place["host"])
-        if url is None or self._peers.is_skipped(url):
+        url = None if place["local"] else self._asked(place["host"])
+        if url is None:
             return None
         if redirect:
             return Reply(b"{}", 307, ((b"location", f"{url}{target(call)}".encode()),))
@@ -74,6 +76,11 @@ class Hosts:
             {"retry-after": "1"},
         )
 
+    def _asked(self, host: str | None) -> str | None:
+        """Return the address of another host's server; None where it isn't to be asked."""
+        url = None if host == self._own else self._peers.url(host)
+        return None if url is None or self._peers.is_skipped(url) else url
+
     async def _ask(self, url: str, call: Call, part: parts.Asked) -> parts.Part | None:
         return await self._threads.at_peers(lambda: self._peers.part(url, call, self._answers.pipeline, part))
 
@@ -81,8 +88,8 @@ class Hosts:
         """Return the shards by the address of the server to be asked for them; nothing where there is none for one of them."""
         shares: dict[str, frozenset[int]] = {}
         for shard, host in lacking.items():
-            url = self._peers.url(host)
-            if url is None or self._peers.is_skipped(url):
+            url = self._asked(host)
+            if url is None:
                 return {}
             shares[url] = shares.get(url, frozenset()) | {shard}
         return shares

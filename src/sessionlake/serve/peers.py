@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ssl import SSLContext, create_default_context
+from ssl import SSLContext, SSLError, create_default_context
 from threading import Lock
 from urllib.parse import urlencode, urlsplit
 
@@ -90,7 +90,7 @@ class Peers:
         self._skipped[url] = time.monotonic() + SKIPPED_S
 
     def _sent(self, url: str, call: Call, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        with suppress(OSError, HTTPException), self._kept(url) as connection:
+        with suppress(ConnectionError, SSLError, HTTPException), self._kept(url) as connection:
             # The peer may have closed a connection that it had not heard from for a while.
             if connection is not None:
                 return self._asked(connection, call, headers)

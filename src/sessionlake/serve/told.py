@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ class Column:
         end = self.first + len(self.types)
         if self.one is not None:
             return [self.one(row[self.first : end]) for row in rows]
-        read = None if self.plain is None else reader_of(self.type_, times)
+        read = None if self.plain is None else self._readers[times]
         if self.plain is not None and read is not None:
             at = self.first + self.plain
             if read is _itself:
@@ -44,6 +44,10 @@ class Column:
             return [None if row[at] is None else read(row[at]) for row in rows]
         states = [pa.array([row[self.first + n] for row in rows], type_) for n, type_ in enumerate(self.types)]
         return plain(self.value(states), times).to_pylist()
+
+    @cached_property
+    def _readers(self) -> dict[Times, Callable[[Any], Any] | None]:
+        return {"iso": reader_of(self.type_, "iso"), "us": reader_of(self.type_, "us")}
 
 
 def columns_of(aggregates: Sequence[Aggregate]) -> list[Column]:
@@ -60,7 +64,6 @@ def columns_as_they_are(types: dict[str, pa.DataType], states: Sequence[pa.DataT
     return [Column(name, type_, at, (states[at],), 0, _back(type_)) for at, (name, type_) in enumerate(types.items())]
 
 
-@lru_cache(256)
 def reader_of(type_: pa.DataType, times: Times) -> Callable[[Any], Any] | None:
     """Return what makes a state the value of a type that answers tell; None for a type whose values only columns are made of."""
     if pa.types.is_integer(type_) or type_ in (LONG, DOUBLE, BYTES, pa.float32()):
