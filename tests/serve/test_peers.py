@@ -2,8 +2,10 @@
 
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -208,6 +210,26 @@ def test_tokens_go_to_peers(stream: Stream) -> None:
         for key in KEYS:
             assert ask(url, "/v1/sessions", headers, key=key)[0] == 200
             assert ask(url, "/v1/sessions", key=key)[0] == 401
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+def test_peers_over_tls(stream: Stream, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    names = ",".join(f"IP:{host}" for host in HOSTS)
+    made = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lake -addext subjectAltName={names}"
+    subprocess.run([*made.split(), "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    files = {"tls_key": str(key), "tls_certificate": str(certificate)}
+    port = free_port()
+    section = {"peers": f"https://{{host}}:{port}", "port": port, "peers_authority": str(certificate)}
+    with serving(on_host(stream, 1), host=HOSTS[1], **files, **section):
+        with serving(on_host(stream, 0), host=HOSTS[0], **section) as url:
+            for name in KEYS:
+                assert ask(url, "/v1/sessions", key=name)[0] == 200
+        # Nobody vouches for the other one: there are only the tables, which are not there.
+        with serving(on_host(stream, 0), host=HOSTS[0], **{**section, "peers_authority": None}) as url:
+            assert {ask(url, "/v1/sessions", key=name)[0] for name in KEYS} == {200, 503}
+    with pytest.raises(ConfigError, match=r"^serve\.peers_authority: "):
+        Peers(ServeSection(peers="https://{host}:1", peers_authority=str(tmp_path / "none")))
 
 
 @pytest.mark.parametrize(
