@@ -1,9 +1,10 @@
-"""`make bench-serve`: how long a look-up takes over HTTP, beside the stream at full rate and with nothing else.
+"""`make bench-serve`: how long a look-up takes over HTTP, beside the stream at full rate and with nothing else, and what the stream loses by it.
 
     python -m benchmarks.serve [--quick] [--seconds N]
 
 Stream, server and client are processes of their own on one machine. Requests are due at fixed times, and are timed from then: one that
-waits for another counts with its wait. Writes a JSON file to benchmarks/results/.
+waits for another counts with its wait. The stream runs three times over the same events: alone, beside the server and its requests, alone
+again; how fast it was is counted from its second batch's commit to its last one's. Writes a JSON file to benchmarks/results/.
 """
 
 import argparse
@@ -27,14 +28,18 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.synthetic import GAP, GRACE, RETENTION, write_events
+from sessionlake.config.load import load_config
+from sessionlake.warehouse.batches import batches_after
+from sessionlake.warehouse.lake import Lake
 
 RESULTS = Path(__file__).parent / "results"
 PER_SECOND = 200
 KEYS = 200_000
 CONFIG = f"""\
 [pipeline]
-name = "serve"
-warehouse = "warehouse"
+name = "NAME"
+warehouse = "NAME/warehouse"
+store = "NAME/store"
 shards = 2
 trigger = "0 seconds"
 
@@ -106,10 +111,32 @@ def timed(ask: Callable[[int], Any], per_second: float | None, stop: Callable[[]
     return {"requests": len(took), "failed": failed, "p50_ms": float(p50), "p99_ms": float(p99)}
 
 
+def written(work: Path, name: str) -> Path:
+    """Write the config of a pipeline of its own over the events."""
+    config = work / f"{name}.toml"
+    config.write_text(CONFIG.replace("NAME", name))
+    return config
+
+
+def speed(config: Path) -> float:
+    """Return the events a second that a stream took in, from its second batch's commit to its last one's."""
+    found = list(batches_after(Lake.of(load_config(config)), -1))
+    took_us = found[-1].committed_us - found[1].committed_us
+    return sum(batch.counts["input"] for batch in found[2:]) / took_us * 1e6
+
+
+def alone(work: Path, name: str) -> float:
+    """Run the stream with nothing beside it; return its events a second."""
+    config = written(work, name)
+    with command("run", str(config), "--once", stdout=subprocess.DEVNULL) as stream:
+        stream.wait()
+    return speed(config)
+
+
 def measure(work: Path, *, events: int, batches: int, users: int, seconds: float) -> dict[str, Any]:
     write_events(work / "events", batches, events, users, 1)
-    config = work / "serve.toml"
-    config.write_text(CONFIG)
+    before = alone(work, "before")
+    config = written(work, "beside")
     rng = np.random.default_rng(7)
     keys = [f"user-{n}" for n in rng.integers(0, users, KEYS)]
     found: dict[str, Any] = {}
@@ -119,13 +146,9 @@ def measure(work: Path, *, events: int, batches: int, users: int, seconds: float
         with command("run", str(config), "--once", stdout=subprocess.DEVNULL) as stream:
             while client.ask("/v1/status", min_batch_id=1, wait_ms=5000) is None and stream.poll() is None:
                 time.sleep(0.5)
-            begun, first = time.monotonic(), client.ask("/v1/status") or {}
             found["one key, beside the stream"] = timed(
                 lambda n: client.ask("/v1/sessions", key=keys[n]), PER_SECOND, lambda: stream.poll() is not None
             )
-            last = client.ask("/v1/status") or {}
-            done = last["counts"]["input"] - first["counts"]["input"]
-            found["events a second of the stream meanwhile"] = done / (time.monotonic() - begun)
         for _ in range(300):
             client.ask("/v1/sessions", key=keys[0])
         found["one key, nothing else"] = timed(
@@ -138,6 +161,9 @@ def measure(work: Path, *, events: int, batches: int, users: int, seconds: float
             lambda n: client.ask("/v1/sessions", key_from=keys[n], limit=100), 10, _over(seconds)
         )
         status = client.ask("/v1/status") or {}
+    beside, after = speed(config), alone(work, "after")
+    found["stream, events a second"] = {"alone": before, "beside": beside, "alone again": after}
+    found["stream beside, share of alone"] = 2 * beside / (before + after)
     return {**found, "batches": status["batch_id"] + 1, "events": status["counts"]["input"]}
 
 
@@ -163,10 +189,12 @@ def main() -> None:
     target.write_text(json.dumps(result, indent=1) + "\n")
     table = Table("what", "requests", "failed", "p50 ms", "p99 ms")
     for name, of in found.items():
-        if isinstance(of, dict):
+        if isinstance(of, dict) and "p50_ms" in of:
             table.add_row(name, f"{of['requests']:,}", str(of["failed"]), f"{of['p50_ms']:.2f}", f"{of['p99_ms']:.2f}")
     console.print(table)
-    console.print(f"the stream took {found['events a second of the stream meanwhile']:,.0f} events a second; {target}")
+    rates = ", ".join(f"{rate:,.0f} {how}" for how, rate in found["stream, events a second"].items())
+    share = found["stream beside, share of alone"]
+    console.print(f"the stream took in {rates} events a second: {share:.2f} of what it does alone; {target}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ssl import SSLContext, create_default_context
@@ -16,6 +16,8 @@ Time = datetime | str | int
 """An aware datetime, ISO text, or whole microseconds since 1970."""
 Row = dict[str, Any]
 _PASSING = (429, 503)
+MAX_KEYS = 1000
+"""Of a request."""
 
 
 class QueryError(SessionlakeError):
@@ -119,6 +121,18 @@ class QueryClient:
         bounds = {"from": time_from, "to": time_to}
         return self.pages("windows", key=key, **bounds)
 
+    def fetch_all(self, keys: Iterable[str], *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
+        """Yield the sessions of many keys, by key (as UTF-8 bytes) and start; keys without any, and named twice, change nothing."""
+        return self._of_keys("sessions", keys, cold=cold, include=include)
+
+    def get_all(self, keys: Iterable[str]) -> Iterator[Row]:
+        """Yield a keyed table's rows of many keys, by key, those that there are."""
+        return self._of_keys("rows", keys)
+
+    def metadata(self, key: str) -> Row:
+        """Return the shard of a key, the host that keeps it, and whether the server reads it there; not whether it has rows."""
+        return self.ask("/v1/metadata", key=key)
+
     def status(self) -> Row:
         """Return how the pipeline and the server do."""
         return self.ask("/v1/status")
@@ -136,15 +150,31 @@ class QueryClient:
     def ask(self, path: str, **parameters: Any) -> Row:
         """Return an answer as it is: of which batch it is, where its rows are from, and the rows."""
         given = {name: _text(name, value) for name, value in parameters.items() if value is not None}
-        target = f"{path}?{urlencode(given)}" if given else path
+        return self._answer(f"{path}?{urlencode(given)}" if given else path)
+
+    def _of_keys(self, name: str, keys: Iterable[str], **parameters: Any) -> Iterator[Row]:
+        """Yield the rows of keys, so many keys a request, page after page."""
+        ordered = sorted(set(keys), key=str.encode)
+        given = {name: value for name, value in parameters.items() if value is not None}
+        for at in range(0, len(ordered), MAX_KEYS):
+            asked: Row = {"keys": ordered[at : at + MAX_KEYS], **given}
+            while True:
+                answer = self._answer(f"/v1/{name}:batch", json.dumps(asked).encode())
+                yield from answer[name]
+                if answer["cursor"] is None:
+                    break
+                asked["cursor"] = answer["cursor"]
+
+    def _answer(self, target: str, body: bytes | None = None) -> Row:
+        """Return the answer to a request, which is a POST where it has a body."""
         for left in range(self._retries, -1, -1):
-            status, body, after = self._send(target, last=not left)
+            status, answered, after = self._send(target, body, last=not left)
             if status == 200 or status not in (*_PASSING, None):
                 break
             if left:
                 time.sleep(after)
         try:
-            answer = json.loads(body)
+            answer = json.loads(answered)
         except ValueError:
             answer = {
                 "error": f"server: {self._host!r} answered {status} without JSON; look whether the URL is a query server's"
@@ -178,11 +208,11 @@ class QueryClient:
                 return None
             raise
 
-    def _send(self, target: str, *, last: bool) -> tuple[int | None, bytes, float]:
+    def _send(self, target: str, body: bytes | None, *, last: bool) -> tuple[int | None, bytes, float]:
         """Return status, body, and the seconds after which to ask again; no status where there was no connection."""
         connection = self._connection()
         try:
-            connection.request("GET", target, headers=self._headers)
+            connection.request("GET" if body is None else "POST", target, body, self._headers)
             response = connection.getresponse()
             return response.status, response.read(), min(float(response.getheader("Retry-After") or 1), self._timeout)
         except (OSError, HTTPException) as error:

@@ -54,6 +54,8 @@ def test_decode_inverts_encode_of_slices(table: Any, before: int, after: int) ->
         assert [c.to_pylist() for c in decoded] == [c.to_pylist() for c in states]
         for column in decoded:
             column.validate(full=True)
+    one_by_one = [codec.decode_one(value) for value in packed.to_pylist()]
+    assert one_by_one == [list(row) for row in zip(*(c.to_pylist() for c in states), strict=True)] or not kinds
 
 
 @given(table=tables())

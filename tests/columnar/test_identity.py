@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sessionlake.columnar.identity import record_ids
+from sessionlake.columnar.identity import record_id, record_ids
 
 
 def test_ids_equal_sparks_xxhash64(spark: SparkSession) -> None:
@@ -34,3 +34,9 @@ def test_an_id_depends_on_its_own_row_only(rows: list[tuple[str, int]]) -> None:
 @pytest.mark.parametrize("rows", [0, 1])
 def test_no_rows_and_one(rows: int) -> None:
     assert record_ids(pa.array(["k"] * rows, pa.string()), np.zeros(rows, np.int64)).shape == (rows,)
+
+
+@given(st.text() | st.integers(0, 400).map("é".__mul__), st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=3))
+def test_one_id_is_that_of_a_column(key: str, numbers: list[int]) -> None:
+    columns = [np.array([number]) for number in numbers]
+    assert record_id(key.encode(), *numbers) == record_ids(pa.array([key]), *columns)[0]

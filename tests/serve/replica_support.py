@@ -1,6 +1,7 @@
 """A pipeline's driver in a few lines: shard tasks as the engine runs them, and commits as files of Delta's log; no Spark."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sessionlake.standalone.shards import LocalShards
 from sessionlake.stream.watermark import advanced
 from sessionlake.testing import SessionizerHarness
 from sessionlake.testing.rows import event_rows
-from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+from sessionlake.warehouse.batch_commit import BatchCommit, Places, Settings
 
 SHARDS, MINUTE = 2, 60_000_000
 GAP, GRACE, RETENTION = 5 * MINUTE, 10 * MINUTE, 40 * MINUTE
@@ -39,10 +40,11 @@ class Recorded:
 
 
 class Stream:
-    """A pipeline of sessions; `sections` are of its config, beside what makes it one."""
+    """A pipeline of sessions; `sections` are of its config, beside what makes it one, `places` the hosts of its shards."""
 
-    def __init__(self, root: Path, **sections: dict[str, Any]) -> None:
+    def __init__(self, root: Path, *, places: Sequence[str] = (), **sections: dict[str, Any]) -> None:
         self.root, self.sections = root, sections
+        self.places = Places(tuple(f"{host}/1" for host in places), tuple(range(len(places))))
         (root / "lake/session_changelog/_delta_log").mkdir(parents=True)
         with SessionizerHarness(SessionWindows(GAP, GRACE, RETENTION), SPECS) as harness:
             self.operator = harness._make_operator([{"key": "a", "time_us": 0, "price": 1, "name": "x"}])
@@ -105,7 +107,7 @@ class Stream:
                 self.live[name] = row
         types = {name: str(type_) for name, type_ in self.operator.spec.columns.types.items()}
         of = BatchCommit(
-            "p", "id", self.batch_id, commit_id, self.state, {}, tuple(self.expected), "", Settings({}, {"grace_us": GRACE, "retention_us": RETENTION}, types), None, 0, 0
+            "p", "id", self.batch_id, commit_id, self.state, {}, tuple(self.expected), "", Settings({}, {"grace_us": GRACE, "retention_us": RETENTION}, types), None, 0, 0, self.places
         )  # fmt: skip
         log = self.root / f"lake/session_changelog/_delta_log/{self.batch_id:020d}.json"
         log.write_text(

@@ -18,6 +18,7 @@ Answer = tuple[int, Any, dict[str, str]]
 def serving(config: Config, environment: Mapping[str, str] | None = None, **section: Any) -> Iterator[str]:
     """Yield the address of a server; `section` changes [serve]."""
     changed = config.serve.model_copy(update={"port": 0, **section})
+    changed.check()
     with prepared(config.model_copy(update={"serve": changed}), environment or {}) as (server, bound, url):
         thread = Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
@@ -29,14 +30,21 @@ def serving(config: Config, environment: Mapping[str, str] | None = None, **sect
 
 
 def ask(
-    url: str, path: str, headers: Mapping[str, str] | None = None, method: str = "GET", **parameters: Any
+    url: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    body: Any = None,
+    **parameters: Any,
 ) -> Answer:
-    """Return status, JSON (text where it is none) and headers; parameters are quoted, those of None left out."""
+    """Return status, JSON (text where it is none) and headers; parameters are quoted, those of None left out. A body is sent by POST."""
     given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
     place = urlsplit(url)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
-        connection.request(method, f"{path}?{urlencode(given)}" if given else path, headers=dict(headers or {}))
+        sent = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        target = f"{path}?{urlencode(given)}" if given else path
+        connection.request(method if sent is None else "POST", target, sent, dict(headers or {}))
         answer = connection.getresponse()
         body = answer.read().decode()
         found = {name.lower(): value for name, value in answer.getheaders()}

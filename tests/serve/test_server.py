@@ -1,5 +1,6 @@
 """What the query server answers and refuses, over HTTP, from the stores of a pipeline whose commits a test makes."""
 
+import logging
 import shutil
 import socket
 import subprocess
@@ -9,12 +10,15 @@ from pathlib import Path
 from ssl import TLSVersion, create_default_context
 from typing import Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import pytest
 
 from sessionlake.client import QueryClient, QueryError
 from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
+from sessionlake.serve.answers import Answers
+from sessionlake.serve.dispatch import MAX_BODY
 from sessionlake.serve.guard import MAX_HEAD, Rates
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving
@@ -102,6 +106,58 @@ def test_one_session(url: str) -> None:
     assert (status, answer["session"]["session_start"], answer["batch_id"]) == (200, "1970-01-01T00:06:00.000000Z", 1)
     status, answer, _ = ask(url, "/v1/session", key="a/b", start=7 * MINUTE)
     assert (status, answer) == (404, {"error": "session: there is none as of batch 1; look at the key and the start"})
+
+
+def test_many_keys(stream: Stream, url: str) -> None:
+    """By key, page after page; keys without rows and keys that are named twice change nothing."""
+    keys = [*ODD[::-1], "nobody", "a"]
+    for limit in (1, 2, 3, 50):
+        found: list[dict[str, Any]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            asked = {"keys": keys, "limit": limit, "times": "us", **({"cursor": cursor} if cursor else {})}
+            status, answer, _ = ask(url, "/v1/sessions:batch", body=asked)
+            assert (status, answer["served_by"], len(answer["sessions"]) <= limit) == (200, "store", True)
+            found += [{name: row[name] for name in ROW} for row in answer["sessions"]]
+            cursor = answer["cursor"]
+        assert found == shown(stream)
+    found = ask(url, "/v1/sessions:batch", body={"keys": ["é", "a"], "times": "us", "from": 30 * MINUTE})[1]["sessions"]
+    assert [(row["session_key"], row["session_start"]) for row in found] == [("é", 30 * MINUTE)]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "line"),
+    [
+        ({}, 422, "keys: is missing; add it"),
+        ({"keys": []}, 422, "keys: '[]' is wrong: list should have at least 1 item"),
+        ({"keys": ["a"] * 1001}, 422, "keys: "),
+        ({"keys": [1]}, 422, "keys.0: '1' is wrong: input should be a valid string; correct it"),
+        ({"keys": ["a"], "limit": 51}, 422, "limit: 51 is more than serve.max_rows = 50; "),
+        ({"keys": ["a"], "key": "a"}, 422, "key: is no parameter here; "),
+        ({"keys": ["a"], "cursor": "AAAA"}, 422, "cursor: is not one of this question; "),
+        (b"{", 422, "body: '{' is wrong: invalid JSON: "),
+        (rb'{"keys": ["\ud800"]}', 422, "body: "),
+        (b" " * (MAX_BODY + 1), 413, "body: has more than 1048576 bytes; "),
+    ],
+)  # fmt: skip
+def test_bodies_that_are_refused(url: str, body: Any, status: int, line: str) -> None:
+    found, answer, _ = ask(url, "/v1/sessions:batch", body=body)
+    assert (found, answer["error"][: len(line)]) == (status, line)
+
+
+def test_where_a_key_is(url: str) -> None:
+    for key in ODD:
+        shard = crc32(key.encode()) % 2
+        answer = ask(url, "/v1/metadata", key=key)[1]
+        assert answer == {
+            "batch_id": 1,
+            "key": key,
+            "shard": shard,
+            "host": None,
+            "local": True,
+            "missing": None,
+            "url": None,
+        }
 
 
 def test_envelope_status_and_batches(url: str) -> None:
@@ -198,6 +254,8 @@ def test_sizes_and_methods(url: str) -> None:
         {"error": "request: is no HTTP, or has a URL of more than 65,535 bytes; ask for a shorter key"},
     )
     assert ask(url, "/v1/sessions", method="POST", key="a")[0] == 405
+    assert ask(url, "/v1/sessions:batch")[:2] == (405, {"error": "method: GET is not allowed; use POST"})
+    assert ask(url, "/v1/rows:batch", body={"keys": ["a"]})[0] == 404
     place = urlsplit(url)
     with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nx: ")
@@ -259,6 +317,10 @@ def test_client(stream: Stream, url: str) -> None:
         assert client.fetch_session("é", 0) == rows[0]
         assert client.fetch_session("é", 1) is None
         assert client.status()["batch_id"] == 1
+        every = [row["session_key"] for row in shown(stream)]
+        assert [row["session_key"] for row in client.fetch_all([*ODD, *(f"no{n}" for n in range(1500))])] == every
+        assert list(client.fetch_all(["é"])) == rows
+        assert (client.metadata("a")["local"], client.metadata("a")["shard"]) == (True, crc32(b"a") % 2)
         with pytest.raises(QueryError, match=r"^limit: 51 is more") as refused:
             next(client.pages("sessions", key="é", limit=51))
         assert refused.value.status == 422
@@ -302,3 +364,21 @@ def test_tls(stream: Stream, tmp_path: Path) -> None:
         serving(stream.config, **{**files, "tls_key": str(certificate)}),
     ):
         pass
+
+
+def test_what_fails_is_logged_and_said_in_one_line(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Answers, "status", lambda *_, **__: 1 // 0)
+    logging.getLogger("uvicorn.error").addHandler(caplog.handler)
+    status, answer, _ = ask(url, "/v1/status")
+    assert (status, answer) == (500, {"error": "server: failed by a ZeroDivisionError; its log has more"})
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_the_description_has_parameters_and_bodies(url: str) -> None:
+    paths = ask(url, "/openapi.json")[1]["paths"]
+    assert {found["name"] for found in paths["/v1/session"]["get"]["parameters"]} >= {"key", "start", "times"}
+    body = paths["/v1/sessions:batch"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["$ref"].endswith("/TimedKeys")
+    assert paths["/v1/metadata"]["get"]["summary"]

@@ -6,8 +6,9 @@ by jobs years later, and nothing shows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,10 @@ class Aggregate(ABC):
     """The event columns that `lift` reads; of a user's class that names none, all of them."""
     full_state: bool = False
     """Whether its state holds every value, so that to merge rows twice would be to copy all of them twice: `ranges.py` never does."""
+    plain: int | None = None
+    """Which of its state columns is the value, but for the type (`scalars.from_state`); None where `value` computes one."""
+    one: Callable[[Sequence[Any]], Any] | None = None
+    """Compute the value of one state, of int, float, bytes and None, as `value` does of columns, where that is simple."""
     spans_keys: bool = True
     """Whether states of several keys may be merged where nobody reads what comes of it; a user's class is asked for one key only."""
 

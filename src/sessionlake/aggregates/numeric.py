@@ -1,5 +1,8 @@
 """count, sum, min, max and avg. Nulls are ignored, as in SQL; of nothing but nulls comes null (count: 0)."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +32,7 @@ class Count(Aggregate):
 
     state = (LONG,)
     value_type = LONG
+    plain = 0
 
     def __init__(self, name: str, column: str | None) -> None:
         self.name, self.column = name, column
@@ -69,6 +73,8 @@ class Sum(Aggregate):
     Integers saturate at the bounds of int64, merge by merge: only a sum that never leaves them is independent of the
     order of merges where signs are mixed.
     """
+
+    plain = 0
 
     def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
         self.name, self.inputs = name, (column,)
@@ -156,6 +162,8 @@ def _saturated(total: Ints, values: Ints, groups: Groups) -> Ints:
 class Extreme(Aggregate):
     """min(x) or max(x) of numbers, texts, dates and timestamps."""
 
+    plain = 0
+
     def __init__(self, name: str, column: str, type_: pa.DataType, *, largest: bool) -> None:
         self.name, self.inputs, self.largest = name, (column,), largest
         self.state = (state_type(type_, name),)
@@ -227,3 +235,8 @@ class Average(Aggregate):
         total, count = (numbers(column)[0] for column in states)
         with np.errstate(invalid="ignore", divide="ignore"):
             return nullable(total / count, count > 0)
+
+    def one(self, state: Sequence[Any]) -> float | None:
+        """Divide; None where nothing was counted."""
+        total, count = state
+        return total / count if count else None

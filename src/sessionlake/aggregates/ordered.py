@@ -26,6 +26,8 @@ class Edge(Aggregate):
     events have ids, the id.
     """
 
+    plain = 1
+
     def __init__(self, name: str, column: str, type_: pa.DataType, *, latest: bool, with_id: bool) -> None:
         self.name, self.inputs, self.latest, self.with_id = name, (column,), latest, with_id
         self.state = (LONG, state_type(type_, name), BYTES) if with_id else (LONG, state_type(type_, name))

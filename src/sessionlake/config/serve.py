@@ -15,6 +15,9 @@ SHORTEST_TOKEN = 16
 """Characters."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_LONGEST_HOST = 253
+_PEER = "{host}"
+_PEERS = re.compile(r"https?://([A-Za-z0-9-]+\.)*\{host\}(\.[A-Za-z0-9-]+)*:[0-9]{1,5}")
 _TOKEN = re.compile(r"[!-+\--~]+")
 
 
@@ -32,6 +35,10 @@ class ServeSection(Section):
     tls_key: str | None = None
     insecure_http: bool = False
     """Whether a host that others reach may be served without TLS, as behind a proxy that has it."""
+    peers: str | None = None
+    """Where the servers of other hosts are, such as 'https://{host}:8787', of which one is asked for a key whose shard it has."""
+    peers_authority: str | None = None
+    """A PEM file of the authority that signed their certificates; the machine's own ones where there is none."""
     ranges: bool = True
     """Whether ranges of keys may be asked for, and not single keys only."""
     requests_per_second: int = Field(default=200, ge=1)
@@ -64,7 +71,7 @@ class ServeSection(Section):
 
     def check(self) -> None:
         """Raise ConfigError for values that don't go together."""
-        if not _is_host(self.host):
+        if not is_host(self.host):
             raise ConfigError(
                 f"serve.host: {self.host!r} is no host; write a name or an address, and the port as serve.port"
             )
@@ -82,9 +89,36 @@ class ServeSection(Section):
                 f"serve.host: {self.host!r} is reached from outside and needs TLS; write serve.tls_certificate and serve.tls_key, "
                 "or serve.insecure_http = true where something else encrypts"
             )
+        self._check_peers()
         if self.tables_timeout_us == 0:
             raise ConfigError(
                 f"serve.tables_timeout: {self.tables_timeout!r} must be longer than zero; write for example '10 seconds'"
+            )
+
+    def peer_url(self, host: str) -> str | None:
+        """Return the address of the server of a host; None where there are no peers, and for what is no host's name or address."""
+        if self.peers is None or len(host) > _LONGEST_HOST or not is_host(host):
+            return None
+        return self.peers.replace(_PEER, f"[{host}]" if ":" in host else host)
+
+    @property
+    def peers_get_tokens(self) -> bool:
+        """Whether a client's token may be sent on to peers: where nobody between can read it, or it was said that nobody does."""
+        return self.peers is not None and (self.peers.startswith("https://") or self.insecure_http or self.is_loopback)
+
+    def _check_peers(self) -> None:
+        if self.peers is None:
+            if self.peers_authority is not None:
+                raise ConfigError("serve.peers: is missing; serve.peers_authority needs it")
+            return
+        if not _PEERS.fullmatch(self.peers):
+            raise ConfigError(
+                f"serve.peers: {self.peers!r} is no address of servers; write for example 'https://{{host}}:8787'"
+            )
+        if not self.peers_get_tokens:
+            raise ConfigError(
+                f"serve.peers: {self.peers!r} would send tokens that anybody between can read; write https://, "
+                "or serve.insecure_http = true where something else encrypts"
             )
 
     def tokens(self, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -111,7 +145,8 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _is_host(host: str) -> bool:
+def is_host(host: str) -> bool:
+    """Say whether a text is a host's name or address, and nothing beside."""
     try:
         ip_address(host)
     except ValueError:

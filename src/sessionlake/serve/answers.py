@@ -1,9 +1,12 @@
 """Questions answered as JSON, each from one batch: from the stores of this host, else from the tables (docs/rules.md, rule 194)."""
 
+import operator
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,8 +14,10 @@ from pydantic_core import to_json
 
 from sessionlake.config.load import Config
 from sessionlake.serve.cursors import Position, read_cursor, write_cursor
-from sessionlake.serve.encoded import Times, encoded, envelope, joined, moment, within
-from sessionlake.serve.following import Following
+from sessionlake.serve.encoded import Times, encoded, envelope, joined, moment, row_json, within
+from sessionlake.serve.following import Following, Now
+from sessionlake.serve.found import Found, Packed
+from sessionlake.serve.parts import Part, position_of, together
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refused import RefusedError
 from sessionlake.serve.replica import NotLocalError, View
@@ -23,6 +28,7 @@ from sessionlake.warehouse.changelog import changelog_of
 STORE, DELTA = "store", "delta"
 LISTS = {"session": "sessions", "table": "rows", "window": "windows", "join": "joins"}
 """What an answer's rows are called, by operator, and the path that they are asked for at."""
+_NO_VIEW = "is read from the tables"
 _ALL_OF_KEY = (1 << 63) - 1
 
 
@@ -42,48 +48,104 @@ class Answers:
         if now.view is None:
             return None
         try:
-            rows, rest, left = self._from_store(now.view, asked)
+            found, rest, left = self._from_store(now.view, asked)
         except NotLocalError:
             return None
-        return self._page(asked, rows, rest, now.commit, now.view, times, left=left)
+        rows = [row_json(row) for row in now.view.decoder.told(found, times)]
+
+        def position(at: int) -> Position:
+            return (found[at].key,) if self._of.keyed else (found[at].key, found[at].start_us)
+
+        return self._page(asked, rows, position, rest, self._head(now.commit, now.view, times), left=left)
+
+    def lacks(self, asked: Question, now: Now) -> dict[int, str | None]:
+        """Return the shards that a question needs and that are not here, each with the host that ran it last, None where that is not known."""
+        view, shards = now.view, len(now.commit.shards)
+        if view is None:
+            return {}
+        needed = range(shards) if asked.named is None else sorted({crc32(key.encode()) % shards for key in asked.named})
+        return {shard: now.commit.places.host_of(shard) for shard in needed if view.why_missing(shard) is not None}
+
+    def part(self, asked: Question, view: View, *, times: Times) -> Part | None:
+        """Return a page of the shards that a view is of; None where one of them is not here."""
+        try:
+            found, rest, left = self._from_store(view, asked)
+        except NotLocalError:
+            return None
+        rows = [row_json(row) for row in view.decoder.told(found, times)]
+        fit = within(rows, self._config.serve.max_bytes)
+        places = [(of.key, of.start_us) for of in found[:fit]]
+        reached: tuple[str, int] | None = None
+        if fit < len(rows) or (left and rest is None):
+            reached = places[-1]
+        elif rest is not None:
+            reached = str(rest[0]), _ALL_OF_KEY
+        texts = [row.decode() for row in rows[:fit]]
+        return Part([(*place, text) for place, text in zip(places, texts, strict=True)], reached)
+
+    def of_parts(self, asked: Question, now: Now, parts: Sequence[Part], *, times: Times) -> bytes:
+        """Return a page of pages of all shards, each as of the batch of `now`."""
+        whole = together(parts)
+        rows = [text.encode() for _, _, text in whole.rows[: asked.limit]]
+        left = whole.reached is not None or len(whole.rows) > asked.limit
+        # Beyond what any part has looked at.
+        rest = None if whole.reached is None or len(whole.rows) > asked.limit else whole.reached
+
+        def position(at: int) -> Position:
+            return position_of(whole.rows[at][:2], keyed=self._of.keyed)
+
+        ended = None if rest is None else (rest if rest[1] == _ALL_OF_KEY else position_of(rest, keyed=self._of.keyed))
+        return self._page(asked, rows, position, ended, self._head(now.commit, now.view, times), left=left)
 
     def of_tables(self, asked: Question, *, times: Times) -> bytes:
         """Return a page from the tables, with the cursor of the next one."""
         tables = self._following.tables()
         rows = tables.find(replace(asked, limit=asked.limit + 1))
         left = rows.num_rows > asked.limit
-        return self._page(asked, rows[: asked.limit], None, tables.commit, tables, times, left=left)
+        rows = rows[: asked.limit]
+
+        def position(at: int) -> Position:
+            return tables.position(rows[at : at + 1].to_pylist()[0])
+
+        return self._page(
+            asked, encoded(rows, times), position, None, self._head(tables.commit, tables, times), left=left
+        )
 
     def one_of_store(self, asked: Question, start_us: int | None, *, times: Times) -> bytes | None:
         """Return the session of a key that starts at a time, or the row of a key; None where the tables are to be asked."""
         now = self._following.now
         if now.view is None:
             return None
+        decoder = now.view.decoder
         try:
-            rows = _starting(now.view.find([asked.key or ""], asked.include), self._of.start, start_us)
+            found = decoder.found(now.view.packed([asked.key or ""]), asked.include)
         except NotLocalError:
             return None
+        found = [of for of in found if start_us is None or of.start_us == start_us]
         oldest = now.view.complete_from_us
-        if not rows.num_rows and start_us is not None and oldest is not None and start_us < oldest:
+        if not found and start_us is not None and oldest is not None and start_us < oldest:
             return None  # it may have left the store
+        rows = [row_json(row) for row in decoder.told(found, times)]
         return self._one(rows, now.commit, now.view, start_us, times)
 
     def one_of_tables(self, asked: Question, start_us: int | None, *, times: Times) -> bytes:
         """Return the session of a key that starts at a time, or the row of a key, from the tables."""
         tables = self._following.tables()
-        rows = _starting(tables.find(replace(asked, from_us=start_us, to_us=start_us)), self._of.start, start_us)
-        return self._one(rows, tables.commit, tables, start_us, times)
+        rows = tables.find(replace(asked, from_us=start_us, to_us=start_us))
+        if start_us is not None:
+            rows = rows.filter(pc.equal(rows[self._of.start].cast(pa.int64()), start_us))
+        return self._one(encoded(rows[:1], times), tables.commit, tables, start_us, times)
 
     def _one(
-        self, rows: pa.Table, commit: BatchCommit, source: View | Moment, start_us: int | None, times: Times
+        self, rows: Sequence[bytes], commit: BatchCommit, source: View | Moment, start_us: int | None, times: Times
     ) -> bytes:
         """Return the one row as an answer; RefusedError (404) where there is none."""
         name = "row" if start_us is None else self._config.operator
-        if not rows.num_rows:
+        if not rows:
             raise RefusedError(
                 404, f"{name}: there is none as of batch {commit.batch_id}; look at the key and the start"
             )
-        return envelope(self._head(commit, source, times), name, encoded(rows[:1], times)[0])
+        return envelope(self._head(commit, source, times), name, rows[0])
 
     def longest_open(self, limit: int, *, times: Times) -> bytes:
         """Return the longest sessions that events can still lengthen; the longest first."""
@@ -118,9 +180,7 @@ class Answers:
         commit, view = now.commit, now.view
         watermark = commit.watermark_us
         clock_us = time.time_ns() // 1000
-        missing = (
-            dict.fromkeys(range(len(commit.shards)), "is read from the tables") if view is None else dict(view.missing)
-        )
+        missing = dict.fromkeys(range(len(commit.shards)), _NO_VIEW) if view is None else dict(view.missing)
         return {
             "pipeline": self._config.pipeline.name,
             "operator": self._config.operator,
@@ -136,6 +196,26 @@ class Answers:
             "shards": {"all": len(commit.shards), "missing": {str(shard): why for shard, why in missing.items()}},
             "counts": dict(now.totals),
             "failure": self._following.failure,
+        }
+
+    @property
+    def pipeline(self) -> str:
+        """What tells this pipeline from any other, also from one of its name."""
+        return f"{quote(self._config.pipeline.name)}/{self._following.now.commit.checkpoint_id}"
+
+    def metadata(self, key: str) -> dict[str, Any]:
+        """Return where a key's rows are kept as of the last batch."""
+        now = self._following.now
+        commit, view = now.commit, now.view
+        shard = crc32(key.encode()) % len(commit.shards)
+        missing = _NO_VIEW if view is None else view.why_missing(shard)
+        return {
+            "batch_id": commit.batch_id,
+            "key": key,
+            "shard": shard,
+            "host": commit.places.host_of(shard),
+            "local": missing is None,
+            "missing": missing,
         }
 
     def batches(self, after: int, limit: int, *, times: Times) -> bytes:
@@ -164,49 +244,37 @@ class Answers:
     def _page(
         self,
         asked: Question,
-        rows: pa.Table,
+        rows: Sequence[bytes],
+        position: Callable[[int], Position],
         rest: Position | None,
-        commit: BatchCommit,
-        source: View | Moment,
-        times: Times,
+        head: dict[str, Any],
         *,
         left: bool,
     ) -> bytes:
-        """Return rows as an answer; `rest` is where looking ended, where that is behind the last row."""
-        parts = encoded(rows, times)
-        fit = within(parts, self._config.serve.max_bytes)
+        """Return rows as an answer; `position` is that of a row, `rest` where looking ended, where that is behind the last row."""
+        fit = within(rows, self._config.serve.max_bytes)
         after: Position | None = None
-        if fit < len(parts) or left:
-            after = self._position(rows[fit - 1 : fit], source) if fit and (fit < len(parts) or rest is None) else rest
+        if fit < len(rows) or left:
+            after = position(fit - 1) if fit and (fit < len(rows) or rest is None) else rest
         cursor = None if after is None else write_cursor(asked.text, after)
-        return envelope(self._head(commit, source, times), self._name, joined(parts[:fit]), cursor)
+        return envelope(head, self._name, joined(rows[:fit]), cursor)
 
-    def _position(self, row: pa.Table, source: View | Moment) -> Position:
-        values = row.to_pylist()[0]
-        if isinstance(source, Moment):
-            return source.position(values)
-        if self._of.keyed:
-            return (values[self._of.key],)
-        return values[self._of.key], int(row[self._of.start].cast(pa.int64())[0].as_py())
-
-    def _from_store(self, view: View, asked: Question) -> tuple[pa.Table, Position | None, bool]:
+    def _from_store(self, view: View, asked: Question) -> tuple[list[Found], Position | None, bool]:
         """Return the first rows, where looking ended, and whether there may be more."""
-        found: list[pa.Table] = []
-        rows = 0
-        for page, ended in self._chunks(view, asked):
-            kept = self._kept(page, asked)
-            found.append(kept)
-            rows += kept.num_rows
-            if rows > asked.limit:
-                return pa.concat_tables(found)[: asked.limit], None, True
+        found: list[Found] = []
+        for packed, ended in self._chunks(view, asked):
+            found += self._kept(view.decoder.found(packed, asked.include), asked)
+            if len(found) > asked.limit:
+                return found[: asked.limit], None, True
             if ended is not None:
-                return pa.concat_tables(found), ended, True
-        return pa.concat_tables(found), None, False
+                return found, ended, True
+        return found, None, False
 
-    def _chunks(self, view: View, asked: Question) -> Iterator[tuple[pa.Table, Position | None]]:
-        """Yield rows that may be among those asked for, the last of them with where looking ended before the end of the range."""
-        if asked.key is not None:
-            yield view.find([asked.key], asked.include), None
+    def _chunks(self, view: View, asked: Question) -> Iterator[tuple[Packed, Position | None]]:
+        """Yield what may be asked for, the last of it with where looking ended before the end of the range."""
+        if asked.named is not None:
+            first = b"" if asked.after is None else str(asked.after[0]).encode()
+            yield view.packed(key for key in asked.named if key.encode() >= first), None
             return
         low, after, looked, most = asked.low, None, 0, self._config.serve.max_scan
         if asked.after is not None:
@@ -217,40 +285,32 @@ class Answers:
                 # That key again: not all of its rows may have been sent.
                 low = max(low or "", str(key), key=str.encode)
         while True:
-            page = view.scan(
-                low, asked.high, asked.limit + 1, after=after, prefix=asked.prefix, most=most - looked, include=asked.include
-            )  # fmt: skip
-            looked, after = looked + page.looked, page.last_key
+            packed, after = view.packed_range(
+                low,
+                asked.high,
+                asked.limit + 1,
+                after=after,
+                prefix=asked.prefix,
+                most=most - looked,
+                rows=asked.limit + 1,
+            )
+            looked += len(packed.values)
             ended = after is not None and looked >= most
-            yield page.rows, (after, _ALL_OF_KEY) if ended and after is not None else None
+            yield packed, (after, _ALL_OF_KEY) if ended and after is not None else None
             if after is None or ended:
                 return
 
-    def _kept(self, rows: pa.Table, asked: Question) -> pa.Table:
+    def _kept(self, found: list[Found], asked: Question) -> list[Found]:
         """Return the rows within the times that are asked for, and after the position."""
-        of = self._of
-        if not of.keyed:
-            start, end = rows[of.start].cast(pa.int64()), rows[of.end].cast(pa.int64())
-            if asked.from_us is not None:
-                rows = rows.filter(pc.greater_equal(end, asked.from_us))
-                start = rows[of.start].cast(pa.int64())
-            if asked.to_us is not None:
-                rows = rows.filter(pc.less_equal(start, asked.to_us))
+        if asked.from_us is not None:
+            found = [of for of in found if of.end_us >= asked.from_us]
+        if asked.to_us is not None:
+            found = [of for of in found if of.start_us <= asked.to_us]
         if asked.after is not None:
-            rows = self._beyond(rows, asked.after, descending=asked.descending)
-        if asked.descending:
-            rows = rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64()))
-        return rows
-
-    def _beyond(self, rows: pa.Table, after: Position, *, descending: bool) -> pa.Table:
-        key, *rest = after
-        same = pc.equal(rows[self._of.key], key)
-        if self._of.keyed or not rest:
-            return rows.filter(pc.invert(same))
-        start = rows[self._of.start].cast(pa.int64())
-        sent = (pc.greater_equal if descending else pc.less_equal)(start, rest[0])
-        return rows.filter(pc.invert(pc.and_(same, sent)))
-
-
-def _starting(rows: pa.Table, column: str, start_us: int | None) -> pa.Table:
-    return rows if start_us is None else rows.filter(pc.equal(rows[column].cast(pa.int64()), start_us))
+            key, *rest = asked.after
+            if self._of.keyed or not rest:
+                found = [of for of in found if of.key != key]
+            else:
+                sent: Callable[[Any, Any], bool] = operator.ge if asked.descending else operator.le
+                found = [of for of in found if of.key != key or not sent(of.start_us, rest[0])]
+        return found[::-1] if asked.descending else found

@@ -1,44 +1,44 @@
 """The paths of the query server."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from sessionlake.config.load import Config
-from sessionlake.errors import SessionlakeError
+from sessionlake.serve import parts
 from sessionlake.serve.answers import LISTS, Answers
-from sessionlake.serve.encoded import Times
+from sessionlake.serve.dispatch import HOP, Call, Dispatch, Path, Reply
 from sessionlake.serve.following import Following
+from sessionlake.serve.guard import BATCH
+from sessionlake.serve.hosts import Hosts
 from sessionlake.serve.models import (
     MODELS,
     WAIT_MS,
     After,
+    Anything,
     Asked,
     Envelope,
     Failure,
+    Keys,
     Limited,
     Listed,
+    Metadata,
+    OneKey,
     OneRow,
     OneSession,
-    Rows,
     Sessions,
     Timed,
+    TimedKeys,
 )
 from sessionlake.serve.page import read_page
 from sessionlake.serve.questions import Question, included, micros_of
-from sessionlake.serve.refused import RefusedError, error_body, refusal
+from sessionlake.serve.refused import RefusedError, error_body
+from sessionlake.serve.threads import Threads
 
 DEFAULT_LIMIT = 100
-_PAUSE_S = 0.02
-_THREADS, _SLOW_THREADS = 8, 2
-"""That look for pages in the stores, and for anything in the tables: the slow ones keep none of the others waiting."""
-T = TypeVar("T")
 
 
 class Server:
@@ -47,117 +47,162 @@ class Server:
     def __init__(self, config: Config, following: Following) -> None:
         self._config, self._following = config, following
         self._answers = Answers(config, following)
-        self._pool = ThreadPoolExecutor(_THREADS, "stores")
-        self._slow = ThreadPoolExecutor(_SLOW_THREADS, "tables")
+        self._threads = Threads()
+        self._hosts = Hosts(config, following, self._answers, self._threads)
 
     def close(self) -> None:
-        """Let go of the threads."""
-        for pool in (self._pool, self._slow):
-            pool.shutdown(wait=False, cancel_futures=True)
+        """Let go of the threads, and of connections to other hosts."""
+        self._threads.close()
+        self._hosts.close()
 
-    def application(self) -> FastAPI:
+    def application(self) -> Dispatch:
         """Return the application, with the paths of the pipeline's operator."""
-        failures: dict[int | str, dict[str, Any]] = {
-            code: {"model": Failure} for code in (401, 404, 412, 422, 429, 503)
-        }
+        paths = self._paths()
         app = FastAPI(
             title=f"sessionlake: {self._config.pipeline.name}",
             description="Interactive queries (docs/serve.md)",
             docs_url=None,  # its assets come from elsewhere
             redoc_url=None,
-            responses=failures,
+            responses={code: {"model": Failure} for code in (401, 404, 412, 422, 429, 503)},
         )
-        app.add_exception_handler(RequestValidationError, _invalid)
         app.add_exception_handler(HTTPException, _no_such)
-        for kind in (SessionlakeError, Exception):
-            app.add_exception_handler(kind, _failed)
-        name = LISTS[self._config.operator]
-        if self._config.operator == "table":
-            app.get("/v1/rows", response_model=Rows)(self.rows)
-            app.get("/v1/row", response_model=Envelope)(self.row)
-        else:
-            app.get(f"/v1/{name}", response_model=MODELS[name])(self.listed)
-        if self._config.operator == "session":
-            app.get("/v1/session", response_model=Envelope)(self.session)
-            app.get("/v1/open", response_model=Sessions)(self.open)
-        app.get("/v1/batches", response_model=Envelope)(self.batches)
-        app.get("/v1/status")(self.status)
-        app.get("/healthz")(self.healthz)
+        for path in paths:
+            app.add_api_route(
+                path.path,
+                _described(path),
+                methods=[path.method],
+                response_model=path.answer,
+                name=path.handler.__name__,
+                description=path.handler.__doc__,
+            )
         page, headers = read_page()
         app.add_api_route("/", lambda: Response(page, media_type="text/html", headers=headers), include_in_schema=False)
-        return app
+        return Dispatch(paths, app)
 
-    async def listed(self, asked: Annotated[Timed, Query()]) -> Response:
+    def _paths(self) -> list[Path]:
+        name = LISTS[self._config.operator]
+        paths = []
+        if self._config.operator == "table":
+            paths += [
+                Path("/v1/rows", Listed, MODELS[name], self.rows),
+                Path(f"/v1/rows{BATCH}", Keys, MODELS[name], self.rows_of_keys, "POST"),
+                Path("/v1/row", OneRow, Envelope, self.row),
+            ]
+        else:
+            paths += [
+                Path(f"/v1/{name}", Timed, MODELS[name], self.listed),
+                Path(f"/v1/{name}{BATCH}", TimedKeys, MODELS[name], self.listed_of_keys, "POST"),
+            ]
+        if self._config.operator == "session":
+            paths += [
+                Path("/v1/session", OneSession, Envelope, self.session),
+                Path("/v1/open", Limited, Sessions, self.open),
+            ]
+        return [
+            *paths,
+            Path("/v1/metadata", OneKey, Metadata, self.metadata),
+            Path("/v1/batches", After, Envelope, self.batches),
+            Path("/v1/status", Asked, None, self.status),
+            Path("/healthz", Anything, None, self.healthz),
+        ]
+
+    async def listed(self, asked: Timed, call: Call) -> Reply:
         """Return sessions, windows or pairs, by key and time: of a key, or of a range of keys."""
-        return await self._list(
+        question = self._question(
             asked, micros_of("from", asked.from_), micros_of("to", asked.to), included(asked.include), asked.order
         )
+        return await self._list(asked, question, call)
 
-    async def rows(self, asked: Annotated[Listed, Query()]) -> Response:
+    async def rows(self, asked: Listed, call: Call) -> Reply:
         """Return rows of a keyed table, by key: of a key, or of a range of keys."""
-        return await self._list(asked, None, None, frozenset(), "asc")
+        return await self._list(asked, self._question(asked, None, None, frozenset(), "asc"), call)
 
-    async def session(self, asked: Annotated[OneSession, Query()]) -> Response:
+    async def listed_of_keys(self, asked: TimedKeys, call: Call) -> Reply:
+        """Return sessions, windows or pairs of keys that are named, by key and time."""
+        question = Question(
+            keys=tuple(asked.keys),
+            from_us=micros_of("from", asked.from_),
+            to_us=micros_of("to", asked.to),
+            limit=self._limit(asked),
+            include=included(asked.include),
+        )
+        return await self._list(asked, self._fitting(question), call)
+
+    async def rows_of_keys(self, asked: Keys, call: Call) -> Reply:
+        """Return rows of a keyed table, of keys that are named, by key."""
+        return await self._list(asked, Question(keys=tuple(asked.keys), limit=self._limit(asked)), call)
+
+    async def session(self, asked: OneSession, call: Call) -> Reply:
         """Return the session of a key that starts at a time; 404 where there is none."""
-        await self._wait(asked)
         question = Question(key=asked.key, include=included(asked.include))
-        return await self._one(question, micros_of("start", asked.start), asked.times)
+        return await self._one(asked, question, micros_of("start", asked.start), call)
 
-    async def row(self, asked: Annotated[OneRow, Query()]) -> Response:
+    async def row(self, asked: OneRow, call: Call) -> Reply:
         """Return the row of a key; 404 where there is none."""
-        await self._wait(asked)
-        return await self._one(Question(key=asked.key), None, asked.times)
+        return await self._one(asked, Question(key=asked.key), None, call)
 
-    async def open(self, asked: Annotated[Limited, Query()]) -> Response:
+    async def open(self, asked: Limited, call: Call) -> Reply:
         """Return the longest sessions that events can still lengthen; `complete` says whether all were looked at."""
-        await self._wait(asked)
+        await self._ready(asked, call)
         limit = self._limit(asked)
-        return _json(await self._in_thread(lambda: self._answers.longest_open(limit, times=asked.times)))
+        return Reply(await self._threads.in_stores(lambda: self._answers.longest_open(limit, times=asked.times)))
 
-    async def batches(self, asked: Annotated[After, Query()]) -> Response:
+    async def metadata(self, asked: OneKey, call: Call) -> Reply:
+        """Return the shard of a key, the host that keeps it, and whether that is this one; whether there are rows it doesn't say."""
+        await self._ready(asked, call)
+        found = self._answers.metadata(asked.key)
+        return Reply(to_json({**found, "url": self._hosts.url(found["host"])}))
+
+    async def batches(self, asked: After, call: Call) -> Reply:
         """Return what the last batches counted, oldest first."""
-        await self._wait(asked)
-        return _json(self._answers.batches(asked.after, self._limit(asked), times=asked.times))
+        await self._ready(asked, call)
+        return Reply(self._answers.batches(asked.after, self._limit(asked), times=asked.times))
 
-    async def status(self, asked: Annotated[Asked, Query()]) -> Response:
+    async def status(self, asked: Asked, call: Call) -> Reply:
         """Return the last batch, its age and lag, shards that are not here, and what was counted."""
-        await self._wait(asked)
-        return _json(to_json(self._answers.status(times=asked.times)))
+        await self._ready(asked, call)
+        return Reply(to_json(self._answers.status(times=asked.times)))
 
-    async def healthz(self) -> Response:
+    async def healthz(self, asked: Anything, call: Call) -> Reply:
         """Say that the process is alive; of the pipeline it says nothing."""
-        return _json(b'{"alive":true}')
+        del asked, call
+        return Reply(b'{"alive":true}')
 
-    async def _list(
-        self,
-        asked: Listed,
-        from_us: int | None,
-        to_us: int | None,
-        include: frozenset[str],
-        order: str,
-    ) -> Response:
-        await self._wait(asked)
-        question = self._question(asked, from_us, to_us, include, order)
+    async def _list(self, asked: Listed | Keys, question: Question, call: Call) -> Reply:
+        await self._ready(asked, call)
         after = self._answers.asked_after(question, asked.cursor)
-
-        def of_store() -> bytes | None:
-            return self._answers.of_store(after, times=asked.times)
-
+        part = parts.Asked.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
+        if part is not None:
+            return await self._hosts.part(after, asked.times, part)
         body = None
         if not asked.cold:
             # A look-up of one key takes less than handing it to a thread.
-            body = of_store() if asked.key is not None else await self._in_thread(of_store)
-        if body is None:
-            body = await self._in_thread(lambda: self._answers.of_tables(after, times=asked.times), self._slow)
-        return _json(body)
+            if question.key is not None:
+                body = self._answers.of_store(after, times=asked.times)
+            else:
+                body = await self._threads.in_stores(lambda: self._answers.of_store(after, times=asked.times))
+        if body is not None:
+            return Reply(body)
+        if not asked.cold:
+            if question.key is not None and isinstance(asked, Listed):
+                reply = await self._hosts.owner(question.key, call, redirect=asked.redirect)
+            else:
+                reply = await self._hosts.all(after, asked.times, call)
+            if reply is not None:
+                return reply
+        return Reply(await self._threads.in_tables(lambda: self._answers.of_tables(after, times=asked.times)))
 
-    async def _one(self, question: Question, start_us: int | None, times: Times) -> Response:
-        body = self._answers.one_of_store(question, start_us, times=times)
-        if body is None:
-            body = await self._in_thread(
-                lambda: self._answers.one_of_tables(question, start_us, times=times), self._slow
-            )
-        return _json(body)
+    async def _one(self, asked: OneSession | OneRow, question: Question, start_us: int | None, call: Call) -> Reply:
+        await self._ready(asked, call)
+        body = self._answers.one_of_store(question, start_us, times=asked.times)
+        if body is not None:
+            return Reply(body)
+        reply = await self._hosts.owner(asked.key, call, redirect=asked.redirect)
+        if reply is not None:
+            return reply
+        return Reply(
+            await self._threads.in_tables(lambda: self._answers.one_of_tables(question, start_us, times=asked.times))
+        )
 
     def _question(
         self, asked: Listed, from_us: int | None, to_us: int | None, include: frozenset[str], order: str
@@ -175,13 +220,19 @@ class Server:
                 )
             if order == "desc":
                 raise RefusedError(422, "order: 'desc' is for one key; ask for a key, or leave it out")
-        if self._config.section.by_count and (from_us, to_us) != (None, None):
-            raise RefusedError(422, "from: windows by count lie at no times; leave from and to out")
-        if include and self._config.operator != "session":
-            raise RefusedError(422, "include: is of sessions; leave it out")
-        return Question(
-            asked.key, asked.key_from, asked.key_to, asked.prefix or "", from_us, to_us, order == "desc", self._limit(asked), include
+        return self._fitting(
+            Question(
+                asked.key, asked.key_from, asked.key_to, asked.prefix or "", from_us, to_us, order == "desc", self._limit(asked), include
+            )
         )  # fmt: skip
+
+    def _fitting(self, asked: Question) -> Question:
+        """Return a question; RefusedError where the pipeline's operator has no answers to it."""
+        if self._config.section.by_count and (asked.from_us, asked.to_us) != (None, None):
+            raise RefusedError(422, "from: windows by count lie at no times; leave from and to out")
+        if asked.include and self._config.operator != "session":
+            raise RefusedError(422, "include: is of sessions; leave it out")
+        return asked
 
     def _limit(self, asked: Limited) -> int:
         most = self._config.serve.max_rows
@@ -193,47 +244,32 @@ class Server:
             )
         return asked.limit
 
-    async def _wait(self, asked: Asked) -> None:
-        """Wait for the batch that is asked for; RefusedError where it has not come."""
+    async def _ready(self, asked: Asked, call: Call) -> None:
+        """Wait for the batch that is asked for; RefusedError where it has not come, and where another server means another pipeline."""
+        meant = call.headers.get(HOP)
+        if meant is not None and meant.decode("latin-1") != self._answers.pipeline:
+            raise RefusedError(
+                421,
+                f"{HOP.decode()}: is of another pipeline than {self._config.pipeline.name!r}; correct serve.peers there",
+            )
         least = asked.min_batch_id
         if least is None:
             return
-        due = asyncio.get_running_loop().time() + asked.wait_ms / 1000
-        while self._following.reached < least:
-            if asyncio.get_running_loop().time() >= due:
-                found = self._following.now.commit.batch_id
-                raise RefusedError(
-                    412,
-                    f"min_batch_id: {least} is not here, the last batch is {found}; ask again, with wait_ms up to {WAIT_MS}",
-                )
-            await asyncio.sleep(_PAUSE_S)
-
-    async def _in_thread(self, function: Callable[[], T], pool: ThreadPoolExecutor | None = None) -> T:
-        return await asyncio.get_running_loop().run_in_executor(pool or self._pool, function)
+        if not await self._following.comes_to(least, asked.wait_ms / 1000):
+            found = self._following.now.commit.batch_id
+            raise RefusedError(
+                412,
+                f"min_batch_id: {least} is not here, the last batch is {found}; ask again, with wait_ms up to {WAIT_MS}",
+            )
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+def _described(path: Path) -> Callable[..., Any]:
+    """Return what tells FastAPI of a path's parameters; `Dispatch` answers before it is called."""
 
+    async def endpoint(asked: Any) -> None: ...
 
-async def _failed(_: Request, error: Exception) -> Response:
-    refused = refusal(error)
-    return Response(refused.body, refused.status, refused.headers, "application/json")
-
-
-async def _invalid(_: Request, error: Exception) -> Response:
-    """Say what is wrong with the parameters, in one line."""
-    assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for it alone)
-    problem = error.errors()[0]
-    name, value = ".".join(map(str, problem["loc"][1:])), problem.get("input")
-    match problem["type"]:
-        case "extra_forbidden":
-            line = f"{name}: is no parameter here; remove it (/openapi.json has all)"
-        case "missing":
-            line = f"{name}: is missing; add it"
-        case _:
-            line = f"{name}: {str(value)[:100]!r} is wrong: {problem['msg'][0].lower()}{problem['msg'][1:]}; correct it"
-    return Response(error_body(line), 422, media_type="application/json")
+    endpoint.__annotations__["asked"] = path.asked if path.method == "POST" else Annotated[path.asked, Query()]
+    return endpoint
 
 
 async def _no_such(request: Request, error: Exception) -> Response:

@@ -1,8 +1,9 @@
 """Rows as their live view shows them, of the bytes that stores keep."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,8 @@ from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.aggregates.scalars import from_state, state_type
-from sessionlake.columnar.arrays import Ints
-from sessionlake.columnar.identity import record_ids
+from sessionlake.columnar.arrays import Bools, Ints
+from sessionlake.columnar.identity import record_id, record_ids
 from sessionlake.columnar.records import Records
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError
@@ -20,41 +21,19 @@ from sessionlake.operators.keyed.section import TableSection
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.quarantine import above
 from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.serve.encoded import Times, moment
+from sessionlake.serve.found import ALL, OPEN, QUARANTINED, Decoder, Found, Packed
+from sessionlake.serve.told import columns_as_they_are, columns_of
 from sessionlake.sources.columns import type_named
 from sessionlake.sources.record_columns import META
-from sessionlake.store.layout import unpack
-from sessionlake.store.rows import has_rows, stored_of
+from sessionlake.store.layout import count_of, sessions_of, unpack
+from sessionlake.store.rows import has_rows, row_of, stored_of
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import HIDDEN_WRITTEN, SESSIONS, TABLE
 from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
 
-
-@dataclass(frozen=True)
-class Packed:
-    """What the shards have of some keys: values[i] is one of the value bytes of keys[owner[i]]."""
-
-    keys: Sequence[bytes]
-    owner: Sequence[int]
-    values: Sequence[bytes]
-
-
-OPEN, QUARANTINED = "open", "quarantined"
-ALL = frozenset((OPEN, QUARANTINED))
-"""What a live view may leave out: with emit = "final" sessions that are open, and those in quarantine."""
-
-
-class Decoder(Protocol):
-    """What differs from one operator's stores to another's, as of one batch."""
-
-    complete_from_us: int | None
-    """Rows that ended before it may lie in the tables only; None where stores have all."""
-
-    def has(self, segment: int) -> bool:
-        """Say whether rows lie in a segment."""
-
-    def rows(self, packed: Packed, include: Collection[str] = ALL) -> pa.Table:
-        """Return rows by key, then by time; keys come ascending. `include` names what is shown that live views leave out, of ALL."""
+_NO_STATES = pa.array([], pa.binary())
 
 
 def decoder_of(config: Config, commit: BatchCommit) -> Decoder:
@@ -83,6 +62,7 @@ class SessionDecoder:
         self._expired_us, self._open_us = bounds.expired_us, bounds.open_us
         self._quarantine = None if config.quarantine is None else config.quarantine.thresholds
         self._shows_open = config.section.shown == "all"
+        self._codec, self._columns = StateCodec(self._aggregates), columns_of(self._aggregates)
         self.complete_from_us = None if watermark == NO_WATERMARK else self._expired_us
 
     def has(self, segment: int) -> bool:
@@ -93,16 +73,61 @@ class SessionDecoder:
     def rows(self, packed: Packed, include: Collection[str] = ALL) -> pa.Table:
         """Return sessions by key and start."""
         found, code = self._unpacked(packed)
+        kept = np.flatnonzero(self._shown(found, include))
+        kept = kept[np.lexsort((found.start[kept], code[kept]))]
+        return self._table(packed, found.take(kept), code[kept])
+
+    def size(self, value: bytes) -> int:
+        """Return how many sessions a value has."""
+        return count_of(value)
+
+    def found(self, packed: Packed, include: Collection[str] = ALL) -> list[Found]:
+        """Return the same sessions, their states packed."""
+        keeps_until = self._windows.keeps_until
+        parts = [
+            (owner, fields, state)
+            for owner, value in zip(packed.owner, packed.values, strict=True)
+            for fields, state in sessions_of(value, with_until=keeps_until)
+        ]
+        if not parts:
+            return []
+        start, end, count, revision, *until = np.array([fields for _, fields, _ in parts], np.int64).T
+        records = Records(start, start, end, count, revision, _NO_STATES, until[0] if until else None)
+        shown = self._shown(records, include).tolist()
+        kept = sorted(
+            (owner, fields, state) for is_shown, (owner, fields, state) in zip(shown, parts, strict=True) if is_shown
+        )
+        keys = {owner: packed.keys[owner].decode() for owner, _, _ in kept}
+        return [Found(keys[owner], fields[0], fields[1], fields, state) for owner, fields, state in kept]
+
+    def told(self, found: Sequence[Found], times: Times) -> list[dict[str, Any]]:
+        """Return sessions by the names of the columns, in their order."""
+        if not found:
+            return []
+        states = [self._codec.decode_one(of.packed) for of in found]
+        starts, ends, counts, revisions, *until = zip(*(of.head for of in found), strict=True)
+        columns = {
+            SESSIONS.key: [of.key for of in found],
+            SESSIONS.start: [moment(time, times) for time in starts],
+            SESSIONS.end: [moment(time, times) for time in ends],
+            **({OPEN_UNTIL: [moment(time, times) for time in until[0]]} if until else {}),
+            SESSIONS.id: [record_id(of.key.encode(), of.start_us) for of in found],
+            "event_count": counts,
+            "revision": revisions,
+            **{column.name: column.told(states, times) for column in self._columns},
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def _shown(self, found: Records, include: Collection[str]) -> Bools:
+        """Say which sessions are shown; their states are not looked at."""
         until = until_of(self._windows, found)
         # What is colder may have been replaced in the tables since, and may have gone from the store or not.
-        shown = until >= self._expired_us
+        shown: Bools = until >= self._expired_us
         if not self._shows_open and OPEN not in include:
             shown &= until < self._open_us
         if self._quarantine is not None and QUARANTINED not in include:
             shown &= ~above(self._quarantine, found)
-        kept = np.flatnonzero(shown)
-        kept = kept[np.lexsort((found.start[kept], code[kept]))]
-        return self._table(packed, found.take(kept), code[kept])
+        return shown
 
     def longest_open(self, packed: Packed, limit: int) -> tuple[pa.Table, bool]:
         """Return the sessions that events can still lengthen, the longest of them first, and whether there was any at all.
@@ -125,7 +150,7 @@ class SessionDecoder:
 
     def _table(self, packed: Packed, found: Records, code: Ints) -> pa.Table:
         keys = _text(packed.keys).take(pa.array(code))
-        states = StateCodec(self._aggregates).decode(found.state)
+        states = self._codec.decode(found.state)
         columns = {
             SESSIONS.key: keys,
             SESSIONS.start: pa.array(found.start).cast(TIME),
@@ -152,6 +177,8 @@ class TableDecoder:
         self._types = {name: types[name] for name in names}
         self._offsets = config.source.kind == "kafka"
         self._ids = config.event.id is not None and not self._offsets
+        states = [state_type(type_, name) for name, type_ in self._types.items()]
+        self._codec, self._columns = StateCodec((), states), columns_as_they_are(self._types, states)
 
     def has(self, segment: int) -> bool:
         """Say whether it is a segment of rows."""
@@ -167,8 +194,7 @@ class TableDecoder:
         if self._hidden_us is not None:
             stored = stored.where(stored["written"] > self._hidden_us)
         every = np.arange(len(stored))
-        codec = StateCodec((), [state_type(type_, name) for name, type_ in self._types.items()])
-        columns = zip(codec.decode(stored.packed(every)), self._types.values(), strict=True)
+        columns = zip(self._codec.decode(stored.packed(every)), self._types.values(), strict=True)
         places = {f"event_{name}": pa.array(stored[name]) for name in ("partition", "offset")} if self._offsets else {}
         return pa.table(
             {
@@ -180,6 +206,36 @@ class TableDecoder:
                 **({"event_id": stored.ids(every)} if self._ids else {}),
             }
         )
+
+    def size(self, value: bytes) -> int:
+        """Return one."""
+        del value
+        return 1
+
+    def found(self, packed: Packed, include: Collection[str] = ALL) -> list[Found]:
+        """Return the same rows, whole."""
+        del include
+        rows = sorted(zip(packed.owner, packed.values, strict=True), key=itemgetter(0))
+        if self._hidden_us is not None:
+            rows = [(owner, value) for owner, value in rows if row_of(value).written > self._hidden_us]
+        return [Found(packed.keys[owner].decode(), 0, 0, (), value) for owner, value in rows]
+
+    def told(self, found: Sequence[Found], times: Times) -> list[dict[str, Any]]:
+        """Return rows by the names of the columns, in their order."""
+        stored = [row_of(of.packed) for of in found]
+        states = [self._codec.decode_one(row.packed) for row in stored]
+        columns: dict[str, list[Any]] = {
+            TABLE.key: [of.key for of in found],
+            "event_time": [moment(row.time, times) for row in stored],
+            **{column.name: column.told(states, times) for column in self._columns},
+            "revision": [row.revision for row in stored],
+        }
+        if self._offsets:
+            columns["event_partition"] = [row.partition for row in stored]
+            columns["event_offset"] = [row.offset for row in stored]
+        if self._ids:
+            columns["event_id"] = [row.id.decode() for row in stored]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def config_names(aggregates: Sequence[Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """Rows as JSON: a page at the most at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -8,16 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic_core import to_json
 
-from sessionlake.config.times import format_time
-
 Times = Literal["iso", "us"]
+_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (UTC, whose text needs no offset)
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999, which Python's times are of."""
 
 
 def encoded(rows: pa.Table, times: Times) -> list[bytes]:
     """Return each row as JSON: times as ISO 8601 with microseconds, or as whole microseconds; bytes in base64, NaN as text."""
-    columns = [_plain(column, times) for column in rows.columns]
-    plain = pa.table(columns, names=rows.column_names)
-    return [to_json(row, inf_nan_mode="strings", bytes_mode="base64") for row in plain.to_pylist()]
+    columns = [plain(column, times) for column in rows.columns]
+    return [row_json(row) for row in pa.table(columns, names=rows.column_names).to_pylist()]
+
+
+def row_json(row: Mapping[str, Any]) -> bytes:
+    """Return a row of plain values as JSON: bytes in base64, NaN as text."""
+    return to_json(row, inf_nan_mode="strings", bytes_mode="base64")
 
 
 def within(rows: Sequence[bytes], most: int) -> int:
@@ -29,8 +36,9 @@ def moment(time_us: int | None, times: Times) -> str | int | None:
     """Return a time as answers have it."""
     if time_us is None or times == "us":
         return time_us
-    text = format_time(time_us).removesuffix("+00:00")
-    return f"{text}{'' if '.' in text else '.000000'}Z"
+    if not _FIRST_US <= time_us <= _LAST_US:
+        return str(pc.strftime(pa.scalar(time_us, pa.timestamp("us")), format=_FORMAT))
+    return f"{(_EPOCH + timedelta(microseconds=time_us)).isoformat(timespec='microseconds')}Z"
 
 
 def joined(rows: Sequence[bytes]) -> bytes:
@@ -44,10 +52,11 @@ def envelope(fields: dict[str, Any], name: str, rows: bytes, cursor: str | None 
     return b"%b,%b:%b,%b:%b}" % (head, to_json(name), rows, b'"cursor"', to_json(cursor))
 
 
-def _plain(column: pa.ChunkedArray, times: Times) -> pa.ChunkedArray:
+def plain(column: pa.Array | pa.ChunkedArray, times: Times) -> pa.Array | pa.ChunkedArray:
+    """Return a column as answers have it: times as text or as whole microseconds, anything else as it is."""
     if not pa.types.is_timestamp(column.type):
         return column
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     if times == "us":
         return micros
-    return pc.strftime(micros.cast(pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%SZ")
+    return pc.strftime(micros.cast(pa.timestamp("us")), format=_FORMAT)

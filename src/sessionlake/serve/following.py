@@ -1,5 +1,6 @@
 """The last committed batch, followed beside the stream: its view of the stores, what each batch counted, and the tables as of it."""
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ IN_STORES = ("session", "table")
 """The operators whose stores can be read; of others all is in the tables."""
 KEPT = 2000
 _PAUSE_S = 0.1
+_LOOK_S = 0.02
 _AGAIN_S = 2.0
 """How long after the last look stores are looked at again, of which some are missing."""
 
@@ -72,6 +74,15 @@ class Following:
     def reached(self) -> int:
         """The last batch that was seen, -1 before the first one."""
         return -1 if self._now is None else self._now.commit.batch_id
+
+    async def comes_to(self, batch_id: int, seconds: float) -> bool:
+        """Wait until a batch or a later one was seen, so long at the most; say whether it was."""
+        due = monotonic() + seconds
+        while self.reached < batch_id:
+            if monotonic() >= due:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
 
     def tables(self) -> Moment:
         """Return the tables as of the last batch that was seen, or a later one."""

@@ -5,6 +5,7 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -24,6 +25,8 @@ HEAD_SECONDS = 10
 """How long a client may take to send them."""
 OPEN_PATHS = ("/", "/healthz")
 """What needs no token: they have no data."""
+BATCH = ":batch"
+"""What paths end with that are asked by POST."""
 CALLERS = 10_000
 """Callers whose rates are known; those that asked longest ago are forgotten first."""
 _HEADERS = (
@@ -86,17 +89,18 @@ class Guard:
         """Raise RefusedError for a request that may not be made."""
         if scope["path"] == "/healthz":
             return
-        if scope["method"] != "GET":
-            raise RefusedError(405, f"method: {scope['method']} is not allowed; use GET", {"allow": "GET"})
+        method = "POST" if scope["path"].endswith(BATCH) else "GET"
+        if scope["method"] != method:
+            raise RefusedError(405, f"method: {scope['method']} is not allowed; use {method}", {"allow": method})
         headers = dict(scope["headers"])
         address = (scope.get("client") or ("",))[0]
         # By another name a page of somebody else's could have the browser ask this server (DNS rebinding).
-        if not self._tokens and not is_loopback(_host(headers.get(b"host", b""))):
+        if not self._tokens and not _is_here(headers.get(b"host", b"")):
             raise RefusedError(
                 421, "host: is not this machine's loopback address; ask 127.0.0.1 or localhost, or set tokens"
             )
         caller: bytes | str = address
-        known = self._token(headers.get(b"authorization", b""))
+        known = self._token(headers.get(b"authorization", b"")) if self._tokens else None
         if known is not None:
             caller = known
         wait = self._rates.take(caller)
@@ -194,7 +198,8 @@ async def _refuse(refused: RefusedError, send: Send) -> None:
     await send({"type": "http.response.body", "body": refused.body})
 
 
-def _host(header: bytes) -> str:
-    """Return the name or address of a Host header, without the port."""
+@lru_cache(64)
+def _is_here(header: bytes) -> bool:
+    """Say whether a Host header names this machine alone."""
     text = header.decode("latin-1")
-    return text.partition("]")[0].removeprefix("[") if text.startswith("[") else text.partition(":")[0]
+    return is_loopback(text.partition("]")[0].removeprefix("[") if text.startswith("[") else text.partition(":")[0])

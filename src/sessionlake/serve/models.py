@@ -5,7 +5,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 WAIT_MS = 5000
+MAX_KEYS = 1000
 Time = str | int | None
+
+
+class Anything(BaseModel):
+    """What may be asked of a path that looks at nothing of it."""
 
 
 class Asked(BaseModel):
@@ -26,6 +31,11 @@ class Limited(Asked):
     limit: int | None = Field(None, ge=1, description="Rows of a page, up to serve.max_rows; 100 where none is given")
 
 
+REDIRECT = Field(
+    False, description="307 to the server of the key's shard, where that is another one's, in place of asking it"
+)
+
+
 class Listed(Limited):
     """A list of rows: of a key, or of a range of keys."""
 
@@ -37,6 +47,25 @@ class Listed(Limited):
     prefix: str | None = Field(None, description="What keys begin with")
     cursor: str | None = Field(None, description="Where to go on: the cursor of the page before")
     cold: bool = Field(False, description="From the tables, with what stores have no more")
+    redirect: bool = REDIRECT
+
+
+class Keys(Limited):
+    """Rows of keys that are named."""
+
+    keys: list[str] = Field(
+        min_length=1, max_length=MAX_KEYS, description="Rows come by key; none for a key that has none"
+    )
+    cursor: str | None = Field(None, description="Where to go on: the cursor of the page before")
+    cold: bool = Field(False, description="From the tables, with what stores have no more")
+
+
+class TimedKeys(Keys):
+    """Rows of keys that are named, and that have times."""
+
+    from_: Time = Field(None, alias="from", description="Rows that end there or later; ISO time, or microseconds")
+    to: Time = Field(None, description="Rows that start there or earlier")
+    include: str | None = Field(None, description="open, quarantined: what sessions_live leaves out")
 
 
 class Timed(Listed):
@@ -54,10 +83,18 @@ class OneSession(Asked):
     key: str
     start: str = Field(description="When it starts: ISO time, or microseconds")
     include: str | None = None
+    redirect: bool = REDIRECT
 
 
 class OneRow(Asked):
     """One row of a keyed table."""
+
+    key: str
+    redirect: bool = REDIRECT
+
+
+class OneKey(Asked):
+    """A key."""
 
     key: str
 
@@ -80,6 +117,18 @@ class Envelope(BaseModel):
     )
     served_by: Literal["store", "delta"]
     cursor: str | None = None
+
+
+class Metadata(BaseModel):
+    """Where a key's rows are kept."""
+
+    batch_id: int
+    key: str
+    shard: int
+    host: str | None = Field(description="Where the shard ran last; null where it never did")
+    local: bool = Field(description="Whether its store is on this server's host, as of the batch")
+    missing: str | None = Field(description="Why it is not")
+    url: str | None = Field(description="The server of that host (serve.peers); null where none is configured")
 
 
 class Sessions(Envelope):

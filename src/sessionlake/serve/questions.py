@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sessionlake.config.times import parse_time
 from sessionlake.errors import ConfigError
 from sessionlake.serve.cursors import Position
-from sessionlake.serve.decoded import ALL
+from sessionlake.serve.found import ALL
 from sessionlake.serve.refused import RefusedError
 
 _MICROS = re.compile(r"-?[0-9]{1,18}")
@@ -30,9 +30,16 @@ class Question:
     """Newest first; of one key only."""
     limit: int = 100
     include: AbstractSet[str] = frozenset()
-    """What is shown that the live view leaves out, of `decoded.ALL`."""
+    """What is shown that the live view leaves out, of `found.ALL`."""
     after: Position | None = None
     """Rows that come after the one of this position."""
+    keys: tuple[str, ...] | None = None
+    """These keys, in place of one key or a range."""
+
+    @property
+    def named(self) -> tuple[str, ...] | None:
+        """The keys that are asked for by name; None of a range."""
+        return self.keys if self.key is None else (self.key,)
 
     @property
     def text(self) -> str:
@@ -47,14 +54,15 @@ class Question:
                 self.to_us,
                 self.descending,
                 sorted(self.include),
+                *([] if self.keys is None else [self.keys]),
             )
         )
 
 
-def micros_of(name: str, text: str | None) -> int | None:
+def micros_of(name: str, text: str | int | None) -> int | None:
     """Return a time in microseconds: an ISO date or time, naive ones UTC, or whole microseconds; RefusedError for anything else."""
-    if text is None:
-        return None
+    if text is None or isinstance(text, int):
+        return text
     if _MICROS.fullmatch(text):
         return int(text)
     try:

@@ -5,11 +5,13 @@ n is a store that is at n's commit, or one at the commit that n's file builds on
 """
 
 import heapq
+import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from zlib import crc32
 
@@ -20,7 +22,8 @@ from sessionlake.config.load import Config
 from sessionlake.engine.erasure import FORGET
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import ConfigError, NoBatchesError, StoreError
-from sessionlake.serve.decoded import ALL, Decoder, Packed, SessionDecoder, decoder_of
+from sessionlake.serve.decoded import SessionDecoder, decoder_of
+from sessionlake.serve.found import ALL, Decoder, Packed
 from sessionlake.store.secondary import (
     NoSegments,
     OverlaidSegments,
@@ -49,16 +52,25 @@ class LocalShard:
     """A shard as of a batch."""
 
     path: Path
-    identity: tuple[int, str] | None
+    identity: tuple[int, bytes] | None
     """None where no batch has touched the shard."""
     segments: ReadSegments
 
     @property
     def is_there(self) -> bool:
         """Whether its directory is the one that was opened, and nobody has asked for its removal."""
-        if self.path.with_suffix(FORGET).exists():
+        # Each look-up asks this, so that paths are made once.
+        if os.path.exists(self._forget):  # noqa: PTH110
             return False
-        return self.identity is None or identity(self.path) == self.identity
+        return self.identity is None or identity(self._store) == self.identity
+
+    @cached_property
+    def _store(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def _forget(self) -> str:
+        return str(self.path.with_suffix(FORGET))
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,17 @@ class View:
     missing: Mapping[int, str]
     """Why a shard is not among them: here there is none, or it is at another commit."""
     decoder: Decoder
+    covered: frozenset[int] | None = None
+    """The shards that are read; None for all. Of others it knows no keys."""
+
+    def of_shards(self, shards: frozenset[int]) -> "View":
+        """Return the view of some shards alone."""
+        return replace(self, covered=shards)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The shards that are read, ascending."""
+        return [shard for shard in range(len(self.commit.shards)) if self.covered is None or shard in self.covered]
 
     @property
     def batch_id(self) -> int:
@@ -96,25 +119,37 @@ class View:
         """Return the shard of a key."""
         return crc32(key.encode()) % len(self.commit.shards)
 
+    def why_missing(self, shard: int) -> str | None:
+        """Return why a shard can't be read here; None where it can."""
+        local = self.shards.get(shard)
+        if local is not None and local.is_there:
+            return None
+        return self.missing.get(shard, "its store was removed")
+
     def find(self, keys: Sequence[str], include: Collection[str] = ALL) -> pa.Table:
         """Return the rows of keys, by key and time; NotLocalError where a shard of theirs is not here.
 
         `include` names what is shown that the live view leaves out: all, where nothing is given.
         """
+        return self.decoder.rows(self.packed(keys), include)
+
+    def packed(self, keys: Iterable[str]) -> Packed:
+        """Return what the shards have of keys, these ascending, each once; NotLocalError where a shard of theirs is not here."""
         names = sorted({key.encode() for key in keys})
+        if self.covered is not None:
+            names = [name for name in names if crc32(name) % len(self.commit.shards) in self.covered]
         by_shard: dict[int, list[int]] = {}
         for at, name in enumerate(names):
             by_shard.setdefault(crc32(name) % len(self.commit.shards), []).append(at)
-        owner: list[int] = []
-        values: list[bytes] = []
+        found: list[tuple[int, bytes]] = []
         for shard, places in by_shard.items():
-            segments = self._local(shard)
+            segments, asked = self._local(shard), [names[at] for at in places]
             for number in filter(self.decoder.has, segments.segments):
-                for at, value in zip(places, segments.get(number, [names[at] for at in places]), strict=True):
-                    if value is not None:
-                        owner.append(at)
-                        values.append(value)
-        return self.decoder.rows(Packed(names, owner, values), include)
+                values = segments.get(number, asked)
+                found += [(at, value) for at, value in zip(places, values, strict=True) if value is not None]
+        if len(by_shard) > 1:
+            found.sort(key=itemgetter(0))
+        return Packed(names, [at for at, _ in found], [value for _, value in found])
 
     def scan(
         self,
@@ -132,20 +167,39 @@ class View:
         Keys are in the order of their UTF-8 bytes. The page ends before the key at which `most` stored values would be exceeded,
         unless it is the first. `include` as in `find`. NotLocalError where any shard is not here.
         """
+        packed, last_key = self.packed_range(low, high, limit, after=after, prefix=prefix, most=most)
+        return Page(self.decoder.rows(packed, include), last_key, len(packed.values))
+
+    def packed_range(
+        self,
+        low: str | None,
+        high: str | None,
+        limit: int,
+        *,
+        after: str | None = None,
+        prefix: str = "",
+        most: int | None = None,
+        rows: int | None = None,
+    ) -> tuple[Packed, str | None]:
+        """Return what the shards have of the keys of a page, as in `scan`, and the last of them where there are more.
+
+        It ends with the key that makes it so many rows, too, be they shown or not.
+        """
         names: list[bytes] = []
         owner: list[int] = []
         values: list[bytes] = []
-        left = False
+        left, rows_left = False, rows
         for name, found in self._keys(low, high, after, prefix):
-            if len(names) == limit or (most is not None and names and len(values) + len(found) > most):
+            enough = len(names) == limit or (rows_left is not None and rows_left <= 0)
+            if enough or (most is not None and names and len(values) + len(found) > most):
                 left = True
                 break
             for value in found:
                 owner.append(len(names))
                 values.append(value)
+                rows_left = None if rows_left is None else rows_left - self.decoder.size(value)
             names.append(name)
-        rows = self.decoder.rows(Packed(names, owner, values), include)
-        return Page(rows, names[-1].decode() if left else None, len(values))
+        return Packed(names, owner, values), names[-1].decode() if left else None
 
     def longest_open(self, limit: int, most: int) -> tuple[pa.Table, bool]:
         """Return the longest sessions that events can still lengthen, and whether all were looked at; it looks at `most` stored values.
@@ -186,7 +240,7 @@ class View:
         last = min(lasts, default=None)
         each = [
             segments.items(number, first, last)
-            for segments in [self._local(shard) for shard in range(len(self.commit.shards))]
+            for segments in [self._local(shard) for shard in self.numbers]
             for number in filter(self.decoder.has, segments.segments)
         ]
         merged = heapq.merge(*each, key=lambda item: item[0])
@@ -194,13 +248,12 @@ class View:
             yield name, [value for _, value in items]
 
     def _local(self, shard: int) -> ReadSegments:
-        local = self.shards.get(shard)
-        if local is None or not local.is_there:
-            reason = self.missing.get(shard, "its store was removed")
+        reason = self.why_missing(shard)
+        if reason is not None:
             raise NotLocalError(
                 f"store: shard {shard} is not here at batch {self.batch_id} ({reason}); read the tables"
             )
-        return local.segments
+        return self.shards[shard].segments
 
 
 class Replica:

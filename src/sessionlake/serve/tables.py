@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError
 from sessionlake.serve.database import open_rows
-from sessionlake.serve.decoded import OPEN, QUARANTINED
+from sessionlake.serve.found import OPEN, QUARANTINED
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refused import RefusedError
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -139,6 +139,8 @@ def _about_keys(name: str, asked: Question) -> Iterator[str]:
     """Yield conditions about the key in SQL that DuckDB and DataFusion share; keys compare by their UTF-8 bytes."""
     if asked.key is not None:
         yield f"{name} = {sql_text(asked.key)}"
+    if asked.keys is not None:
+        yield f"{name} in ({', '.join(map(sql_text, asked.keys))})"
     if asked.low is not None:
         yield f"{name} >= {sql_text(asked.low)}"
     if asked.high is not None:

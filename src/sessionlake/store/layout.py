@@ -26,7 +26,7 @@ FORMAT = 1
 _HEAD = np.dtype([("start", "<i8"), ("end", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("length", "<u4")])
 _HEAD_UNTIL = np.dtype([*_HEAD.descr[:-1], ("until", "<i8"), _HEAD.descr[-1]])
 _COUNT = np.dtype("<u4")
-_ONE_HEAD, _ONE_COUNT = Struct("<qqqqI"), Struct("<I")
+_ONE_HEAD, _ONE_HEAD_UNTIL, _ONE_COUNT = Struct("<qqqqI"), Struct("<qqqqqI"), Struct("<I")
 Heads = npt.NDArray[Any]
 """Heads of records, a structured array whose last field is `length`, u32."""
 
@@ -52,14 +52,33 @@ def each(value: bytes, *, backward: bool) -> Iterator[tuple[int, int, bytes]]:
 
     For few values: numpy takes longer to begin than this to end.
     """
+    parts = _parts(value, _ONE_HEAD)
+    for (start, end, *_), head, low, high in reversed(list(parts)) if backward else parts:
+        yield start, end, value[head + 16 : head + 32] + value[low:high]
+
+
+def count_of(value: bytes) -> int:
+    """Return how many sessions a value has."""
+    return int(_ONE_COUNT.unpack_from(value)[0])
+
+
+def sessions_of(value: bytes, *, with_until: bool) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    """Yield of the sessions of one value start, end, event count and revision, `open_until` where the layout has it, and the state.
+
+    `unpack` does so of many values; for few this takes less.
+    """
+    for head, _, low, high in _parts(value, _ONE_HEAD_UNTIL if with_until else _ONE_HEAD):
+        yield head[:-1], value[low:high]
+
+
+def _parts(value: bytes, head: Struct) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
+    """Yield of the sessions of one value the head, where in the value that begins, and where the state begins and ends."""
     (count,) = _ONE_COUNT.unpack_from(value)
     first = _ONE_COUNT.size
-    states = first + count * _ONE_HEAD.size
-    heads = list(_ONE_HEAD.iter_unpack(memoryview(value)[first:states]))
-    ends = list(accumulate((head[-1] for head in heads), initial=states))
-    rows = zip(heads, range(first + 16, states, _ONE_HEAD.size), ends, ends[1:], strict=False)
-    for (start, end, _, _, _), rest, low, high in reversed(list(rows)) if backward else rows:
-        yield start, end, value[rest : rest + 16] + value[low:high]
+    states = first + count * head.size
+    heads = list(head.iter_unpack(memoryview(value)[first:states]))
+    ends = list(accumulate((fields[-1] for fields in heads), initial=states))
+    yield from zip(heads, range(first, states, head.size), ends, ends[1:], strict=False)
 
 
 def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:

@@ -12,6 +12,8 @@ these.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +39,22 @@ HEAD = np.dtype(
 )
 """The event's time and offset; the batch that wrote the value, and its clock; the clock of the batch that gave the key a row, where
 it had none (0 of markers); the event's source partition; the length of its id."""
+
+_ONE_HEAD = Struct("<5qiI")
+
+
+class StoredRow(NamedTuple):
+    """One row; the names are those of HEAD."""
+
+    time: int
+    offset: int
+    revision: int
+    written: int
+    partition: int
+    id: bytes
+    """Of the event; empty for none."""
+    packed: bytes
+    """The columns."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +240,13 @@ def parted(entries: pa.Array, numbers: int) -> tuple[list[Ints], pa.Array]:
 
 def _listed(items: list[tuple[bytes, bytes]]) -> tuple[list[bytes], Stored]:
     return [key for key, _ in items], stored_of(np.arange(len(items)), [value for _, value in items])
+
+
+def row_of(value: bytes) -> StoredRow:
+    """Return what one value of the segment of rows holds, as `stored_of` does of many."""
+    time, offset, revision, written, _, partition, length = _ONE_HEAD.unpack_from(value)
+    end = _ONE_HEAD.size + length
+    return StoredRow(time, offset, revision, written, partition, value[_ONE_HEAD.size : end], value[end:])
 
 
 def stored_of(codes: Ints, values: Sequence[bytes | None]) -> Stored:

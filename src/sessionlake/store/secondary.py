@@ -5,6 +5,7 @@ anew, need no care then. Nothing is written where the store lies. What is open s
 """
 
 import heapq
+import os
 import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -96,11 +97,12 @@ class SecondarySegments:
             self._families = {
                 int(name.removeprefix(_SEGMENT)): self._db.get_column_family(name) for name in names if name != META
             }
+            self._segments = sorted(self._families)
 
     @property
     def segments(self) -> list[int]:
         """Numbers of the segments, ascending."""
-        return sorted(self._families)
+        return self._segments
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
@@ -140,11 +142,12 @@ class OverlaidSegments:
         numbers, first = np.unique(writes["segment"].to_numpy(), return_index=True)
         ends = [*first.tolist(), writes.num_rows][1:]  # none where a batch writes nothing to the store
         self._rows = {n: range(a, b) for n, a, b in zip(numbers.tolist(), first.tolist(), ends, strict=True)}
+        self._segments = sorted({*base.segments, *self._rows})
 
     @property
     def segments(self) -> list[int]:
         """Numbers of the segments, ascending."""
-        return sorted({*self._base.segments, *self._rows})
+        return self._segments
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a segment."""
@@ -174,8 +177,8 @@ class OverlaidSegments:
         return cast(bytes, self._keys[row].as_py())
 
 
-def identity(path: Path) -> tuple[int, str] | None:
+def identity(path: Path | str) -> tuple[int, bytes] | None:
     """Return what tells a store from one that was made in its place; None where there is none."""
-    with suppress(OSError):
-        return path.stat().st_ino, (path / "IDENTITY").read_text()
+    with suppress(OSError), open(os.path.join(path, "IDENTITY"), "rb", buffering=0) as file:  # noqa: PTH118, PTH123 (asked for each look-up)
+        return os.stat(path).st_ino, file.read()  # noqa: PTH116
     return None

@@ -42,6 +42,11 @@ class Places:
     causes: Mapping[str, int] = field(default_factory=dict)
     """How many stores were restored by cause."""
 
+    def host_of(self, shard: int) -> str | None:
+        """Return the host that a shard ran on last; None where that is not known."""
+        at = self.at[shard] if shard < len(self.at) else None
+        return self.executors[at].rpartition("/")[0] if at is not None and 0 <= at < len(self.executors) else None
+
     @property
     def hosts(self) -> list[str]:
         """The hosts that hold stores, in order."""

@@ -8,7 +8,6 @@ from pydantic import Field
 from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.sections import Duration
-from sessionlake.config.sections import Duration
 from sessionlake.config.ttl import RULES, ExpirySection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.cleanups.made import parsed_rule, rule_of, schedule_of

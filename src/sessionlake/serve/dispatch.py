@@ -1,0 +1,140 @@
+"""From a request to the function that answers it: paths by name, parameters by their models, errors as one line.
+
+FastAPI describes the paths (/openapi.json) and serves what has no rows; to let it find and call a function takes several times as
+long as a look-up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ValidationError
+
+from sessionlake.serve.refused import RefusedError, error_body, refusal
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+MAX_BODY = 1 << 20
+"""Bytes of a request's body."""
+BODY_SECONDS = 10
+"""How long a client may take to send it."""
+HOP = b"sessionlake-hop"
+"""The header of requests that another server sends on: they are answered here, whatever is missing."""
+_LOG = logging.getLogger("uvicorn.error")
+_TYPE = (b"content-type", b"application/json")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, beside what its model has of it."""
+
+    path: str
+    given: Mapping[str, str]
+    """Its parameters, as they were sent."""
+    scope: Scope
+    body: bytes | None = None
+    """What was sent by POST."""
+
+    @cached_property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """Its headers, by names in lower case."""
+        return dict(self.scope["headers"])
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, of JSON."""
+
+    body: bytes
+    status: int = 200
+    headers: Sequence[tuple[bytes, bytes]] = ()
+
+
+@dataclass(frozen=True)
+class Path:
+    """What is served at one path."""
+
+    path: str
+    asked: type[BaseModel]
+    """The model of its parameters; of a path that is asked by POST, of its body."""
+    answer: type[BaseModel] | None
+    handler: Callable[[Any, Call], Awaitable[Reply]]
+    method: str = "GET"
+    wrong: Mapping[int | str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Dispatch:
+    """Answers requests of some paths, and leaves all others to another application."""
+
+    def __init__(self, paths: Sequence[Path], rest: App) -> None:
+        self._paths = {(path.method, path.path): path for path in paths}
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        path = self._paths.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if path is None:
+            await self._rest(scope, receive, send)
+            return
+        try:
+            reply = await _answered(path, scope, receive)
+        except ValidationError as error:
+            reply = Reply(error_body(_problem(error)), 422)
+        except Exception as error:  # noqa: BLE001 (each becomes one line for whoever asked)
+            refused = refusal(error)
+            if refused.status == 500:
+                _LOG.exception("a request failed")
+            more = [(name.encode(), value.encode()) for name, value in refused.headers.items()]
+            reply = Reply(refused.body, refused.status, more)
+        length = (b"content-length", str(len(reply.body)).encode())
+        await send({"type": "http.response.start", "status": reply.status, "headers": [_TYPE, length, *reply.headers]})
+        await send({"type": "http.response.body", "body": reply.body})
+
+
+async def _answered(path: Path, scope: Scope, receive: Receive) -> Reply:
+    if path.method == "POST":
+        body = await _body(receive)
+        return await path.handler(path.asked.model_validate_json(body), Call(path.path, {}, scope, body))
+    given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return await path.handler(path.asked.model_validate(given), Call(path.path, given, scope))
+
+
+async def _body(receive: Receive) -> bytes:
+    """Return a request's body; RefusedError where it is too long, or comes too slowly."""
+    parts: list[bytes] = []
+    length, more = 0, True
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise RefusedError(400, "body: ended before it was whole; ask again")
+                parts.append(message.get("body", b""))
+                length += len(parts[-1])
+                if length > MAX_BODY:
+                    raise RefusedError(413, f"body: has more than {MAX_BODY} bytes; ask for fewer keys at a time")
+                more = message.get("more_body", False)
+    except TimeoutError as error:
+        raise RefusedError(408, f"body: took more than {BODY_SECONDS} seconds; ask again") from error
+    return b"".join(parts)
+
+
+def _problem(error: ValidationError) -> str:
+    """Say what is wrong with the parameters, in one line."""
+    problem = error.errors(include_url=False)[0]
+    name, value = ".".join(map(str, problem["loc"])) or "body", problem.get("input")
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{name}: is no parameter here; remove it (/openapi.json has all)"
+        case "missing":
+            return f"{name}: is missing; add it"
+    return f"{name}: {str(value)[:100]!r} is wrong: {problem['msg'][0].lower()}{problem['msg'][1:]}; correct it"

@@ -1,0 +1,109 @@
+"""Questions that shards of other hosts are needed for: to the owner of a key, or to all hosts at one batch (docs/rules.md, rules 201 to 205)."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from functools import partial
+
+from sessionlake.config.load import Config
+from sessionlake.serve import parts
+from sessionlake.serve.answers import Answers
+from sessionlake.serve.dispatch import HOP, Call, Reply
+from sessionlake.serve.encoded import Times
+from sessionlake.serve.following import Following
+from sessionlake.serve.peers import MovedError, Peers, target
+from sessionlake.serve.questions import Question
+from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.threads import Threads
+
+_ATTEMPTS, _FOLLOWED_S = 3, 0.3
+"""How often all hosts are asked that were not at one batch, and how long each has to follow the last one."""
+
+
+class Hosts:
+    """The servers of a pipeline, this one among them."""
+
+    def __init__(self, config: Config, following: Following, answers: Answers, threads: Threads) -> None:
+        self._following, self._answers, self._threads = following, answers, threads
+        self._peers = Peers(config.serve)
+        self._own = socket.gethostname()
+
+    def url(self, host: str | None) -> str | None:
+        """Return the address of a host's server; None where it can't be asked."""
+        return self._peers.url(host)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._peers.close()
+
+    async def owner(self, key: str, call: Call, *, redirect: bool) -> Reply | None:
+        """Return the answer of the server that has a key's shard, or where that is; None where there is none to ask."""
+        if HOP in call.headers or self._following.now.view is None:
+            return None
+        place = self._answers.metadata(key)
+        url = None if place["local"] else self._asked(place["host"])
+        if url is None:
+            return None
+        if redirect:
+            return Reply(b"{}", 307, ((b"location", f"{url}{target(call)}".encode()),))
+        pipeline = self._answers.pipeline
+        return await self._threads.at_peers(lambda: self._peers.ask(url, place["host"], call, pipeline))
+
+    async def all(self, asked: Question, times: Times, call: Call) -> Reply | None:
+        """Return a page for which each host is asked for its shards; None where one of them does not answer."""
+        if HOP in call.headers:
+            return None
+        for attempt in range(_ATTEMPTS):
+            await asyncio.sleep(_FOLLOWED_S if attempt else 0)
+            now = self._following.now
+            shares = self._shares(self._answers.lacks(asked, now))
+            if now.view is None or not shares:
+                return None
+            others = frozenset(shard for share in shares.values() for shard in share)
+            own = now.view.of_shards(frozenset(range(len(now.commit.shards))) - others)
+            try:
+                found = await asyncio.gather(
+                    self._threads.in_stores(partial(self._answers.part, asked, own, times=times)),
+                    *(self._ask(url, call, parts.Asked(now.commit.batch_id, share)) for url, share in shares.items()),
+                )
+            except MovedError:
+                continue
+            known = [part for part in found if part is not None]
+            return Reply(self._answers.of_parts(asked, now, known, times=times)) if len(known) == len(found) else None
+        raise RefusedError(
+            503,
+            f"batch: the hosts were at different ones {_ATTEMPTS} times; ask again, or for fewer keys",
+            {"retry-after": "1"},
+        )
+
+    def _asked(self, host: str | None) -> str | None:
+        """Return the address of another host's server; None where it isn't to be asked."""
+        url = None if host == self._own else self._peers.url(host)
+        return None if url is None or self._peers.is_skipped(url) else url
+
+    async def _ask(self, url: str, call: Call, part: parts.Asked) -> parts.Part | None:
+        return await self._threads.at_peers(lambda: self._peers.part(url, call, self._answers.pipeline, part))
+
+    def _shares(self, lacking: Mapping[int, str | None]) -> dict[str, frozenset[int]]:
+        """Return the shards by the address of the server to be asked for them; nothing where there is none for one of them."""
+        shares: dict[str, frozenset[int]] = {}
+        for shard, host in lacking.items():
+            url = self._asked(host)
+            if url is None:
+                return {}
+            shares[url] = shares.get(url, frozenset()) | {shard}
+        return shares
+
+    async def part(self, asked: Question, times: Times, part: parts.Asked) -> Reply:
+        """Return the page of some shards as of a batch; RefusedError, 409 where this server is not at it, 503 where one of them is not here."""
+        await self._following.comes_to(part.batch_id, _FOLLOWED_S)
+        now = self._following.now
+        if now.view is None or now.commit.batch_id != part.batch_id:
+            raise RefusedError(
+                409, f"batch: {part.batch_id} is asked for, and here it is {now.commit.batch_id}; ask again"
+            )
+        view = now.view.of_shards(part.shards)
+        found = await self._threads.in_stores(partial(self._answers.part, asked, view, times=times))
+        if found is None or len(view.numbers) != len(part.shards):
+            raise RefusedError(503, f"shards: {part.text.partition(':')[2]} are not all here; read the tables")
+        return Reply(found.json())

@@ -1,0 +1,160 @@
+"""The servers of other hosts, which are asked for keys of shards whose stores they have (docs/rules.md, rules 200 to 205)."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLContext, SSLError, create_default_context
+from threading import Lock
+from urllib.parse import urlencode, urlsplit
+
+from sessionlake.config.serve import ServeSection
+from sessionlake.errors import ConfigError
+from sessionlake.serve.dispatch import HOP, Call, Reply
+from sessionlake.serve.models import WAIT_MS
+from sessionlake.serve.parts import HEADER, Asked, Part
+
+HOST = b"sessionlake-host"
+"""The header of an answer that names the host which gave it."""
+SKIPPED_S = 5.0
+"""How long a peer is not asked that did not answer."""
+_CONNECT_S = 1.0
+_KEPT = 8
+"""Connections to a peer that are kept open."""
+_MOST = 64 << 20
+"""Bytes of an answer."""
+_PASSED_ON = (200, 404, 422)
+"""What a peer says of a question; anything else it says of itself, and the tables are asked."""
+
+
+class MovedError(Exception):
+    """A peer is at another batch than the one that is asked for."""
+
+
+class Peers:
+    """Asks the servers of other hosts, for any number of threads. ConfigError where their authority can't be read."""
+
+    def __init__(self, section: ServeSection) -> None:
+        self._section = section
+        self._answer_s = section.tables_timeout_us / 1e6 + WAIT_MS / 1000
+        self._tls = _context(section)
+        self._idle: dict[str, list[HTTPConnection]] = {}
+        self._skipped: dict[str, float] = {}
+        self._lock = Lock()
+
+    def url(self, host: str | None) -> str | None:
+        """Return the address of a host's server; None where it can't be asked."""
+        return None if host is None else self._section.peer_url(host)
+
+    def is_skipped(self, url: str) -> bool:
+        """Say whether a peer did not answer a moment ago."""
+        return self._skipped.get(url, 0.0) > time.monotonic()
+
+    def ask(self, url: str, host: str, call: Call, pipeline: str) -> Reply | None:
+        """Return a peer's answer to a call; None where it doesn't answer, or not this question."""
+        try:
+            status, body = self._sent(url, call, self._headers(call, pipeline))
+        except (OSError, HTTPException, ValueError):
+            self._skip(url)
+            return None
+        return Reply(body, status, ((HOST, host.encode()),)) if status in _PASSED_ON else None
+
+    def part(self, url: str, call: Call, pipeline: str, asked: Asked) -> Part | None:
+        """Return a peer's part of a page; None where it doesn't answer, MovedError where it is at another batch."""
+        headers = {**self._headers(call, pipeline), HEADER.decode(): asked.text}
+        try:
+            status, body = self._sent(url, call, headers)
+            part = Part.from_json(body) if status == 200 else None
+        except (OSError, HTTPException, ValueError):
+            self._skip(url)
+            return None
+        if status == 409:
+            raise MovedError
+        return part
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with self._lock:
+            for connections in self._idle.values():
+                for connection in connections:
+                    connection.close()
+            self._idle.clear()
+
+    def _headers(self, call: Call, pipeline: str) -> dict[str, str]:
+        headers = {HOP.decode(): pipeline}
+        if self._section.peers_get_tokens and b"authorization" in call.headers:
+            headers["authorization"] = call.headers[b"authorization"].decode("latin-1")
+        return headers
+
+    def _skip(self, url: str) -> None:
+        self._skipped[url] = time.monotonic() + SKIPPED_S
+
+    def _sent(self, url: str, call: Call, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        with suppress(ConnectionError, SSLError, HTTPException), self._kept(url) as connection:
+            # The peer may have closed a connection that it had not heard from for a while.
+            if connection is not None:
+                return self._asked(connection, call, headers)
+        place = urlsplit(url)
+        host = place.hostname or ""
+        connection = (
+            HTTPConnection(host, place.port, timeout=_CONNECT_S)
+            if self._tls is None
+            else HTTPSConnection(host, place.port, timeout=_CONNECT_S, context=self._tls)
+        )
+        try:
+            connection.connect()
+            connection.sock.settimeout(self._answer_s)
+            answer = self._asked(connection, call, headers)
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(url, connection)
+        return answer
+
+    def _asked(self, connection: HTTPConnection, call: Call, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        connection.request("GET" if call.body is None else "POST", target(call), call.body, dict(headers))
+        response = connection.getresponse()
+        body = response.read(_MOST + 1)
+        if len(body) > _MOST or response.getheader("content-type") != "application/json":
+            raise HTTPException("no answer of a query server")
+        return response.status, body
+
+    @contextmanager
+    def _kept(self, url: str) -> Iterator[HTTPConnection | None]:
+        """Yield a connection that is open, which is kept unless the body fails; None where there is none."""
+        with self._lock:
+            idle = self._idle.get(url)
+            connection = idle.pop() if idle else None
+        try:
+            yield connection
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        if connection is not None:
+            self._keep(url, connection)
+
+    def _keep(self, url: str, connection: HTTPConnection) -> None:
+        with self._lock:
+            idle = self._idle.setdefault(url, [])
+            if len(idle) < _KEPT:
+                idle.append(connection)
+                return
+        connection.close()
+
+
+def target(call: Call) -> str:
+    """Return the path and the parameters of a call, to be asked of another server, which is to answer itself."""
+    given = {name: value for name, value in call.given.items() if name != "redirect"}
+    return f"{call.path}?{urlencode(given)}" if given else call.path
+
+
+def _context(section: ServeSection) -> SSLContext | None:
+    if section.peers is None or not section.peers.startswith("https://"):
+        return None
+    try:
+        return create_default_context(cafile=section.peers_authority)
+    except OSError as error:
+        raise ConfigError(
+            f"serve.peers_authority: {section.peers_authority!r} can't be read ({error.strerror or error}); write a PEM file of certificates"
+        ) from error
