@@ -1,6 +1,7 @@
 """Schemas of all tables and of what workers and driver exchange. All times are UTC, microseconds."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -78,6 +79,8 @@ QUARANTINED = "quarantined"
 """What commits count beside those: sessions that a batch moved above a threshold of [quarantine]."""
 
 
+# A batch of one message asks for its schemas as often as one of many.
+@lru_cache(maxsize=1024)
 def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:
     """Return a column with a comment, which the table shows."""
     return pa.field(name, type_, metadata={"comment": comment})

@@ -49,7 +49,7 @@ def joined(parts: Sequence[Pairs]) -> Pairs:
 
 def are_among(pairs: Pairs, others: Pairs) -> Bools:
     """Say which pairs others have."""
-    if not len(others):
+    if not len(pairs) or not len(others):
         return np.zeros(len(pairs), bool)
     rest = others.distinct()
     at = Axis(rest.codes, rest.time).find(pairs.codes, pairs.time)
@@ -194,14 +194,14 @@ def blocks_of(windows: Pairs, span_us: int, block_us: int) -> Pairs:
 
 
 def read_around(windows: Sliding, candidates: Pairs, firing: Firing) -> Pairs:
-    """Return the blocks that windows of a firing with, or made by, candidate slices can reach."""
+    """Return the blocks that windows of a firing with, or made by, candidate slices can reach; some more than once."""
     span = windows.span_us
     low = np.maximum(candidates.time - span, firing.low_us - span - 1)
     high = np.minimum(candidates.time + span, firing.high_us)
     some = high >= low
     codes, low, high = candidates.codes[some], low[some], high[some]
     first, number = low // windows.block_us, high // windows.block_us - low // windows.block_us + 1
-    return Pairs(np.repeat(codes, number), np.repeat(first, number) + within_group(number)).distinct()
+    return Pairs(np.repeat(codes, number), np.repeat(first, number) + within_group(number))
 
 
 class SliceAxis(Axis):

@@ -194,7 +194,8 @@ class WindowShard:
     def _stored(self, store: SliceStore, keys: pa.Array, blocks: Pairs, moment: Moment) -> Slices:
         """Return the slices that are stored in blocks."""
         found = store.find(keys, blocks.codes, blocks.time)
-        return found.take(np.flatnonzero(found["start"] >= moment.before.horizon_us(self.spec.windows.span_us)))
+        there = found["start"] >= moment.before.horizon_us(self.spec.windows.span_us)
+        return found if there.all() else found.take(np.flatnonzero(there))
 
     def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing], withheld: Pairs) -> Windows:
         """Return the windows that go out, by key and start; of the closed ones not those that are withheld."""
@@ -278,8 +279,11 @@ class WindowShard:
             until = FOREVER if ticked[name] else ended[name] - windows.span_us - 1
             deletes = store.ended_lists(letter, until)
             new = np.flatnonzero(waits[name] & ~listed[name])
-            named = keys.take(pa.array(merged.slices.codes[merged.changed][new]))
-            tables += [store.list_deletes(deletes), store.list_writes(letter, moment.batch_id, start[new], named)]
+            if deletes:
+                tables.append(store.list_deletes(deletes))
+            if len(new):
+                named = keys.take(pa.array(merged.slices.codes[merged.changed][new]))
+                tables.append(store.list_writes(letter, moment.batch_id, start[new], named))
         return tables, {UNSENT_EARLY: int(waits["early"].sum()), UNSENT_LATE: int(waits["late"].sum())}
 
     def _slice_changes(
@@ -291,8 +295,9 @@ class WindowShard:
             return {}
         tables = [self._slice_rows(keys, changed, "upsert")]
         for deleted in (merged.slices.take(gone), went):
-            deleted.head["revision"] = moment.batch_id
-            tables.append(self._slice_rows(keys, deleted, "delete"))
+            if len(deleted):
+                deleted.head["revision"] = moment.batch_id
+                tables.append(self._slice_rows(keys, deleted, "delete"))
         return {STATE: pa.concat_tables(tables)}
 
     def _slice_rows(self, keys: pa.Array, slices: Slices, op: str) -> pa.Table:
