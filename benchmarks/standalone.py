@@ -3,7 +3,8 @@
     python -m benchmarks.standalone [--messages N] [--keys N] [--table N] [--only KIND ...] [--profile] [--quick]
 
 Messages of N keys, a second apart and a little out of order, are added one by one with their positions; the same are then added
-as tables of --table rows to a second directory, and one by one to a third with something downstream, which flushes after each.
+as tables of --table rows, one by one with `batch` of as many, and one by one with something downstream, which flushes after each;
+each way has a directory of its own.
 CPU milliseconds a message, of the process; a tenth of the messages warms up. --profile prints where the time of `add_message`
 goes instead. Writes a JSON file to benchmarks/results/.
 """
@@ -46,16 +47,14 @@ KINDS = (*_WINDOWS, JOIN)
 Opened = Any
 
 
-def opened(kind: str, directory: Path, downstream: Callable[[dict[str, Any]], Any] | None = None) -> Opened:
+def opened(kind: str, directory: Path, **options: Any) -> Opened:
     """Open what is measured; of the join, messages go to both sides in turn."""
     if kind == JOIN:
         side = {"size": "10 seconds", "columns": ["v"]}
         sides = {name: {"name": name[0], **side} for name in ("left", "right")}
-        return JoinWindow(
-            directory, on=["key"], **sides, grace="1 minute", retention_time="10 minutes", downstream=downstream
-        )
+        return JoinWindow(directory, on=["key"], **sides, grace="1 minute", retention_time="10 minutes", **options)
     windows, emit = _WINDOWS[kind]
-    return WindowedAggregator(directory, windows, AGGREGATES, key="key", emit=emit, downstream=downstream)
+    return WindowedAggregator(directory, windows, AGGREGATES, key="key", emit=emit, **options)
 
 
 def messages(count: int, keys: int) -> list[dict[str, Any]]:
@@ -70,6 +69,11 @@ def one_by_one(run: Opened, kind: str, given: list[dict[str, Any]], first: int) 
     for at, message in enumerate(given, first):
         of = (("left", "right")[at % 2],) if kind == JOIN else ()
         run.add_message(*of, message, position=at + 1, clock_us=message["time_us"])
+
+
+def _all(run: Opened, kind: str, given: list[dict[str, Any]], first: int) -> None:
+    one_by_one(run, kind, given, first)
+    run.get_result()  # with `batch`, the rest too
 
 
 def as_tables(run: Opened, kind: str, given: list[dict[str, Any]], rows: int) -> None:
@@ -92,13 +96,17 @@ def cpu_ms(work: Callable[[], None], count: int) -> float:
 def measured(kind: str, given: list[dict[str, Any]], rows: int, root: Path) -> dict[str, float]:
     """Return CPU milliseconds a message, by way."""
     warm = len(given) // 10
+    ways: dict[str, dict[str, Any]] = {
+        "add_message": {},
+        "downstream": {"downstream": lambda _: True},
+        f"batch={rows}": {"batch": rows},
+    }
     found = {}
-    with opened(kind, root / f"{kind}-one") as run:
-        one_by_one(run, kind, given[:warm], 0)
-        found["add_message"] = cpu_ms(lambda: one_by_one(run, kind, given[warm:], warm), len(given) - warm)
-    with opened(kind, root / f"{kind}-down", lambda _: True) as run:
-        one_by_one(run, kind, given[:warm], 0)
-        found["downstream"] = cpu_ms(lambda: one_by_one(run, kind, given[warm:], warm), len(given) - warm)
+    for way, options in ways.items():
+        with opened(kind, root / f"{kind}-{way}", **options) as run:
+            one_by_one(run, kind, given[:warm], 0)
+            run.get_result()
+            found[way] = cpu_ms(lambda run=run: _all(run, kind, given[warm:], warm), len(given) - warm)
     with opened(kind, root / f"{kind}-table") as run:
         found["add_messages"] = cpu_ms(lambda: as_tables(run, kind, given, rows), len(given))
     return found
@@ -106,7 +114,7 @@ def measured(kind: str, given: list[dict[str, Any]], rows: int, root: Path) -> d
 
 def profiled(kind: str, given: list[dict[str, Any]], root: Path) -> None:
     """Print where the time of `add_message` goes."""
-    warm, profile = len(given) // 10, cProfile.Profile()
+    warm, profile = len(given) // 10, cProfile.Profile(time.process_time)
     with opened(kind, root / kind) as run:
         one_by_one(run, kind, given[:warm], 0)
         profile.enable()
@@ -126,7 +134,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--quick", action="store_true", help="few messages: whether it runs at all")
     args = parser.parse_args(argv)
-    given = messages(50 if args.quick else args.messages, args.keys)
+    given = messages(120 if args.quick else args.messages, args.keys)
     with tempfile.TemporaryDirectory() as folder:
         if args.profile:
             for kind in args.only:

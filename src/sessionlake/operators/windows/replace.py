@@ -118,6 +118,8 @@ class Replacements:
 
     def gone_from(self, slices: Slices) -> Slices:
         """Return the slices that went, of which nothing is known any more, and that nothing of the batch has brought back."""
+        if not len(self.slices):
+            return Slices(self.slices.codes, np.zeros(0, slices.head.dtype), self.state)
         went = self.slices.take(self.goes)
         went = went.take(~are_among(went, Pairs(slices.codes, slices["start"])))
         head = np.zeros(len(went), slices.head.dtype)
@@ -126,6 +128,8 @@ class Replacements:
 
     def blocks_of_gone(self, windows: TimeWindows) -> Pairs:
         """Return the stored blocks, (code, number), that have a slice which goes."""
+        if not len(self.slices):
+            return self.slices
         went = self.slices.take(self.goes & self.known)
         return Pairs(went.codes, went.time // windows.block_us).distinct()
 

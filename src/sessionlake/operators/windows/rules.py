@@ -37,6 +37,8 @@ class Pairs:
 
     def distinct(self) -> "Pairs":
         """Return each pair once, ascending."""
+        if len(self) < 2:
+            return self
         order, starts = group_events(self.codes, self.time, 0)
         return self.take(order[starts])
 
@@ -77,6 +79,10 @@ class Windows:
         """Return the given rows, in that order."""
         codes, start, end, low, high = (c[rows] for c in (self.codes, self.start, self.end, self.low, self.high))
         return Windows(codes, start, end, low, high, self.trigger.take(pa.array(rows)))
+
+
+_NONE = np.zeros(0, np.int64)
+NO_WINDOWS = Windows(_NONE, _NONE, _NONE, _NONE, _NONE, pa.array([], pa.string()))
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from sessionlake.operators.windows.emission import (
 from sessionlake.operators.windows.mapper import PARTS
 from sessionlake.operators.windows.replace import REPLACED, WITHHELD, replacements
 from sessionlake.operators.windows.rules import (
+    NO_WINDOWS,
     Merged,
     Pairs,
     SliceAxis,
@@ -199,6 +200,8 @@ class WindowShard:
 
     def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing], withheld: Pairs) -> Windows:
         """Return the windows that go out, by key and start; of the closed ones not those that are withheld."""
+        if not firing:
+            return NO_WINDOWS
         axis = SliceAxis(slices)
         found = [
             sent_windows(self.spec.windows, slices, axis, some, one)
@@ -316,7 +319,9 @@ class WindowShard:
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _window_rows(self, keys: pa.Array, slices: Slices, windows: Windows, moment: Moment) -> pa.Table:
-        n = len(windows)
+        n, schema = len(windows), window_schema(self.spec, {}, marks=False)
+        if not n:
+            return schema.empty_table()
         count, states = states_of(self.spec.aggregates, slices, windows, keys)
         shown = windows.end - 1 if self.spec.is_sliding else windows.end
         columns: dict[str, pa.Array] = {
@@ -337,7 +342,6 @@ class WindowShard:
             columns["at_event"] = pa.array(slices["start"][windows.high - 1] == windows.end - 1)
         if self.spec.rows_are_state:
             columns["state"] = slices.state.take(pa.array(windows.low))
-        schema = window_schema(self.spec, {}, marks=False)
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
