@@ -23,6 +23,10 @@ def by_shard(kind: str, table: pa.Table, shard: npt.NDArray[np.int64]) -> Iterat
     """Cut a table into one of each shard that has rows, as (shard, kind, rows); rows keep their order."""
     if not table.num_rows:
         return
+    if not shard.any():
+        # As of all tables of one shard: nothing is moved.
+        yield 0, kind, table
+        return
     order = np.argsort(shard, kind="stable")
     sorted_table = table.take(pa.array(order))
     numbers, starts = np.unique(shard[order], return_index=True)

@@ -48,7 +48,8 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
     `keep_messages` the messages themselves are kept for `get_messages`, with the columns that aggregates read and
     `columns`: by time True, for the retention; by count how many of the newest of each partition.
 
-    ConfigError for a definition that can't be, or that is not the directory's.
+    `batch` is how many messages `add_message` gathers to one batch (`Standalone`); it may be another one each time that the
+    directory is opened. ConfigError for a definition that can't be, or that is not the directory's.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         schema: Mapping[str, str] | None = None,
         beyond_retention: str = DEAD_LETTER,
         downstream: Downstream | None = None,
+        batch: int = 1,
         keep_messages: bool | int = False,
         columns: Sequence[str] = (),
     ) -> None:
@@ -82,15 +84,16 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
             "keep_messages": keep_messages,
             "columns": list(columns),
         }
-        super().__init__(directory, asked, schema, downstream)
+        super().__init__(directory, asked, schema, downstream, batch)
 
     def add_message(
         self, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
     ) -> None:
         """Add a message. One whose position is not above the last of its partition is a replay, and changes nothing.
 
-        `clock_us` is the clock in microseconds, by default the system's; it never goes back. BackPressureError where
-        downstream took not all outputs: those of earlier calls (the message is not taken), or of this one (it is).
+        `clock_us` is the clock in microseconds, by default the system's; it never goes back. Of messages that are gathered
+        to a batch the last clock is that of all. BackPressureError where downstream took not all outputs: those of earlier
+        calls (the message is not taken), or of this one (it is).
         """
         self._add_one(EVENTS, message, position, partition, clock_us)
 
@@ -118,7 +121,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         Bounds are microseconds, by count numbers, as in outputs. By time these are the windows of the retention; by count
         those that are not full. Aggregates are those of all that was added, sent or not.
         """
-        self._require_open()
+        self._require_settled()
         return plain_rows(windows_in(self._kernel, self._store, self._saved.state, Asked(start, end, key)))
 
     def get_messages(
@@ -129,7 +132,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         By time the range is of times; by count of positions, partition * 2^40 + the message's number in it, from 1. Late
         messages are among them. NotKeptError where none are kept; ConfigError for `join_keys`, which joins have.
         """
-        self._require_open()
+        self._require_settled()
         if join_keys is not None:
             raise ConfigError(f"join_keys: {join_keys!r} are of a JoinWindow; leave them out, or give session_key")
         if self._kept is None:

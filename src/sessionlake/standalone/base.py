@@ -16,6 +16,7 @@ from sessionlake.engine.operator import Aside, BatchContext, Counted, Piece, Sha
 from sessionlake.errors import BackPressureError, ConfigError, StoreError
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.standalone.columns import Types, declared_types, types_in, types_of
+from sessionlake.standalone.gathered import Gathered
 from sessionlake.standalone.kernels import Kernel
 from sessionlake.standalone.outbox import Downstream, Outbox
 from sessionlake.standalone.rows import Row, event_rows, plain_rows, table_rows
@@ -28,6 +29,7 @@ from sessionlake.warehouse.schemas import PARTLY
 COUNTS = ("input", "accepted", "late", "partly_late", "dead", "dropped")
 """What `counts` has, beside `replayed`: input = accepted + late + dead + dropped."""
 Positions: TypeAlias = Sequence[int] | Ints | pa.Array
+Messages: TypeAlias = Sequence[Row] | pa.Table
 _NEVER = -(1 << 62)
 _PARTITIONS = 1 << 22
 """Positions of so many, 2^40 each, fit an int64."""
@@ -36,8 +38,10 @@ _K = TypeVar("_K", bound=Kernel[Any])
 
 @dataclass(frozen=True)
 class Chunk:
-    """Messages of one source partition, in their order."""
+    """Messages of one partition of an input, in their order."""
 
+    name: str
+    """The input's."""
     partition: int
     rows: Rows
 
@@ -48,6 +52,9 @@ class Standalone(ABC, Generic[_K]):
     What is added lies in memory until it is flushed: a crash, and `close`, go back to the last flush, and what was added since
     is to be added again, from behind `positions()` on. Only where outputs are offered downstream are they flushed by
     themselves, once all of a call were taken.
+
+    With `batch` above 1 messages that are added one at a time are gathered until they are so many, and then computed as one
+    batch, as the rows of a table are; every other call computes those that are gathered first.
     """
 
     def __init__(
@@ -56,10 +63,14 @@ class Standalone(ABC, Generic[_K]):
         definition: Mapping[str, Any],
         schema: Mapping[str, str] | None,
         downstream: Downstream | None,
+        batch: int,
     ) -> None:
+        if batch < 1:
+            raise ConfigError(f"batch: {batch!r} is no number of messages; write 1 or more")
         path, self._declared = Path(directory), declared_types(schema)
         self._where, self._outbox = str(path), Outbox(downstream)
         self._counts = dict.fromkeys((*COUNTS, "replayed"), 0)
+        self._batch, self._gathered = batch, Gathered()
         self._segments = opened_database(path)
         self._is_open = True
         try:
@@ -86,6 +97,7 @@ class Standalone(ABC, Generic[_K]):
         What downstream has refused is offered first, from where it stopped; while it is refused nothing else happens.
         """
         self._require_open()
+        self._compute_gathered()
         if self._outbox.is_waiting and not self._offered():
             return False
         self._run(self._clock(clock_us), [], {}, [[Counted({})]])
@@ -93,14 +105,17 @@ class Standalone(ABC, Generic[_K]):
 
     def get_result(self) -> list[dict[str, Any]]:
         """Return copies of the outputs since the last flush, or, with a downstream, of those that it has not taken yet."""
+        self._settle()
         return self._outbox.waiting_outputs()
 
     def late(self) -> list[dict[str, Any]]:
         """Return copies of the late messages since the last call of `flush`, but those that `downstream.late` has taken."""
+        self._settle()
         return [dict(row) for row in self._outbox.late]
 
     def dead(self) -> list[dict[str, Any]]:
         """Return `message` and `reason` of those refused since the last `flush`, but those that `downstream.error` has taken."""
+        self._settle()
         return [dict(row) for row in self._outbox.dead]
 
     def flush(self) -> None:
@@ -108,7 +123,7 @@ class Standalone(ABC, Generic[_K]):
 
         BackPressureError where downstream has not taken them: what is on disk is never ahead of it.
         """
-        self._require_open()
+        self._require_settled()
         if self._outbox.is_waiting:
             raise BackPressureError(
                 "flush: downstream has not taken all outputs; call timeout until it has", taken=False
@@ -119,6 +134,7 @@ class Standalone(ABC, Generic[_K]):
     @property
     def counts(self) -> dict[str, int]:
         """How many messages came in since it was opened, and what became of them; replays are counted apart."""
+        self._settle()
         return dict(self._counts)
 
     def close(self) -> None:
@@ -126,9 +142,12 @@ class Standalone(ABC, Generic[_K]):
         if not self._is_open:
             return
         try:
-            if self._outbox.is_automatic and not self._outbox.is_waiting:
-                self._persist()
+            if self._outbox.is_automatic:
+                self._settle()
+                if not self._outbox.is_waiting:
+                    self._persist()
         finally:
+            self._gathered = Gathered()
             self._is_open = False
             self._shards.close()
             self._segments.close()
@@ -142,20 +161,38 @@ class Standalone(ABC, Generic[_K]):
         self.close()
 
     def _add_one(self, name: str, message: Row, position: int | None, partition: int, clock_us: int | None) -> None:
-        """Add a message to an input."""
+        """Add a message to an input: at once, or with those that are gathered once these are a batch."""
         self._require_ready()
         _check_partition(partition)
-        last = self._last.get(name, {})
-        if position is not None and position <= last.get(str(partition), _NEVER):
+        last = self._gathered.last.get((name, partition), self._last.get(name, {}).get(str(partition), _NEVER))
+        if position is not None and position <= last:
             self._counts["replayed"] += 1
             return
         if name not in self._types:
             self._learn(name, types_in(message))
-        rows = event_rows(self._kernel.columns(name), [(0, message)], Origin(partition, (0, 0, 0)))
-        self._add(name, [Chunk(partition, rows)], [message], clock_us)
-        if position is not None:
-            self._last[name] = {**last, str(partition): position}
-        self._send()
+        self._gathered.put(name, partition, message, position, self._clock(clock_us))
+        if len(self._gathered) >= self._batch:
+            self._compute_gathered()
+            self._send()
+
+    def _compute_gathered(self) -> None:
+        """Compute what is gathered, if anything, as one batch; where that fails, none of it is added."""
+        gathered, self._gathered = self._gathered, Gathered()
+        if not len(gathered):
+            return
+        chunks = [
+            Chunk(name, partition, event_rows(self._kernel.columns(name), some, Origin(partition, (0, 0, 0))))
+            for (name, partition), some in gathered.parted()
+        ]
+        self._add(chunks, gathered.messages, gathered.clock_us)
+        for (name, partition), position in gathered.last.items():
+            self._last[name] = {**self._last.get(name, {}), str(partition): position}
+
+    def _settle(self) -> None:
+        """Compute what is gathered, and offer what it gives: whatever is asked for knows all that was added."""
+        if len(self._gathered):
+            self._compute_gathered()
+            self._offered()
 
     def _add_table(
         self,
@@ -166,6 +203,7 @@ class Standalone(ABC, Generic[_K]):
         clock_us: int | None,
     ) -> None:
         """Add the rows of a table to an input, as one batch."""
+        self._require_settled()
         self._require_ready()
         of = _numbers("partitions", partitions, len(table))
         at = None if positions is None else _numbers("positions", positions, len(table))
@@ -184,9 +222,11 @@ class Standalone(ABC, Generic[_K]):
             self._learn(name, types_of(table))
         columns = self._kernel.columns(name)
         chunks = [
-            Chunk(p, table_rows(columns, table, rows, Origin(p, (0, 0, 0)))) for p, rows in places.items() if len(rows)
+            Chunk(name, p, table_rows(columns, table, rows, Origin(p, (0, 0, 0))))
+            for p, rows in places.items()
+            if len(rows)
         ]
-        self._add(name, chunks, table, clock_us)
+        self._add(chunks, {name: table}, clock_us)
         if at is not None:
             newest = {str(p): int(at[rows].max()) for p, rows in places.items() if len(rows)}
             self._last[name] = {**last, **newest}
@@ -219,11 +259,11 @@ class Standalone(ABC, Generic[_K]):
                         "open it with that, or choose another directory"
                     )
 
-    def _add(self, name: str, chunks: Sequence[Chunk], given: Sequence[Row] | pa.Table, clock_us: int | None) -> None:
+    def _add(self, chunks: Sequence[Chunk], given: Mapping[str, Messages], clock_us: int | None) -> None:
         clock = self._clock(clock_us)
         context = self._context(clock)
-        pieces = [list(self._kernel.split(context, name, i, chunk.rows)) for i, chunk in enumerate(chunks)]
-        self._run(clock, chunks, {name: given}, pieces)
+        pieces = [list(self._kernel.split(context, chunk.name, i, chunk.rows)) for i, chunk in enumerate(chunks)]
+        self._run(clock, chunks, given, pieces)
 
     @property
     def _store(self) -> Any:
@@ -237,7 +277,7 @@ class Standalone(ABC, Generic[_K]):
         self,
         clock_us: int,
         chunks: Sequence[Chunk],
-        given: Mapping[str, Sequence[Row] | pa.Table],
+        given: Mapping[str, Messages],
         pieces: Sequence[Sequence[Piece]],
     ) -> None:
         """Compute a batch, and take what it writes, and its outputs."""
@@ -254,7 +294,7 @@ class Standalone(ABC, Generic[_K]):
         self._outbox.put(outputs, late, refused)
 
     @staticmethod
-    def _named(given: Mapping[str, Sequence[Row] | pa.Table], told: Row) -> dict[str, Any]:
+    def _named(given: Mapping[str, Messages], told: Row) -> dict[str, Any]:
         """Return the message that a row of late events or dead letters is of; of several inputs with its side."""
         name, place = told.get("side") or next(iter(given)), int(told["source"])
         of = given[name]
@@ -292,6 +332,10 @@ class Standalone(ABC, Generic[_K]):
     def _require_open(self) -> None:
         if not self._is_open:
             raise StoreError(f"directory: {self._where!r} is closed; open it anew")
+
+    def _require_settled(self) -> None:
+        self._require_open()
+        self._settle()
 
     def _require_ready(self) -> None:
         self._require_open()

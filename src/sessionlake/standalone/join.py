@@ -51,6 +51,7 @@ class JoinWindow(Standalone[JoinKernel]):
     for good.
 
     Outputs are dicts with the columns of join_changelog, times in microseconds; late and refused messages have their `side`.
+    `batch` is how many messages of both sides `add_message` gathers to one batch (`Standalone`).
     ConfigError for a join that can't be, or that is not the directory's.
     """
 
@@ -75,6 +76,7 @@ class JoinWindow(Standalone[JoinKernel]):
         schema: Mapping[str, str] | None = None,
         beyond_retention: str = DEAD_LETTER,
         downstream: Downstream | None = None,
+        batch: int = 1,
     ) -> None:
         if beyond_retention not in (DEAD_LETTER, DROP):
             raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
@@ -92,7 +94,7 @@ class JoinWindow(Standalone[JoinKernel]):
             emit=emit or Emit(),
         )
         asked = {"layout": STATE_LAYOUT, **self._join.shown()}
-        super().__init__(directory, asked, schema, downstream)
+        super().__init__(directory, asked, schema, downstream, batch)
 
     def add_message(
         self, side: str, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
@@ -132,7 +134,7 @@ class JoinWindow(Standalone[JoinKernel]):
         Each has window_key, window_start, window_end (exclusive on a grid, else inclusive), event_count, first_position and
         last_position of the side's messages. Bounds are microseconds, or numbers by count. Keys are as in `get_messages`.
         """
-        self._require_open()
+        self._require_settled()
         names, found = self._scanned(_side(side), -_FOREVER, _FOREVER, self._keys(side, join_keys, session_key))
         others: tuple[list[bytes], Messages] = ([], Messages.empty())
         if self._kernel.spec.kind == SESSION:
@@ -154,7 +156,7 @@ class JoinWindow(Standalone[JoinKernel]):
         values of the equal fields in the order of `on`, `session_key` that of the first of them, whose others `join_keys`
         then are: all of them name a key, fewer are the beginning of some, which are looked for in all that is in the range.
         """
-        self._require_open()
+        self._require_settled()
         names, found = self._scanned(_side(side), start, end, self._keys(side, join_keys, session_key))
         return rows_of(self._kernel.spec.side(side), names, found)
 

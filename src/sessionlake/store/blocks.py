@@ -42,6 +42,8 @@ def read_blocks(db: Segments, segment: Ints, names: pa.Array) -> tuple[Ints, pa.
             rows.append(at)
     if not rows:
         return np.zeros(0, np.int64), pa.array([], pa.binary())
+    if len(rows) == 1:
+        return rows[0], values[0]
     at = np.concatenate(rows)
     order = np.argsort(at)
     return at[order], combined(pa.chunked_array(values)).take(pa.array(order))

@@ -79,6 +79,8 @@ class SliceStore(ListedStore):
 
         Within a pair slices are ascending by start.
         """
+        if not len(codes):
+            return Slices(codes, np.zeros(0, self._head), pa.array([], pa.binary()))
         at, values = read_blocks(self._db, blocks // self._blocks, block_keys(keys, codes, blocks))
         owner, head, state = unpack_heads(values, self._head)
         return Slices(codes[at][owner], head, state)

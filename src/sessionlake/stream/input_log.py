@@ -4,8 +4,8 @@ Spark's checkpoint forgets positions after 100 batches and Delta's log its commi
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,13 @@ from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.tables import Tables
 
 BATCH_INPUTS = "batch_inputs"
+_COUNTED = {
+    "input": "that came in",
+    "accepted": "that were accepted",
+    "late": "past grace",
+    "dead": "that were refused",
+    "dropped": "beyond retention, and dropped",
+}
 _SAVE_AFTER = 40
 """Unsaved batches at which they are saved: well below the 100 whose positions Spark keeps."""
 
@@ -45,6 +52,20 @@ BATCH_INPUTS_SCHEMA = pa.schema(
 )
 
 
+def inputs_schema(sides: Iterable[str]) -> pa.Schema:
+    """Return the table's schema; of a pipeline of several inputs it has the events of each, null in batches of older releases."""
+    counts = [
+        _field(_column(side, name), pa.int64(), f"Events of {side}: {_COUNTED[name]}")
+        for side in sides
+        for name in schemas.PER_INPUT
+    ]
+    return pa.schema([*BATCH_INPUTS_SCHEMA, *counts])
+
+
+def _column(side: str, name: str) -> str:
+    return f"{side}_{name}"
+
+
 @dataclass(frozen=True)
 class BatchInputs:
     """A batch's inputs besides the rows; times in microseconds."""
@@ -58,6 +79,8 @@ class BatchInputs:
     events: Any
     """Spark's JSON of the position in the event source; of several, a list in the order of `Kind.inputs`."""
     corrections: dict[str, Any] | None
+    counts: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """The counts of the batch's commit, for the table; not read back from it."""
 
 
 class InputLog:
@@ -74,10 +97,12 @@ class InputLog:
             self._saved = saved_batch(self._tables)
         if batch_id - self._saved < _SAVE_AFTER:
             return
-        self._tables[BATCH_INPUTS].create(BATCH_INPUTS_SCHEMA, "What each micro-batch was a function of, besides rows")
+        schema = inputs_schema(self._config.section.sides)
+        self._tables[BATCH_INPUTS].create(schema, "What each micro-batch was a function of, besides rows")
+        self._tables[BATCH_INPUTS].add_columns(schema)
         known = self._tables[BATCH_INPUTS].latest_version()
         rows = list(_unsaved(self._tables, self._config, batch_id, self._last or _last_saved(self._tables)))
-        table = pa.Table.from_pylist([_row(row) for row in rows], schema=BATCH_INPUTS_SCHEMA)
+        table = pa.Table.from_pylist([_row(row, self._config.section.sides) for row in rows], schema=schema)
         self._tables[BATCH_INPUTS].append_file(table, BATCH_INPUTS, batch_id, after_version=known)
         whole = rows and rows[-1].batch_id == batch_id
         self._last = (batch_id, rows[-1].changelog_version, rows[-1].watermark_us) if whole else None
@@ -131,7 +156,7 @@ def _unsaved(tables: Tables, config: Config, up_to: int, last: _Last) -> Iterato
             *events, corrections = (None if line == "-" else json.loads(line) for line in lines[2:])
             live = dict(commit.settings.live)
             read = events[0] if len(events) == 1 else events
-            yield BatchInputs(batch, commit.version, clock, before, watermark, live, read, corrections)
+            yield BatchInputs(batch, commit.version, clock, before, watermark, live, read, corrections, commit.counts)
         before = watermark
 
 
@@ -144,7 +169,7 @@ def _last_saved(tables: Tables) -> _Last:
     return (-1, -1, None) if first is None else (first[0], first[1], first[2])
 
 
-def _row(inputs: BatchInputs) -> dict[str, Any]:
+def _row(inputs: BatchInputs, sides: Iterable[str]) -> dict[str, Any]:
     texts = {
         name: None if value is None else json.dumps(value)
         for name, value in (
@@ -160,4 +185,9 @@ def _row(inputs: BatchInputs) -> dict[str, Any]:
         "watermark_before": inputs.watermark_before_us,
         "watermark": inputs.watermark_us,
         **texts,
+        **{
+            _column(side, name): inputs.counts.get(schemas.count_of(name, side), 0)
+            for side in sides
+            for name in schemas.PER_INPUT
+        },
     }

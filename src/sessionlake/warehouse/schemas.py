@@ -1,6 +1,7 @@
 """Schemas of all tables and of what workers and driver exchange. All times are UTC, microseconds."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -74,10 +75,19 @@ COUNTS = (
     "deletes",
 )
 """What a batch counts: events in, and what became of them; corrections in, and what became of them; changes out."""
+PER_INPUT = ("input", "accepted", "late", "dead", "dropped")
+"""What of it commits count for each of several inputs, too: input is the sum of the others."""
 QUARANTINED = "quarantined"
 """What commits count beside those: sessions that a batch moved above a threshold of [quarantine]."""
 
 
+def count_of(name: str, side: str) -> str:
+    """Return how commits call a count of one of several inputs."""
+    return f"{name}:{side}"
+
+
+# A batch of one message asks for its schemas as often as one of many.
+@lru_cache(maxsize=1024)
 def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:
     """Return a column with a comment, which the table shows."""
     return pa.field(name, type_, metadata={"comment": comment})

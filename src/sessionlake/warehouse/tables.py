@@ -104,6 +104,17 @@ class Table(Transactions):
         if app_versions:
             self.set_app_versions({app_id: _at_least(version) for app_id, version in app_versions.items()})
 
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Add the columns that the table has not, with their comments; they are null in the rows that there are."""
+        there = set(self.read().columns)
+        added = [column for column in spark_schema(schema) if column.name not in there]
+        if not added:
+            return
+        texts = ", ".join(
+            f"{c.name} {c.dataType.simpleString()} comment '{c.metadata.get('comment', '')}'" for c in added
+        )
+        self.spark.sql(f"alter table {self.sql_name()} add columns ({texts})")
+
     def read(self, version: int | None = None) -> DataFrame:
         """Return a table, pinned to a version where one is given."""
         reader = self.spark.read.format("delta")

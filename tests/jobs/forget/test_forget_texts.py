@@ -77,7 +77,7 @@ def test_broken_rows_are_found_however_they_write_the_key(spark: SparkSession) -
     rows = spark.createDataFrame([(None, raw) for raw in found + kept], "session_key string, raw string")
 
     def held(keys: Keys) -> list[str]:
-        hits = matching(rows.alias("t"), keys.frame(spark, "key"), F.expr(CONDITION))
+        hits = matching(rows.alias("t"), keys.frame(spark, [["key"]]), F.expr(CONDITION))
         return [row.raw for row in hits.collect()]
 
     assert sorted(held(gone)) == sorted(found)

@@ -1,7 +1,8 @@
 """The keys to forget: as a table to join with, as hashes for the record, and as texts to look for in raw rows."""
 
 import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,25 +58,57 @@ class Keys:
         """The keys as stores have them, ascending."""
         return sorted(key.encode() for key in self.values)
 
-    def frame(self, spark: SparkSession, *fields: str) -> DataFrame:
-        """Return a row a key: the key, and regular expressions for it in raw rows, in quotes, in statistics, and in conditions as Delta logs them.
+    def parts(self, fields: int) -> list[tuple[str, ...] | None]:
+        """Return each key as the texts of its fields; None for what is no key of so many. One of a field, or of none, is its text."""
+        return [(key,) if fields < 2 else _parts(key, fields) for key in self.values]
 
-        Raw rows are JSON whose key is in one of the fields, or (none) CSV, of which any field counts. `word` is for rows of JSON
-        in which no such field can be found: those that `readable` does not match.
+    def frame(self, spark: SparkSession, fields: Sequence[Collection[str]]) -> DataFrame:
+        """Return a row a key: the key, its `parts`, and regular expressions for it in raw rows, in quotes, in statistics, and in conditions as Delta logs them.
+
+        `fields` has, for each field of a key, the names that it may have. Raw rows are JSON with these names, or, where there are
+        none, CSV, of which any field counts. `word` is for rows of JSON in which the fields can't all be found: those that
+        `readable` does not match.
         """
-        named = "|".join(map(written, fields))
-        readable = rf"{_QUOTE}(?:{named}){_QUOTE}\s*:" if fields else ""
-        before = rf"{readable}\s*{_QUOTE}?" if fields else _IN_CSV
+        named = ["|".join(map(written, sorted(names))) for names in fields or [()]]
+        heads = [rf"{_QUOTE}(?:{names}){_QUOTE}\s*:" if names else "" for names in named]
+        before = [rf"{head}\s*{_QUOTE}?" if head else _IN_CSV for head in heads]
+        readable = _together(heads)
         rows = []
-        for key in self.values:
+        for key, parts in zip(self.values, self.parts(len(fields)), strict=True):
+            # What is no key of so many fields is in no raw row; it is looked for as it stands.
+            texts = parts or (key,) * len(named)
+            value = _together([f"{start}{written(text)}{_AFTER}" for start, text in zip(before, texts, strict=True)])
+            words = _together(list(map(word, texts)))
             whole, start = written(key), written(_as_statistics_begin(key))
             end = "" if len(start) < len(whole) else _AFTER
             quoted = f"{_QUOTE}{whole}{_END_QUOTE}"
             condition = rf"{_IN_CONDITION}{whole}'?\s*[,)]"
             statistics = f"{_IN_STATISTICS}{start}{end}"
-            rows.append((key, f"{before}{whole}{_AFTER}", readable, word(key), quoted, statistics, condition))
-        names = ("key", "value", "readable", "word", "quoted", "statistics", "condition")
-        return spark.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
+            rows.append(
+                (key, None if parts is None else list(parts), value, readable, words, quoted, statistics, condition)
+            )
+        names = ("value", "readable", "word", "quoted", "statistics", "condition")
+        return spark.createDataFrame(
+            rows, f"key string, parts array<string>, {', '.join(f'{n} string' for n in names)}"
+        )
+
+
+def _parts(key: str, fields: int) -> tuple[str, ...] | None:
+    """Return the texts of a JSON array of so many, as `sources.contract.joint_key` makes it; None for anything else."""
+    try:
+        found = json.loads(key)
+    except ValueError:
+        return None
+    if not isinstance(found, list) or len(found) != fields or not all(isinstance(text, str) for text in found):
+        return None
+    return tuple(found)
+
+
+def _together(expressions: Sequence[str]) -> str:
+    """Return an expression for texts in which all of some are found, in any order."""
+    if len(expressions) == 1:
+        return expressions[0]
+    return rf"\A(?s:{''.join(f'(?=.*?(?:{one}))' for one in expressions)})"
 
 
 def _as_statistics_begin(key: str) -> str:

@@ -65,9 +65,9 @@ class Lake:
     @cached_property
     def frame(self) -> DataFrame:
         """The keys, see `Keys.frame`."""
-        # Of CSV any field counts.
-        names = () if "csv" in self.formats else {name for names in self.config.keys.values() for name in names}
-        return self.keys.frame(self.tables.spark, *sorted(names))
+        # Sides may call a field differently, and of CSV any field counts.
+        places = zip(*self.config.keys.values(), strict=True)
+        return self.keys.frame(self.tables.spark, [() if "csv" in self.formats else place for place in places])
 
     @cached_property
     def formats(self) -> set[str | None]:

@@ -74,8 +74,6 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
         limits += [] if limit is None else [f"{side.source.AT}: {limit}"]
     if "avro" in lake.formats:
         limits.append("dead letters: of Avro their rows are base64, in which a key is not found; look at them by hand")
-    if any(len(names) > 1 for names in lake.config.keys.values()):
-        limits.append("dead letters: rows whose key can't be read are not searched for one of several fields")
     unread = lake.unread()
     if unread:
         limits.append(
@@ -89,8 +87,6 @@ def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | 
     """Return how many rows of an input's source have a key, and why they were not searched where that is so."""
     if source.kind == "kafka":
         return 0, "a topic is not searched; its records leave it with its own retention"
-    if len(lake.config.keys[name]) > 1:
-        return 0, "rows whose key is of several fields are not searched; look at them by hand"
     try:
         return _source_rows(lake, name, source), None
     except PySparkException as error:
@@ -105,8 +101,8 @@ def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
     if source.kind == "delta" or source.format == "parquet":
         reader = spark.read.format("delta" if source.kind == "delta" else "parquet")
         rows = (reader if source.kind == "delta" else reader.option("recursiveFileLookup", "true")).load(source.path)
-        keys = [F.col(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
-        texts = rows.select(keys[0].alias("value"))
-        return matching(texts.alias("t"), lake.frame, F.expr("t.value = k.key")).count()
+        parts = [F.col(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
+        found = rows.select(F.array(*parts).alias("parts"))
+        return matching(found.alias("t"), lake.frame, F.expr("t.parts = k.parts")).count()
     texts = spark.read.option("recursiveFileLookup", "true").text(source.path)
     return matching(texts.alias("t"), lake.frame, F.expr("t.value rlike k.value")).count()

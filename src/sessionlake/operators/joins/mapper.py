@@ -15,6 +15,7 @@ from sessionlake.stream.ingest import ARCHIVED, DEAD, Judged, event_table, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.positions import CHUNK, ROW, accepted_rows, chunk_of
 from sessionlake.stream.watermark import NO_WATERMARK, max_time_of
+from sessionlake.warehouse.schemas import count_of
 
 
 def split_messages(
@@ -89,7 +90,7 @@ def _of_side(spec: JoinSpec, side: str, piece: object) -> Split:
 
 def _counted(side: str, stats: dict[str, int]) -> Split:
     """Yield numbers of all sides, and of the one."""
-    yield Counted(stats | {f"{name}:{side}": value for name, value in stats.items()})
+    yield Counted(stats | {count_of(name, side): value for name, value in stats.items()})
 
 
 def _joint(spec: JoinSpec, side: str, events: pa.Table) -> pa.Table:

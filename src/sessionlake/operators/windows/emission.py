@@ -7,7 +7,7 @@ window needs a flag of its own (docs/rules.md).
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sessionlake.operators.windows.kept import Cells, Keeping
@@ -80,7 +80,7 @@ class Progress:
     def state(self) -> dict[str, Any]:
         """Return the JSON values for the state."""
         known = None if self.watermark_us == NO_WATERMARK else self.watermark_us
-        return {**asdict(self), WATERMARK: known, "emit": list(self.emit)}
+        return {**vars(self), WATERMARK: known, "emit": list(self.emit)}
 
     def horizon_us(self, span_us: int) -> int:
         """Return the time before whose strict past slices are absent: no window that events change has one."""

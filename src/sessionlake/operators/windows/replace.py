@@ -18,7 +18,7 @@ from sessionlake.engine.operator import LOOKUP, Inputs
 from sessionlake.operators.windows.emission import FOREVER, Firing
 from sessionlake.operators.windows.rules import Pairs, SliceAxis, are_among, blocks_of, grid_windows, is_at, joined
 from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows, WindowSpec
-from sessionlake.store.lists import Listed
+from sessionlake.store.lists import NONE_LISTED, Listed
 from sessionlake.store.slices import Slices, SliceStore
 
 REPLACED, WITHHELD = "replaced", "withheld"
@@ -65,6 +65,8 @@ class Replacements:
 
     def parts(self, spec: WindowSpec) -> Partials:
         """Return the slices that come anew."""
+        if not len(self.slices):
+            return Partials.empty(spec.aggregates)
         at = np.flatnonzero(~self.goes & ~self.known)
         states = StateCodec(spec.aggregates).decode(self.state.take(pa.array(at)))
         start, zeros = self.slices.time[at], np.zeros(len(at), np.int64)
@@ -73,6 +75,8 @@ class Replacements:
 
     def touched(self, windows: TimeWindows) -> Listed:
         """Return the stored slices that change: those that become something else, and all that share a window with one that goes."""
+        if not len(self.slices):
+            return NONE_LISTED
         gone, span = self.slices.take(self.goes), windows.span_us
         axis = SliceAxis(self.near)
         low, high = axis.between(gone.codes, gone.time - span + 1, gone.time + span - 1)
@@ -87,6 +91,8 @@ class Replacements:
 
     def among(self, keys: pa.Array) -> "Replacements":
         """Return the same by the codes of other keys, ascending, which have all of these."""
+        if not len(self.keys):
+            return self
         code = pc.index_in(self.keys, value_set=keys).to_numpy(zero_copy_only=False).astype(np.int64)
         slices = Pairs(code[self.slices.codes], self.slices.time)
         blocks = Pairs(code[self.blocks.codes], self.blocks.time)
@@ -112,6 +118,8 @@ class Replacements:
 
     def gone_from(self, slices: Slices) -> Slices:
         """Return the slices that went, of which nothing is known any more, and that nothing of the batch has brought back."""
+        if not len(self.slices):
+            return Slices(self.slices.codes, np.zeros(0, slices.head.dtype), self.state)
         went = self.slices.take(self.goes)
         went = went.take(~are_among(went, Pairs(slices.codes, slices["start"])))
         head = np.zeros(len(went), slices.head.dtype)
@@ -120,11 +128,15 @@ class Replacements:
 
     def blocks_of_gone(self, windows: TimeWindows) -> Pairs:
         """Return the stored blocks, (code, number), that have a slice which goes."""
+        if not len(self.slices):
+            return self.slices
         went = self.slices.take(self.goes & self.known)
         return Pairs(went.codes, went.time // windows.block_us).distinct()
 
     def emptied(self, windows: TimeWindows, slices: Slices) -> Pairs:
         """Return the windows (code, start) that are none any more, given all slices around after the batch."""
+        if not len(self.slices):
+            return self.slices
         gone, axis, before = self.slices.take(self.goes), SliceAxis(slices), SliceAxis(self.near)
         if isinstance(windows, Grid):
             asked = grid_windows(windows, gone, ALWAYS)
@@ -143,7 +155,9 @@ def replacements(spec: WindowSpec, inputs: Inputs, store: SliceStore, horizon_us
     One is stale where the slice changed after what its writer knew of or is gone, and where one with a lower correction_id
     that is not names the same slice.
     """
-    rows = inputs[REPLACED].combine_chunks() if REPLACED in inputs else REPLACED_SCHEMA.empty_table()
+    if REPLACED not in inputs:
+        return _none(store)
+    rows = inputs[REPLACED].combine_chunks()
     codes, keys = sorted_codes(rows["key"])
     asked = Pairs(codes, rows["start_us"].to_numpy())
     span = spec.windows.span_us
@@ -180,6 +194,13 @@ def replacements(spec: WindowSpec, inputs: Inputs, store: SliceStore, horizon_us
         frozenset(combined(rows["correction_id"]).filter(pa.array(left)).to_pylist()),
         len(asked),
     )
+
+
+def _none(store: SliceStore) -> Replacements:
+    """Return what a batch without replacements has."""
+    numbers, states = np.zeros(0, np.int64), pa.array([], pa.binary())
+    pairs, near = Pairs(numbers, numbers), store.find(states, numbers, numbers)
+    return Replacements(states, pairs, numbers, states, numbers > 0, pairs, near, frozenset(), 0)
 
 
 def _revisions(handed_in: pa.Table, keys: pa.Array, asked: Pairs) -> Ints:

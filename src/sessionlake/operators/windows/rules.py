@@ -37,6 +37,8 @@ class Pairs:
 
     def distinct(self) -> "Pairs":
         """Return each pair once, ascending."""
+        if len(self) < 2:
+            return self
         order, starts = group_events(self.codes, self.time, 0)
         return self.take(order[starts])
 
@@ -49,7 +51,7 @@ def joined(parts: Sequence[Pairs]) -> Pairs:
 
 def are_among(pairs: Pairs, others: Pairs) -> Bools:
     """Say which pairs others have."""
-    if not len(others):
+    if not len(pairs) or not len(others):
         return np.zeros(len(pairs), bool)
     rest = others.distinct()
     at = Axis(rest.codes, rest.time).find(pairs.codes, pairs.time)
@@ -77,6 +79,10 @@ class Windows:
         """Return the given rows, in that order."""
         codes, start, end, low, high = (c[rows] for c in (self.codes, self.start, self.end, self.low, self.high))
         return Windows(codes, start, end, low, high, self.trigger.take(pa.array(rows)))
+
+
+_NONE = np.zeros(0, np.int64)
+NO_WINDOWS = Windows(_NONE, _NONE, _NONE, _NONE, _NONE, pa.array([], pa.string()))
 
 
 @dataclass(frozen=True)
@@ -194,14 +200,14 @@ def blocks_of(windows: Pairs, span_us: int, block_us: int) -> Pairs:
 
 
 def read_around(windows: Sliding, candidates: Pairs, firing: Firing) -> Pairs:
-    """Return the blocks that windows of a firing with, or made by, candidate slices can reach."""
+    """Return the blocks that windows of a firing with, or made by, candidate slices can reach; some more than once."""
     span = windows.span_us
     low = np.maximum(candidates.time - span, firing.low_us - span - 1)
     high = np.minimum(candidates.time + span, firing.high_us)
     some = high >= low
     codes, low, high = candidates.codes[some], low[some], high[some]
     first, number = low // windows.block_us, high // windows.block_us - low // windows.block_us + 1
-    return Pairs(np.repeat(codes, number), np.repeat(first, number) + within_group(number)).distinct()
+    return Pairs(np.repeat(codes, number), np.repeat(first, number) + within_group(number))
 
 
 class SliceAxis(Axis):

@@ -39,6 +39,7 @@ from sessionlake.operators.windows.emission import (
 from sessionlake.operators.windows.mapper import PARTS
 from sessionlake.operators.windows.replace import REPLACED, WITHHELD, replacements
 from sessionlake.operators.windows.rules import (
+    NO_WINDOWS,
     Merged,
     Pairs,
     SliceAxis,
@@ -194,10 +195,13 @@ class WindowShard:
     def _stored(self, store: SliceStore, keys: pa.Array, blocks: Pairs, moment: Moment) -> Slices:
         """Return the slices that are stored in blocks."""
         found = store.find(keys, blocks.codes, blocks.time)
-        return found.take(np.flatnonzero(found["start"] >= moment.before.horizon_us(self.spec.windows.span_us)))
+        there = found["start"] >= moment.before.horizon_us(self.spec.windows.span_us)
+        return found if there.all() else found.take(np.flatnonzero(there))
 
     def _sent(self, slices: Slices, candidates: Sequence[Pairs], firing: Sequence[Firing], withheld: Pairs) -> Windows:
         """Return the windows that go out, by key and start; of the closed ones not those that are withheld."""
+        if not firing:
+            return NO_WINDOWS
         axis = SliceAxis(slices)
         found = [
             sent_windows(self.spec.windows, slices, axis, some, one)
@@ -278,8 +282,11 @@ class WindowShard:
             until = FOREVER if ticked[name] else ended[name] - windows.span_us - 1
             deletes = store.ended_lists(letter, until)
             new = np.flatnonzero(waits[name] & ~listed[name])
-            named = keys.take(pa.array(merged.slices.codes[merged.changed][new]))
-            tables += [store.list_deletes(deletes), store.list_writes(letter, moment.batch_id, start[new], named)]
+            if deletes:
+                tables.append(store.list_deletes(deletes))
+            if len(new):
+                named = keys.take(pa.array(merged.slices.codes[merged.changed][new]))
+                tables.append(store.list_writes(letter, moment.batch_id, start[new], named))
         return tables, {UNSENT_EARLY: int(waits["early"].sum()), UNSENT_LATE: int(waits["late"].sum())}
 
     def _slice_changes(
@@ -291,8 +298,9 @@ class WindowShard:
             return {}
         tables = [self._slice_rows(keys, changed, "upsert")]
         for deleted in (merged.slices.take(gone), went):
-            deleted.head["revision"] = moment.batch_id
-            tables.append(self._slice_rows(keys, deleted, "delete"))
+            if len(deleted):
+                deleted.head["revision"] = moment.batch_id
+                tables.append(self._slice_rows(keys, deleted, "delete"))
         return {STATE: pa.concat_tables(tables)}
 
     def _slice_rows(self, keys: pa.Array, slices: Slices, op: str) -> pa.Table:
@@ -311,7 +319,9 @@ class WindowShard:
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _window_rows(self, keys: pa.Array, slices: Slices, windows: Windows, moment: Moment) -> pa.Table:
-        n = len(windows)
+        n, schema = len(windows), window_schema(self.spec, {}, marks=False)
+        if not n:
+            return schema.empty_table()
         count, states = states_of(self.spec.aggregates, slices, windows, keys)
         shown = windows.end - 1 if self.spec.is_sliding else windows.end
         columns: dict[str, pa.Array] = {
@@ -332,7 +342,6 @@ class WindowShard:
             columns["at_event"] = pa.array(slices["start"][windows.high - 1] == windows.end - 1)
         if self.spec.rows_are_state:
             columns["state"] = slices.state.take(pa.array(windows.low))
-        schema = window_schema(self.spec, {}, marks=False)
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
