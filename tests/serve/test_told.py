@@ -125,10 +125,13 @@ def test_rows_of_a_table(rows: list[Any]) -> None:
         head = np.zeros(len(found), HEAD)
         ids = [str(row[3]).encode() if id_ else b"" for row in found]
         for n, (_, time, offset, revision, _) in enumerate(found):
-            head[n] = (time, offset, revision, 0, 0, revision, len(ids[n]))
+            head[n] = (time, offset, revision, revision, 0, revision, len(ids[n]))
         parts = zip(head, ids, states.to_pylist(), strict=True)
         values = [one.tobytes() + id_ + state for one, id_, state in parts]
-        same(TableDecoder(of, TYPES), Packed(keys, range(len(keys)), values), ())
+        every = list(range(len(keys)))
+        same(TableDecoder(of, TYPES), Packed(keys, every, values), ())
+        # Of segments: some rows hidden, and each segment's rows by themselves.
+        same(TableDecoder(of, TYPES, hidden_us=4), Packed(keys, every[::-1], values[::-1]), ())
 
 
 def same(decoder: Any, packed: Packed, include: Any) -> None:
