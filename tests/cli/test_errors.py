@@ -150,6 +150,12 @@ def test_demo_leaves_a_folder_that_is_no_demos(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == [mine.parent, mine]
 
 
+def test_the_demos_server_needs_the_demo(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["demo", "serve", "--directory", str(tmp_path)])
+    line = f"sessionlake: demo: '{tmp_path}' has no sessions to serve yet; run `sessionlake demo` first, with the same --directory\n"
+    assert (result.exit_code, result.stderr) == (2, line)
+
+
 def test_bootstrap_of_a_used_pipeline(used: Project) -> None:
     used.assert_error(
         "bootstrap: pipeline 'clicks' has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`",

@@ -47,6 +47,29 @@ def test_the_demos_pairs_are_those_of_duckdb(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_the_demos_recent_folders_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    """Of those within a year of the watermark that the last batch began with each is there; older ones are gone, but for what came last."""
+    prepare(tmp_path / "demo", Console(quiet=True))
+    config = load_config(tmp_path / "demo" / tables.RECENT_NAME)
+    tables.run_table(spark, tmp_path / "demo", Console(quiet=True), tables.RECENT_NAME)
+    ((expired, apart),) = query_tables(
+        config,
+        f"""
+        with latest as (select repo || '/' || top k, max(authored_at::timestamptz) t
+                        from read_json_auto('{tmp_path}/demo/events/*.json.gz') where authored_at is not null group by 1),
+        began as (select max(watermark) w from batches where batch_id < (select max(batch_id) from batches)),
+        wanted as (select k, t from latest where t > (select w from began) - interval 365 days),
+        kept as (select table_key k, event_time t from table_live where event_time > (select w from began) - interval 365 days)
+        select (select count(*) from latest) - (select count(*) from table_live),
+               (select count(*) from (from kept except all from wanted union all (from wanted except all from kept)))
+        """,
+        1,
+    )[1]
+    assert expired > 10
+    assert apart == 0
+
+
+@pytest.mark.slow
 def test_the_demos_folders_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     prepare(tmp_path / "demo", Console(quiet=True))
     config = load_config(tmp_path / "demo" / tables.CONFIG_NAME)

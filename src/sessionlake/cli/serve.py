@@ -3,7 +3,7 @@
 import click
 
 from sessionlake.cli.shared import console, one_line_errors
-from sessionlake.config.load import load_config
+from sessionlake.config.load import Config, load_config
 from sessionlake.extras import require_extra
 
 
@@ -16,6 +16,11 @@ def serve_command(config_path: str, host: str | None, port: int | None) -> None:
     """Answer queries over HTTP from the stores of this host, and show a page of the stream, until ctrl-C."""
     config = load_config(config_path)
     config = config.model_copy(update={"serve": config.serve.on(host, port)})
+    serve(config)
+
+
+def serve(config: Config) -> None:
+    """Serve a pipeline until ctrl-C; ConfigError where it can't listen, MissingExtraError where a package is missing."""
     for module in ("fastapi", "uvicorn", "httptools", "uvloop"):
         require_extra("serve", module, "serve")
     from sessionlake.serve.server import prepared

@@ -40,7 +40,7 @@ class ServeSection(Section):
     peers_authority: str | None = None
     """A PEM file of the authority that signed their certificates; the machine's own ones where there is none."""
     ranges: bool = True
-    """Whether ranges of keys may be asked for, and not single keys only."""
+    """Whether ranges of keys may be asked for, and not only keys that are named."""
     requests_per_second: int = Field(default=200, ge=1)
     """Of a token; without tokens of a client's address."""
     max_rows: int = Field(default=1000, ge=1, le=100_000)

@@ -2,16 +2,27 @@
 
 import click
 
+from sessionlake.cli.serve import serve
 from sessionlake.cli.shared import console, one_line_errors
 
 
 @click.command("demo")
+@click.argument("what", type=click.Choice(["all", "table", "serve"]), default="all", metavar="[all|table|serve]")
 @click.option(
-    "--directory", default="demo", show_default=True, help="Where the demo's pipeline is made; an old one is replaced."
+    "--directory", default="demo", show_default=True, help="Where the demo's pipeline is made; all replaces an old one."
 )
 @one_line_errors
-def demo_command(directory: str) -> None:
-    """Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."""
-    from sessionlake.examples.demo import run_demo
+def demo_command(what: str, directory: str) -> None:
+    """Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out.
 
-    run_demo(directory, console)
+    With `table`: the latest change of each folder, as a table whose rows expire after a year. With `serve`, after all: its sessions over HTTP, and a
+    page of the stream, until ctrl-C.
+    """
+    from sessionlake.examples import demo
+
+    if what == "serve":
+        serve(demo.served_config(directory))
+    elif what == "table":
+        demo.run_table_alone(directory, console)
+    else:
+        demo.run_demo(directory, console)

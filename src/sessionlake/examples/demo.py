@@ -15,7 +15,7 @@ from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import open_session
 from sessionlake.cli.status import print_status
 from sessionlake.cli.tables import register_tables
-from sessionlake.config.load import load_config
+from sessionlake.config.load import Config, load_config
 from sessionlake.errors import SourceError
 from sessionlake.examples import joins, tables
 from sessionlake.examples.jobs import run_jobs
@@ -60,6 +60,7 @@ file_types = "collect(ext, 5)"
 typical_change = "percentile(added, 0.5)"
 """
 CONFIG_NAME = "commits.toml"
+DIRECTORY = "demo"
 _MADE = ("warehouse", "store", "events", "quality", joins.COMMITS, tables.CHANGES)
 EXAMPLES = Path(__file__).with_name("commits")
 
@@ -90,6 +91,27 @@ def run_demo(directory: str, console: Console) -> None:
     spark.stop()
 
 
+def run_table_alone(directory: str, console: Console) -> None:
+    """Show the folders of the last year as a table, in the demo's pipeline in `directory`, which is made where there is none."""
+    root = Path(directory).resolve()
+    if not (root / CONFIG_NAME).exists():
+        prepare(root, console)
+    (root / tables.RECENT_NAME).write_text(tables.RECENT)  # a demo of an earlier version lacks it
+    spark = open_session(load_config(root / tables.RECENT_NAME), driver_memory="2g", little_java=True)
+    tables.run_table(spark, root, console, tables.RECENT_NAME)
+    spark.stop()
+
+
+def served_config(directory: str) -> Config:
+    """Return the config of the demo's sessions; SourceError where the demo did not run in `directory`."""
+    file = Path(directory).resolve() / CONFIG_NAME
+    if not (file.parent / "warehouse").exists():
+        raise SourceError(
+            f"demo: {directory!r} has no sessions to serve yet; run `sessionlake demo` first, with the same --directory"
+        )
+    return load_config(file)
+
+
 def prepare(root: Path, console: Console) -> None:
     """Make the demo's pipeline in `root`: its config and its files of events; an old one is replaced.
 
@@ -101,8 +123,7 @@ def prepare(root: Path, console: Console) -> None:
     for old in taken:
         shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    others = {joins.CONFIG_NAME: joins.CONFIG, tables.CONFIG_NAME: tables.CONFIG}
-    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, **others}.items():
+    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, joins.CONFIG_NAME: joins.CONFIG, **tables.CONFIGS}.items():
         (root / name).write_text(text)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
@@ -164,6 +185,7 @@ def _picture(spark: SparkSession, file: Path) -> str:
 
 def _next(root: Path, command: str, picture: str, console: Console) -> None:
     config = os.path.relpath(root / CONFIG_NAME)
+    where = "" if os.path.relpath(root) == DIRECTORY else f" --directory {os.path.relpath(root)}"
     console.rule("what to type next")
     console.print(f"picture of the sessions over time: {picture}")
     for query in (
@@ -176,8 +198,9 @@ def _next(root: Path, command: str, picture: str, console: Console) -> None:
     weeks, query = os.path.relpath(root / "weeks.toml"), "select * from windows_live order by event_count desc limit 10"
     console.print(f'  {command} sql {weeks} "{query}"', soft_wrap=True)
     console.print(f"  {command} status {config}")
-    console.print(f"  {command} serve {config}     # its sessions over HTTP, and a page of the stream")
     console.print(f"  {command} run {config} --once     # again: nothing new, nothing twice")
+    console.print(f"  {command} demo table{where}     # the folders of the last year, older ones expired")
+    console.print(f"  {command} demo serve{where}     # the page of the stream, and its sessions over HTTP")
 
 
 def _command() -> str:

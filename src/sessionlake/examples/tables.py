@@ -1,4 +1,4 @@
-"""The demo's table: of each folder of each project the latest change, whenever it came."""
+"""The demo's tables: of each folder of each project the latest change, whenever it came; and those of the last year, older ones expired."""
 
 import gzip
 import json
@@ -39,6 +39,17 @@ columns = ["repo", "author", "ext", "added"]
 """
 
 
+RECENT_NAME = "recent.toml"
+RECENT = f"""{CONFIG.replace("folders", "recent").replace("batch = 12", "batch = 4")}
+[ttl]
+pattern = "index"
+ttl = "365 days"        # of a folder that was left alone for so long there is no row
+clock = "stream"        # by the times of the changes themselves
+every = "1 day"
+"""
+CONFIGS = {CONFIG_NAME: CONFIG, RECENT_NAME: RECENT}
+
+
 def write_changes(root: Path) -> None:
     """Write for each file of events in `root` one of changes, in the same order: each event with the folder that it is of."""
     target = root / CHANGES
@@ -53,21 +64,21 @@ def write_changes(root: Path) -> None:
         os.utime(written, (moment, moment))
 
 
-def run_table(spark: SparkSession, root: Path, console: Console) -> None:
-    """Run the table over the demo's changes, and show what came out."""
-    config = load_config(root / CONFIG_NAME)
+def run_table(spark: SparkSession, root: Path, console: Console, name: str = CONFIG_NAME) -> None:
+    """Run one of the tables over the demo's changes to their end, and show what came out."""
+    config = load_config(root / name)
     summary = run(spark, config, once=True)
     console.print(
         f"{config.pipeline.name}: {summary.counts['input']:,} changes in {summary.batches} batches, "
-        f"{summary.counts['upserts']:,} rows sent"
+        f"{summary.counts['upserts']:,} rows sent, {summary.counts['deletes']:,} expired"
     )
-    read_table(spark, config).createOrReplaceTempView(config.pipeline.name)
+    read_table(spark, config).createOrReplaceTempView("latest_changes")
     console.print(
         table_of(
             "table: of each project the folders, and the one that was left alone for the longest",
             spark.sql("""
                 select repo project, count(*) folders, date_format(max(event_time), 'yyyy-MM-dd') `latest change`,
                        min_by(table_key, event_time) `quietest folder`, date_format(min(event_time), 'yyyy-MM-dd') `its latest change`
-                from folders group by 1 order by folders desc"""),
+                from latest_changes group by 1 order by folders desc"""),
         )
     )

@@ -216,7 +216,7 @@ class Server:
                 raise RefusedError(422, "key: is missing; write key, or key_from, key_to or prefix for a range")
             if not self._config.serve.ranges:
                 raise RefusedError(
-                    403, "key_from, key_to, prefix: ranges are not served here (serve.ranges); ask for a key"
+                    403, "key_from, key_to, prefix: ranges are not served here (serve.ranges); ask for keys by name"
                 )
             if order == "desc":
                 raise RefusedError(422, "order: 'desc' is for one key; ask for a key, or leave it out")
