@@ -122,6 +122,13 @@ def test_a_batch_that_fails_is_not_added(tmp_path: Path, monkeypatch: pytest.Mon
         assert (run.counts["accepted"], run.counts["replayed"]) == (2, 0)
 
 
+def test_the_latest_clock_of_its_messages_is_that_of_a_batch(tmp_path: Path) -> None:
+    with aggregator("tumbling, each", tmp_path / "w", batch=2) as run:
+        for clock in (-5, -7, 3, 4, 2, 1):
+            run.add_message(message(4), clock_us=clock)
+        assert [row["emitted_at"] for row in run.get_result()] == [-5, 4, 4]
+
+
 def test_a_batch_has_one_message_at_least(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^batch: 0 is no number of messages; write 1 or more$"):
         aggregator("tumbling", tmp_path / "w", batch=0)

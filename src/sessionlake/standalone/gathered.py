@@ -15,7 +15,7 @@ class Gathered:
     """By input."""
     last: dict[tuple[str, int], int] = field(default_factory=dict)
     """By input and source partition, the last position that the caller named."""
-    clock_us: int = 0
+    clock_us: int = -(1 << 62)
     """The latest of their clocks, which is the batch's."""
     _partitions: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """The partition of each message, by input."""
