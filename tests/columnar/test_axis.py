@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.axis import Axis
@@ -19,6 +19,8 @@ def columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(codes, np.int64), np.array(places, np.int64)
 
 
+# A code that has no points, so far above those that its number would not go into 63 bits.
+@example([(0, 0), (0, 1 << 59)], [(50_000_000, 0)])
 @given(PAIRS, PAIRS)
 def test_a_point_is_found_as_by_a_search_over_pairs(
     stored: list[tuple[int, int]], asked: list[tuple[int, int]]

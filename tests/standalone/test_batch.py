@@ -63,6 +63,13 @@ def message(time: int, value: int = 1) -> Row:
     return {"key": "a", "time_us": time, "v": value}
 
 
+def test_partitions_of_a_batch_are_in_their_order_as_those_of_a_table(tmp_path: Path) -> None:
+    with aggregator("count", tmp_path / "w", batch=4) as run:
+        for partition, value in ((2, 1), (0, 2), (0, 4), (0, 8)):
+            run.add_message(message(4, value), partition=partition, clock_us=0)
+        assert [row["total"] for row in run.get_result()] == [2 + 4 + 8]
+
+
 def test_every_other_call_knows_what_is_gathered(tmp_path: Path) -> None:
     numbers = itertools.count()
     with aggregator("tumbling, each", tmp_path / "w", batch=100, keep_messages=True) as run:
@@ -120,6 +127,13 @@ def test_a_batch_that_fails_is_not_added(tmp_path: Path, monkeypatch: pytest.Mon
         for position in (1, 2):
             run.add_message(message(4), position=position)
         assert (run.counts["accepted"], run.counts["replayed"]) == (2, 0)
+
+
+def test_the_latest_clock_of_its_messages_is_that_of_a_batch(tmp_path: Path) -> None:
+    with aggregator("tumbling, each", tmp_path / "w", batch=2) as run:
+        for clock in (-5, -7, 3, 4, 2, 1):
+            run.add_message(message(4), clock_us=clock)
+        assert [row["emitted_at"] for row in run.get_result()] == [-5, 4, 4]
 
 
 def test_a_batch_has_one_message_at_least(tmp_path: Path) -> None:

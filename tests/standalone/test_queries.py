@@ -8,6 +8,7 @@ import pytest
 
 from sessionlake import CountSessions, CountWindows, HoppingWindows, SessionWindows, SlidingWindows
 from sessionlake.standalone import Emit, JoinWindow, WindowedAggregator
+from tests.standalone.kinds import aggregator
 from tests.standalone.support import Row
 
 P = 1 << 40
@@ -224,3 +225,10 @@ def test_windows_of_a_side_on_a_grid(tmp_path: Path) -> None:
         found = [tuple(row.values()) for row in run.get_windows("left", 5, 20, session_key=1)]
         assert found == [("1", 2, 6, 2, 1, 2), ("1", 4, 8, 1, 2, 2), ("1", 6, 10, 1, 3, 3), ("1", 8, 12, 1, 3, 3)]
         assert run.get_windows("right", 0, 100) == []
+
+
+def test_a_window_that_ends_where_the_retention_begins_is_shown(tmp_path: Path) -> None:
+    with aggregator("tumbling", tmp_path / "w") as run:
+        for time, starts in ((5, [0]), (50, [0, 50]), (51, [50])):
+            run.add_message({"key": "a", "time_us": time, "v": 1}, clock_us=0)
+            assert [row["window_start"] for row in run.get_windows(-100, 100)] == starts

@@ -15,7 +15,7 @@ class Gathered:
     """By input."""
     last: dict[tuple[str, int], int] = field(default_factory=dict)
     """By input and source partition, the last position that the caller named."""
-    clock_us: int = 0
+    clock_us: int = -(1 << 62)
     """The latest of their clocks, which is the batch's."""
     _partitions: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """The partition of each message, by input."""
@@ -32,9 +32,9 @@ class Gathered:
             self.last[name, partition] = position
 
     def parted(self) -> Iterator[tuple[tuple[str, int], list[tuple[int, Row]]]]:
-        """Yield by input and source partition, ascending, the messages, each with its place among the input's."""
+        """Yield by input and source partition the messages, each with its place among the input's."""
         found: dict[tuple[str, int], list[tuple[int, Row]]] = defaultdict(list)
         for name, messages in self.messages.items():
             for at, (partition, message) in enumerate(zip(self._partitions[name], messages, strict=True)):
                 found[name, partition].append((at, message))
-        yield from sorted(found.items(), key=lambda item: item[0])
+        yield from found.items()

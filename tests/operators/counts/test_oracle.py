@@ -114,6 +114,24 @@ def test_every_batch_sends_what_a_machine_per_window_sends(
             assert len({(row[0], row[1]) for row in expected}) == len(expected)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind("grid", 3, 3, 0, per_key=False),
+        Kind("grid", 4, 2, 1, per_key=False),
+        Kind("session", 2, per_key=False),
+    ],
+)
+def test_windows_get_full_with_the_messages_of_others(kind: Kind) -> None:
+    """A message a batch: nothing but lists tells which keys' windows it fills."""
+    machine = Machine(kind.name, kind.size, kind.advance, kind.offset, per_key=False, early="off", retention=1000)
+    with WindowHarness(kind.definition.until("1000 us"), {"s": "sum(v)"}, schema={"v": "long"}) as harness:
+        for number, key in enumerate("abcdabeacdbbeadcaebd"):
+            rows: list[Message] = [(key, int(number % 5 == 4), number, number)]
+            expected, _ = machine.batch(rows, number)
+            assert plain(harness.process(rows_of(rows), number).changes) == expected
+
+
 @examples(30)
 @given(kinds(), st.lists(st.lists(messages, min_size=1, max_size=20), min_size=1, max_size=5), st.integers(1, 3))
 def test_the_last_row_of_each_window_is_what_sql_makes_of_all_messages(

@@ -48,6 +48,12 @@ def spans(harness: SessionizerHarness) -> list[tuple[int, int]]:
     return [(row["start_us"], row["end_us"]) for row in harness.sessions()]
 
 
+def test_what_late_sessions_are_open_until_lies_before_is_the_watermark_less_grace() -> None:
+    """Of sessions that end a gap before they close it is their ends that are told of."""
+    closes = [windows.bounds(1000).close_us for windows in (SessionWindows(10, 20), cells(), own())]
+    assert closes == [1000 - 20 - 10, 1000 - 20, 1000 - 30]
+
+
 def test_an_event_exactly_at_the_cut_begins_a_session() -> None:
     with opened(cells()) as harness:
         harness.process([event(95), event(CUT)])

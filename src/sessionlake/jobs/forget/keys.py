@@ -97,7 +97,7 @@ def _parts(key: str, fields: int) -> tuple[str, ...] | None:
     """Return the texts of a JSON array of so many, as `sources.contract.joint_key` makes it; None for anything else."""
     try:
         found = json.loads(key)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, list) or len(found) != fields or not all(isinstance(text, str) for text in found):
         return None
