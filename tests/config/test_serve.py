@@ -68,5 +68,5 @@ def test_options_are_checked_as_the_file_is() -> None:
 def test_the_page_shows_the_defaults() -> None:
     page = (ROOT / "docs" / "serve.md").read_text()
     shown = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["serve"]
-    missing = {"tls_certificate", "tls_key"}
+    missing = {"tls_certificate", "tls_key", "peers", "peers_authority"}
     assert {**shown, **dict.fromkeys(missing)} == ServeSection().model_dump()
