@@ -171,6 +171,8 @@ def test_windows_and_rows_of_a_table(spark: SparkSession, tmp_path: Path) -> Non
             assert (answer["served_by"], answer["batch_id"]) == (shown, 0)
             rest = ask(url, "/v1/rows", key_from="", cursor=answer["cursor"], cold=str(shown == "delta").lower())[1]
             assert [row["table_key"] for row in rest["rows"]] == sorted(KEYS, key=str.encode)[3:]
+            both = ask(url, "/v1/rows:batch", body={"keys": ["zz", "a", "no"], "cold": shown == "delta"})[1]
+            assert ([row["table_key"] for row in both["rows"]], both["served_by"]) == (["a", "zz"], shown)
         assert ask(url, "/v1/row", key="é")[1]["row"]["v"] == 1
         assert ask(url, "/v1/row", key="e")[0] == 404
 
