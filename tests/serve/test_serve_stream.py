@@ -75,6 +75,12 @@ def check_tables(config: Config, rows: list[dict[str, Any]], watermark: int) -> 
         assert same(answer, [of_key[1]], "sessions")
         answer = ask(url, "/v1/sessions", times="us", prefix="z")[1]
         assert same(answer, [row for row in rows if row["session_key"] == "zz"], "sessions")
+        asked = {"keys": [*KEYS[::-1], "nobody"], "times": "us", "limit": len(rows) - 1}
+        answer = ask(url, "/v1/sessions:batch", body=asked)[1]
+        assert (answer["served_by"], same(answer, rows[:-1], "sessions")) == ("delta", True)
+        assert same(
+            ask(url, "/v1/sessions:batch", body={**asked, "cursor": answer["cursor"]})[1], rows[-1:], "sessions"
+        )
         start = of_key[0]["session_start"]
         one = ask(url, "/v1/session", times="us", key="é", start=start, include="open")[1]
         assert same({"rows": [one["session"]]}, of_key[:1], "rows")
@@ -171,6 +177,8 @@ def test_windows_and_rows_of_a_table(spark: SparkSession, tmp_path: Path) -> Non
             assert (answer["served_by"], answer["batch_id"]) == (shown, 0)
             rest = ask(url, "/v1/rows", key_from="", cursor=answer["cursor"], cold=str(shown == "delta").lower())[1]
             assert [row["table_key"] for row in rest["rows"]] == sorted(KEYS, key=str.encode)[3:]
+            both = ask(url, "/v1/rows:batch", body={"keys": ["zz", "a", "no"], "cold": shown == "delta"})[1]
+            assert ([row["table_key"] for row in both["rows"]], both["served_by"]) == (["a", "zz"], shown)
         assert ask(url, "/v1/row", key="é")[1]["row"]["v"] == 1
         assert ask(url, "/v1/row", key="e")[0] == 404
 
