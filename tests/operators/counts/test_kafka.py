@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from infra.kafka.broker import Broker
 from sessionlake.config.load import load_config
 from sessionlake.operators.run import run
+from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.operators.counts.count_support import changes, count_sections
 from tests.sources.kafka_support import Topic
@@ -96,6 +97,9 @@ def test_of_each_partition_with_the_driver_killed(spark: SparkSession, broker: B
     assert sorted(tuple(row[name] for name in names) for row in rows) == by_partition(messages)
     assert {row["trigger"] for row in rows} == {"full"}
     assert len({row["batch_id"] for row in rows}) > 2
+    *_, last = Tables.of(spark, config)["window_changelog"].commits()
+    accepted = [sum(of == partition for _, of, _ in messages) for partition in (0, 1)]
+    assert last.metadata["state"]["positions"] == {"events": {"0": accepted[0], "1": accepted[1]}}
 
 
 @pytest.mark.slow
