@@ -44,7 +44,7 @@ LONGEST = (
 SHARING = {
     "a broker": (
         *("tests/sources/test_kafka.py", "tests/sources/test_kafka_join.py"),
-        *("tests/stream/test_kafka_crash.py", "tests/jobs/test_publish.py"),
+        *("tests/stream/test_kafka_crash.py", "tests/jobs/test_publish.py", "tests/operators/counts/test_kafka.py"),
     ),
     "a JVM": (
         "tests/operators/sessions/test_invariants_kafka.py",
