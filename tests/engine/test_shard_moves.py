@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,9 +45,9 @@ class Totals:
         keys = [k.encode() for k in writes["key"].to_pylist()]
         store.write({0: (keys, [str(total).encode() for total in writes["total"].to_pylist()])}, meta)
 
-    def restored(self, inputs: Inputs, store: RocksSegments) -> pa.Table:
+    def restored(self, inputs: Inputs, store: RocksSegments) -> Iterator[pa.Table]:
         del store
-        return inputs["restore"]
+        yield inputs["restore"]
 
 
 class Pipeline:
@@ -97,6 +98,25 @@ def test_shard_that_comes_back_is_restored_not_taken_up_where_it_was_left(tmp_pa
     assert pipeline.batch("a", ["x", "y"]) == (RESTORED, {"x": 4, "y": 2})
     assert pipeline.batch("a", ["y"]) == (KEPT, {"y": 3})
     assert pipeline.causes == ["missing", "stale"]
+
+
+def test_restore_in_parts_that_was_cut_off_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline, parts = Pipeline(tmp_path), list[str]()
+
+    def cut_off(point: str) -> None:
+        if point == "worker_restoring":
+            parts.append(point)
+            if len(parts) == 2:
+                raise KeyboardInterrupt
+
+    assert pipeline.batch("a", ["x", "y", "z", "z"])[0] == NEW
+    monkeypatch.setattr("sessionlake.engine.shard._WRITTEN_AT_A_TIME", 1)
+    monkeypatch.setattr("sessionlake.engine.failpoints.hit", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.batch("b", ["x"])
+    assert pipeline.batch("b", ["x", "y", "z"]) == (RESTORED, {"x": 2, "y": 2, "z": 3})
+    assert len(parts) == 4
+    assert pipeline.causes == ["missing"] * 2
 
 
 def test_shard_that_comes_back_before_the_other_disk_committed_is_kept(tmp_path: Path) -> None:

@@ -132,5 +132,5 @@ class Operator(Protocol[Store]):
     def commit(self, store: Store, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
         """Apply writes and metadata to the store, atomically."""
 
-    def restored(self, inputs: Inputs, store: Store) -> pa.Table:
-        """Return the writes that load handed-in state (inputs of kind RESTORE) into an empty store."""
+    def restored(self, inputs: Inputs, store: Store) -> Iterator[pa.Table]:
+        """Yield the writes that load handed-in state (inputs of kind RESTORE) into an empty store: one table, or several of other keys each."""

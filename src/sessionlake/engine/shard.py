@@ -28,6 +28,8 @@ MISSING, CORRUPT, STALE, FORGOTTEN, LAYOUT = CAUSES = ("missing", "corrupt", "st
 """Why a store had to be restored: there was none, its bytes were damaged, it was not at the expected commit, a job had
 asked for its removal, or what it holds is laid out otherwise."""
 _LOCK_SECONDS = 20
+_WRITTEN_AT_A_TIME = 500_000
+"""Writes of a restore that are applied together: as keys and values of Python's they take some 500 bytes each, in a batch of RocksDB's as much again."""
 
 
 class _StaleError(Exception):
@@ -145,9 +147,7 @@ class ShardTask:
             if expected is not None:
                 if self.restore_schema is not None:
                     inputs = {RESTORE: self.restore_schema.empty_table(), **inputs}
-                self.operator.commit(
-                    store, self.operator.restored(inputs, store), {COMMIT: expected.encode()}, self.context
-                )
+                self._restore(store, inputs, expected)
             return NEW if expected is None else RESTORED
         current = _commit_of(store)
         if current == expected:
@@ -160,6 +160,20 @@ class ShardTask:
         failpoints.hit("worker_applied")
         pending.clear()
         return KEPT
+
+    def _restore(self, store: ShardStore, inputs: Inputs, expected: str) -> None:
+        """Load handed-in state in parts. The last one brings the commit's id: a store that lacks it is restored again."""
+        parts = (
+            writes.slice(first, _WRITTEN_AT_A_TIME)
+            for writes in self.operator.restored(inputs, store)
+            for first in range(0, max(len(writes), 1), _WRITTEN_AT_A_TIME)
+        )
+        part = next(parts)
+        for following in parts:
+            self.operator.commit(store, part, {}, self.context)
+            failpoints.hit("worker_restoring")
+            part = following
+        self.operator.commit(store, part, {COMMIT: expected.encode()}, self.context)
 
 
 def _executor_of_this() -> str:

@@ -78,7 +78,8 @@ class LocalShards(Generic[Store]):
             store = self.store(operator, shard)
             store.clear()
             if shard in parts:
-                operator.commit(store, operator.restored(parts[shard], store), {}, context)
+                for writes in operator.restored(parts[shard], store):
+                    operator.commit(store, writes, {}, context)
 
     def close(self) -> None:
         """Release the stores."""

@@ -1,5 +1,6 @@
 """Windows and sessions by count as the engine's operator: the workers' half."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,6 @@ class Counter:
         """Apply writes; series that have had no message for the retention are dropped."""
         store.apply(writes, meta, Progress.of(context.state).expired_us)
 
-    def restored(self, inputs: Inputs, store: SeriesStore) -> pa.Table:
-        """Return the writes of handed-in slices."""
-        return CountShard(self.spec).restored(inputs, store)
+    def restored(self, inputs: Inputs, store: SeriesStore) -> Iterator[pa.Table]:
+        """Yield the writes of handed-in slices."""
+        yield CountShard(self.spec).restored(inputs, store)

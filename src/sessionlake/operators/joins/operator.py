@@ -1,5 +1,6 @@
 """Joins as the engine's operator: the workers' half."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,9 +56,9 @@ class Joiner:
         at = JoinProgress.of(context.state)
         store.apply(writes, meta, min(at.horizon(side) for side in SIDES))
 
-    def restored(self, inputs: Inputs, store: MessageStore) -> pa.Table:
-        """Return the writes of handed-in messages."""
-        return JoinShard(self.spec).restored(inputs, store)
+    def restored(self, inputs: Inputs, store: MessageStore) -> Iterator[pa.Table]:
+        """Yield the writes of handed-in messages."""
+        yield JoinShard(self.spec).restored(inputs, store)
 
     def _corrections(self, at: JoinProgress, context: BatchContext, table: pa.Table) -> Split:
         skew = min(

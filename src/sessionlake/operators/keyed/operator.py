@@ -1,12 +1,13 @@
 """Keyed tables as the engine's operator: the workers' half."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
+from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.keyed.control import KINDS
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.shard import KeyedShard
@@ -15,6 +16,9 @@ from sessionlake.operators.keyed.ttl import hidden_us
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+
+_RESTORED_AT_A_TIME = 500_000
+"""Rows; to make their writes takes some 700 bytes each. A key has one, so that they may be cut anywhere."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class TableKeeper:
         """Apply writes; markers that nothing can meet any more are dropped, and rows that the last commit hides."""
         store.apply(writes, meta, Progress.of(context.state).horizon_us, hidden_us(context.state))
 
-    def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
-        """Return the writes of handed-in rows and markers."""
-        return KeyedShard(self.spec).restored(inputs, store)
+    def restored(self, inputs: Inputs, store: RowStore) -> Iterator[pa.Table]:
+        """Yield the writes of handed-in rows and markers, of so many at a time."""
+        table = inputs[RESTORE]
+        for first in range(0, max(len(table), 1), _RESTORED_AT_A_TIME):
+            yield KeyedShard(self.spec).restored(table.slice(first, _RESTORED_AT_A_TIME), store)

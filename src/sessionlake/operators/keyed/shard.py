@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult
+from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.cleanups.schedule import CLEANUP
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.keyed.expiring import NO_ROWS, counts_of, indexed, put_rows, stored_rows, taken_away
@@ -141,9 +141,9 @@ class KeyedShard:
         hidden = self.spec.hidden_us(context)
         return rows if hidden == NO_WATERMARK else rows.where(rows["written"] > hidden)
 
-    def restored(self, inputs: Inputs, store: RowStore) -> pa.Table:
-        """Return the writes of handed-in rows and markers, a table of `stored_schema`."""
-        table = inputs[RESTORE].combine_chunks()
+    def restored(self, table: pa.Table, store: RowStore) -> pa.Table:
+        """Return the writes of handed-in rows and markers of distinct keys, a table of `stored_schema`."""
+        table = table.combine_chunks()
         codes, keys = sorted_codes(table["key"])
         head = np.zeros(len(table), HEAD)
         for field, name in RESTORED.items():

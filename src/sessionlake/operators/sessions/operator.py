@@ -1,5 +1,6 @@
 """Sessions as the engine's operator: the workers' half."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,10 +72,10 @@ class Sessionizer:
         """Apply writes; segments in which all is cold are dropped, or not made at all."""
         store.apply(writes, meta, self.bounds(context).oldest_end_us)
 
-    def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> pa.Table:
-        """Return writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state, and until_us where it is kept)."""
+    def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> Iterator[pa.Table]:
+        """Yield the writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state, and until_us where it is kept)."""
         table = inputs[RESTORE]
         owner, keys = sorted_codes(table["key"])
         sessions = Records.from_table(owner, table)
         none = np.zeros(0, np.int64)
-        return store.writes(keys, sessions, none, none)
+        yield store.writes(keys, sessions, none, none)

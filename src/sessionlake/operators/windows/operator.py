@@ -1,5 +1,6 @@
 """Windows by time as the engine's operator: the workers' half."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,6 +83,6 @@ class Windower:
         """Apply writes; segments below the horizon are dropped."""
         store.apply(writes, meta, Progress.of(context.state).horizon_us(self.spec.windows.span_us))
 
-    def restored(self, inputs: Inputs, store: SliceStore) -> pa.Table:
-        """Return the writes of handed-in slices."""
-        return WindowShard(self.spec).restored(inputs, store)
+    def restored(self, inputs: Inputs, store: SliceStore) -> Iterator[pa.Table]:
+        """Yield the writes of handed-in slices."""
+        yield WindowShard(self.spec).restored(inputs, store)
