@@ -1,7 +1,7 @@
 """Packed states: all aggregates' states of a record as one byte string, in stores and changelogs alike."""
 
 from collections.abc import Iterable
-from struct import Struct
+from struct import calcsize, unpack_from
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,8 @@ class StateCodec:
         fields = [("valid", np.uint8, (self._bitmap,)), *((f"f{i}", formats[str(t)]) for i, t in enumerate(self.types))]
         self._fixed = np.dtype(fields)
         one = {"int64": "q", "double": "d", "binary": "I"}
-        self._one = Struct(f"<{self._bitmap}s{''.join(one[str(t)] for t in self.types)}")
+        # Not a Struct, which no task could be sent; the module keeps those that it has made of a format.
+        self._one = f"<{self._bitmap}s{''.join(one[str(t)] for t in self.types)}"
         self._texts = [i for i, type_ in enumerate(self.types) if type_ == BYTES]
         self._all_valid = b"\xff" * self._bitmap
 
@@ -88,9 +89,9 @@ class StateCodec:
         """Return one row of the state columns, as `decode` does of many: for a few, numpy takes longer to begin than this to end."""
         if not self.types:
             return []
-        valid, *found = self._one.unpack_from(packed)
+        valid, *found = unpack_from(self._one, packed)
         row: list[Scalar] = found
-        at = self._one.size
+        at = calcsize(self._one)
         for i in self._texts:
             end = at + found[i]
             row[i] = packed[at:end]

@@ -9,3 +9,5 @@ NO_VALUE = "_no_value"
 """Where it is asked for, a record without a value is a row like others; else it is refused."""
 META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}
 """All of them, with their types."""
+TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
+"""Kinds of the corrections that tombstones of a topic are: those without a cause, and those with one."""

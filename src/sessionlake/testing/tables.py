@@ -16,9 +16,8 @@ from sessionlake.operators.keyed.spec import EVENT_TIME, KeyedSpec, next_state, 
 from sessionlake.operators.keyed.ttl import hidden_us
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.kafka_records import EXPIRY
 from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
+from sessionlake.sources.record_columns import EXPIRY, NO_VALUE, OFFSET, PARTITION
 from sessionlake.standalone.shards import KEY, TIME_US
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import split_corrections

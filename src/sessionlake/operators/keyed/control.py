@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.engine.operator import Keyed, Split
-from sessionlake.sources.decoding.kafka_records import EXPIRY, TOMBSTONE_KIND
+from sessionlake.sources.record_columns import EXPIRY, TOMBSTONE_KIND
 from sessionlake.stream.control import CorrectionKind, is_keyless, is_null, micros
 
 REMOVE = "remove"

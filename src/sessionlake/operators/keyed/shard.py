@@ -18,7 +18,7 @@ from sessionlake.operators.keyed.order import Versions, compared, latest, requir
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
 from sessionlake.operators.keyed.ttl import LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.windows.control import stale_letters, told_outcomes
-from sessionlake.sources.decoding.kafka_records import EXPIRY, TOMBSTONE_KIND
+from sessionlake.sources.record_columns import EXPIRY, TOMBSTONE_KIND
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD

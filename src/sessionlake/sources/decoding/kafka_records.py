@@ -16,7 +16,7 @@ from sessionlake.sources.decoding.lines import index_values
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.sources.decoding.safe_cast import cast_each, nulls_of
-from sessionlake.sources.record_columns import KEY, META, NO_VALUE, OFFSET, PARTITION, TIME
+from sessionlake.sources.record_columns import EXPIRY, KEY, META, NO_VALUE, OFFSET, PARTITION, TIME, TOMBSTONE_KIND
 from sessionlake.warehouse import schemas
 
 HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction", "offset", "cause")}
@@ -24,8 +24,6 @@ HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", 
 
 One with a cause tells that a row of a keyed table has expired; it names the row by the offset of its record.
 """
-TOMBSTONE_KIND, EXPIRY = "tombstone", "expiry"
-"""Kinds of the corrections that tombstones of a topic are: those without a cause, and those with one."""
 NULL_VALUE = "null value without the headers of a tombstone"
 BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
 EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
