@@ -29,7 +29,7 @@ MISSING, CORRUPT, STALE, FORGOTTEN, LAYOUT = CAUSES = ("missing", "corrupt", "st
 asked for its removal, or what it holds is laid out otherwise."""
 _LOCK_SECONDS = 20
 _WRITTEN_AT_A_TIME = 500_000
-"""Writes of a restore that are applied together: as keys and values of Python's they take some 500 bytes each, in a batch of RocksDB's as much again."""
+"""Writes of a restore that are applied together. Of four million, two a row, all at once took 1,000 MB more (one process, 2,184 MB so) and 2.5 s more of 11."""
 
 
 class _StaleError(Exception):
