@@ -4,12 +4,10 @@ Libraries of XXH64 hash one value a call. Here all values of one length go throu
 step. Its parts are named as in its specification: stripes of 32 bytes over four lanes, a tail, and the final mix (avalanche).
 """
 
-from functools import lru_cache
-from struct import iter_unpack
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from xxhash import xxh64_intdigest
 
 from sessionlake.columnar.arrays import Ints, offsets_of
 
@@ -24,8 +22,6 @@ _P1, _P2, _P3, _P4, _P5 = (
         0x27D4EB2F165667C5,
     )
 )
-_Q1, _Q2, _Q3, _Q4, _Q5 = (int(p) for p in (_P1, _P2, _P3, _P4, _P5))
-_MASK = (1 << 64) - 1
 _SEED = 42
 """Spark's, of `xxhash64`."""
 _BLOCK_BYTES = 1 << 25
@@ -49,55 +45,11 @@ def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
 
 
 def record_id(key: bytes, *numbers: int) -> int:
-    """Return the id of one key, UTF-8, and its numbers, as `record_ids` does of many: for a few, numpy takes longer to begin than this to end."""
-    hashed = _hash_one(key)
+    """Return the id of one key, UTF-8, and its numbers, as `record_ids` does of many: for a few, numpy takes longer to begin than the library to end."""
+    hashed = xxh64_intdigest(key, _SEED)
     for number in numbers:
-        hashed = _mix_one(_word_one(hashed + _Q5 + 8, number & _MASK))
+        hashed = xxh64_intdigest(number.to_bytes(8, "little", signed=True), hashed)
     return hashed - (hashed >> 63 << 64)
-
-
-@lru_cache(64)
-def _hash_one(data: bytes) -> int:
-    """Return XXH64 of one byte string: the steps of `_hash_bytes` on Python's numbers. A key has several sessions."""
-    length = len(data)
-    at = length // 32 * 32
-    if at:
-        lanes = [_SEED + _Q1 + _Q2, _SEED + _Q2, _SEED, _SEED - _Q1]
-        for stripe in iter_unpack("<4Q", data[:at]):
-            lanes = [_rotl_one(lane + word * _Q2, 31) * _Q1 for lane, word in zip(lanes, stripe, strict=True)]
-        hashed = sum(_rotl_one(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
-        for lane in lanes:
-            hashed = (hashed ^ (_rotl_one(lane * _Q2, 31) * _Q1)) * _Q1 + _Q4
-    else:
-        hashed = _SEED + _Q5
-    hashed += length
-    for (word,) in iter_unpack("<Q", data[at : length // 8 * 8]):
-        hashed = _word_one(hashed, word)
-    at = length // 8 * 8
-    if length - at >= 4:
-        hashed = _rotl_one(hashed ^ (int.from_bytes(data[at : at + 4], "little") * _Q1), 23) * _Q2 + _Q3
-        at += 4
-    for byte in data[at:]:
-        hashed = _rotl_one(hashed ^ (byte * _Q5), 11) * _Q1
-    return _mix_one(hashed)
-
-
-def _word_one(hashed: int, word: int) -> int:
-    word = word * _Q2 & _MASK
-    hashed = (hashed ^ (((word << 31) | (word >> 33)) * _Q1)) & _MASK
-    return ((hashed << 27) | (hashed >> 37)) * _Q1 + _Q4
-
-
-def _rotl_one(value: int, by: int) -> int:
-    value &= _MASK
-    return ((value << by) | (value >> (64 - by))) & _MASK
-
-
-def _mix_one(hashed: int) -> int:
-    hashed &= _MASK
-    hashed = ((hashed ^ (hashed >> 33)) * _Q2) & _MASK
-    hashed = ((hashed ^ (hashed >> 29)) * _Q3) & _MASK
-    return hashed ^ (hashed >> 32)
 
 
 def _hash_bytes(texts: pa.Array) -> Hashes:

@@ -72,6 +72,14 @@ def test_cleanup_of_more_rows_than_it_may_take_goes_on_in_the_next_batches(patte
     assert "max_cleaned_wall_us" not in output.counts
 
 
+def test_rows_are_looked_at_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessionlake.operators.keyed.expiry.pattern.CHUNK", 2)
+    with TableHarness({"v": "long"}, ttl={"pattern": "scan", "ttl": "1 hour"}) as table:
+        table.process([update(key, 11 * HOUR + (key in "bd")) for key in "abcde"], clock_us=11 * HOUR)
+        output = table.process(TICK, clock_us=12 * HOUR)
+        assert (list(table.rows()), output.counts["scanned"]) == (["b", "d"], 5)
+
+
 def test_expired_row_is_outranked_by_newer_updates_only() -> None:
     ttl = {"pattern": "index", "ttl": "1 hour"}
     with TableHarness({"v": "long"}, ttl=ttl) as table:
