@@ -1,12 +1,12 @@
 """The servers of other hosts, which are asked for keys of shards whose stores they have (docs/rules.md, rules 200 to 205)."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ssl import SSLContext, SSLError, create_default_context
-from threading import Lock
-from urllib.parse import urlencode, urlsplit
+from collections.abc import Mapping
+from ssl import SSLContext, create_default_context
+from urllib.parse import urlencode
+
+from urllib3 import PoolManager, Timeout
+from urllib3.exceptions import HTTPError
 
 from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
@@ -36,11 +36,11 @@ class Peers:
 
     def __init__(self, section: ServeSection) -> None:
         self._section = section
-        self._answer_s = section.tables_timeout_us / 1e6 + WAIT_MS / 1000
-        self._tls = _context(section)
-        self._idle: dict[str, list[HTTPConnection]] = {}
+        answer_s = section.tables_timeout_us / 1e6 + WAIT_MS / 1000
+        self._pool = PoolManager(
+            maxsize=_KEPT, timeout=Timeout(connect=_CONNECT_S, read=answer_s), ssl_context=_context(section)
+        )
         self._skipped: dict[str, float] = {}
-        self._lock = Lock()
 
     def url(self, host: str | None) -> str | None:
         """Return the address of a host's server; None where it can't be asked."""
@@ -54,7 +54,7 @@ class Peers:
         """Return a peer's answer to a call; None where it doesn't answer, or not this question."""
         try:
             status, body = self._sent(url, call, self._headers(call, pipeline))
-        except (OSError, HTTPException, ValueError):
+        except (HTTPError, ValueError):
             self._skip(url)
             return None
         return Reply(body, status, ((HOST, host.encode()),)) if status in _PASSED_ON else None
@@ -65,7 +65,7 @@ class Peers:
         try:
             status, body = self._sent(url, call, headers)
             part = Part.from_json(body) if status == 200 else None
-        except (OSError, HTTPException, ValueError):
+        except (HTTPError, ValueError):
             self._skip(url)
             return None
         if status == 409:
@@ -74,11 +74,7 @@ class Peers:
 
     def close(self) -> None:
         """Let go of the connections."""
-        with self._lock:
-            for connections in self._idle.values():
-                for connection in connections:
-                    connection.close()
-            self._idle.clear()
+        self._pool.clear()
 
     def _headers(self, call: Call, pipeline: str) -> dict[str, str]:
         headers = {HOP.decode(): pipeline}
@@ -90,57 +86,22 @@ class Peers:
         self._skipped[url] = time.monotonic() + SKIPPED_S
 
     def _sent(self, url: str, call: Call, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        with suppress(ConnectionError, SSLError, HTTPException), self._kept(url) as connection:
-            # The peer may have closed a connection that it had not heard from for a while.
-            if connection is not None:
-                return self._asked(connection, call, headers)
-        place = urlsplit(url)
-        host = place.hostname or ""
-        connection = (
-            HTTPConnection(host, place.port, timeout=_CONNECT_S)
-            if self._tls is None
-            else HTTPSConnection(host, place.port, timeout=_CONNECT_S, context=self._tls)
+        response = self._pool.request(
+            "GET" if call.body is None else "POST",
+            url + target(call),
+            body=call.body,
+            headers=dict(headers),
+            redirect=False,
+            retries=False,
+            preload_content=False,
         )
         try:
-            connection.connect()
-            connection.sock.settimeout(self._answer_s)
-            answer = self._asked(connection, call, headers)
-        except BaseException:
-            connection.close()
-            raise
-        self._keep(url, connection)
-        return answer
-
-    def _asked(self, connection: HTTPConnection, call: Call, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        connection.request("GET" if call.body is None else "POST", target(call), call.body, dict(headers))
-        response = connection.getresponse()
-        body = response.read(_MOST + 1)
-        if len(body) > _MOST or response.getheader("content-type") != "application/json":
-            raise HTTPException("no answer of a query server")
+            body = response.read(_MOST + 1)
+        finally:
+            response.release_conn()
+        if len(body) > _MOST or response.headers.get("content-type") != "application/json":
+            raise HTTPError("no answer of a query server")
         return response.status, body
-
-    @contextmanager
-    def _kept(self, url: str) -> Iterator[HTTPConnection | None]:
-        """Yield a connection that is open, which is kept unless the body fails; None where there is none."""
-        with self._lock:
-            idle = self._idle.get(url)
-            connection = idle.pop() if idle else None
-        try:
-            yield connection
-        except BaseException:
-            if connection is not None:
-                connection.close()
-            raise
-        if connection is not None:
-            self._keep(url, connection)
-
-    def _keep(self, url: str, connection: HTTPConnection) -> None:
-        with self._lock:
-            idle = self._idle.setdefault(url, [])
-            if len(idle) < _KEPT:
-                idle.append(connection)
-                return
-        connection.close()
 
 
 def target(call: Call) -> str:
