@@ -7,11 +7,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.cleanups.schedule import CLEANUP
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
-from sessionlake.operators.keyed.expiring import NO_ROWS, counts_of, indexed, put_rows, stored_rows, taken_away
+from sessionlake.operators.keyed.expiring import (
+    NO_ROWS,
+    counts_of,
+    indexed,
+    indexed_anew,
+    put_rows,
+    stored_rows,
+    taken_away,
+)
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
@@ -86,7 +94,7 @@ class KeyedShard:
         won = winners[outcome > 0]
         put, deletes = (won[news.deleted[won] == which] for which in (False, True))
         gone = np.isin(rows.codes, codes[won]) | removed.rows
-        changed = named.take(pa.array(np.union1d(codes[won], rows.codes[gone])))
+        changed = named.take(pa.array(distinct(np.concatenate([codes[won], rows.codes[gone]]))))
         since = self._inserted(codes, rows, removed, context)
         new = put_rows(self.spec, updates, put, context, since[put])
         found = taken_away(self.spec, inputs, store, context, new, changed, int(gone.sum()))
@@ -128,7 +136,7 @@ class KeyedShard:
             was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
             replaced = stored_rows(self.spec, named.take(pa.array(was.codes)), was)
             entered = put_rows(self.spec, updates, upserts, context, since[upserts])
-            written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
+            written.append(indexed(self.spec, entered, replaced, found))
         writes = _by_segment(written)
         kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
@@ -167,7 +175,7 @@ class KeyedShard:
 
         fields = {name: head[name][kept].astype(np.int64) for name in ("time", "revision", "written", "inserted")}
         put = TableRows(keys=keys.take(pa.array(codes[kept])), columns=unpacked, **fields)
-        return _by_segment([writes, indexed(self.spec, put, [])])
+        return _by_segment([writes, indexed_anew(self.spec, put)])
 
     def _against_stored(self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: Removed) -> Ints:
         """Return for the one update of each code 1 where it takes the place of what is there, 0 where it is that, else -1."""
@@ -287,10 +295,12 @@ def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[st
 def _by_segment(writes: list[pa.Table]) -> pa.Table:
     """Return writes, each ascending by segment and of other keys than the others, as one table ascending by segment."""
     some = [table for table in writes if len(table)] or writes[:1]
-    if len(some) == 1:
-        return some[0]
     table = pa.concat_tables(some)
-    return table.take(pa.array(np.argsort(table["segment"].to_numpy(), kind="stable")))
+    segment = table["segment"].to_numpy()
+    # Those of an index come after all others, and are as many: in most batches nothing need be moved.
+    return (
+        table if bool(np.all(segment[1:] >= segment[:-1])) else table.take(pa.array(np.argsort(segment, kind="stable")))
+    )
 
 
 def _markers(codes: Ints, head: "np.ndarray[tuple[int], np.dtype[np.void]]", ids: pa.Array) -> Values:
