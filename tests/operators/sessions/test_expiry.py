@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sessionlake import SessionWindows
 from sessionlake.config.load import parse_config
+from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions import expiring, ttl
 from sessionlake.testing import SessionizerHarness
@@ -234,6 +235,18 @@ def test_a_round_of_a_bounded_cleanup_is_timed_by_the_clock() -> None:
         # Two, two and one of five; then anew. The first cleanup found none that was closed.
         assert rounds == [0, 1, 2, 0, 1]
         assert "expiry_lag_us" not in harness.state, "a condition knows no time at which it became true"
+
+
+def test_a_scan_looks_at_all_though_a_bounded_round_stopped_midway_before() -> None:
+    with patch.object(ttl, "budget", lambda *_: 2):
+        harness = minutes(TEN, pattern="time_boxed", where="false", clock="wall")
+        harness.process([*(event(key, 0) for key in "abcde"), event("z", 20)], clock_us=21 * MINUTE)
+        harness.process([], clock_us=22 * MINUTE)
+    assert harness._shards._cursors[0]["key"] == "b"
+    harness._ttl, harness._operator = SessionTtlSection(pattern="scan", where="true", every="1 us"), None
+    assert harness.process([], clock_us=23 * MINUTE).counts["deleted_by_ttl"] == 5
+    assert harness._shards._cursors == {0: {}}
+    harness.close()
 
 
 def sections(root: Path, ttl: dict[str, Any], **session: Any) -> dict[str, Any]:

@@ -121,7 +121,9 @@ def expired_sessions(
     What is looked at follows from the sessions that are warm, in order of segment and key, and from no others that the store may
     still hold: so a store that was restored gives the same.
     """
-    watch, most, cursor = Stopwatch(), ttl.budget(context.state), context.cursor
+    watch, most = Stopwatch(), ttl.budget(context.state)
+    # Where a budget was set before, its last round may have stopped midway: who looks at all begins at the start.
+    cursor = {} if most is None else context.cursor
     last_closed_us = bounds.open_us - 1
     last_us = last_closed_us if ttl.rule.ttl_us is None else min(last_closed_us, clock_us - ttl.rule.ttl_us)
     after = (int(cursor[_SEGMENT]), str(cursor[_KEY]).encode()) if _KEY in cursor else None
@@ -158,7 +160,7 @@ def expired_sessions(
     last = next((one.last for one in reversed(found) if one.last is not None), None)
     stopped = {_SEGMENT: last[0], _KEY: last[1].decode(), BEGAN: began_us} if more and last is not None else {}
     gone = replace(gone, codes=np.arange(len(gone)))
-    return Expired(keys, gone, overlay.merged(rewritten), stats, None if most is None else stopped)
+    return Expired(keys, gone, overlay.merged(rewritten), stats, None if stopped == context.cursor else stopped)
 
 
 def _look(
