@@ -41,6 +41,7 @@ class Answers:
         self._name = LISTS[config.operator]
         self._open: tuple[tuple[str, int, Times], bytes] | None = None
         """The last answer to `longest_open`: all who look at the page ask for it with each batch."""
+        self._heads: dict[tuple[str, bool, Times, bool | None], bytes] = {}
 
     def of_store(self, asked: Question, *, times: Times) -> bytes | None:
         """Return a page from the stores of this host, with the cursor of the next one; None where a shard that it needs is not here."""
@@ -169,8 +170,8 @@ class Answers:
         if rows is None or source is None:
             source = self._following.tables()
             rows, commit = source.longest_open(limit), source.commit
-        fields = {**self._head(commit, source, times), "complete": whole}
-        answer = envelope(fields, self._name, joined(encoded(rows, times)))
+        head = self._head(commit, source, times, complete=whole)
+        answer = envelope(head, self._name, joined(encoded(rows, times)))
         self._open = known, answer
         return answer
 
@@ -232,14 +233,23 @@ class Answers:
         """Return a question that goes on after a cursor."""
         return asked if cursor is None else replace(asked, after=read_cursor(asked.text, cursor))
 
-    def _head(self, commit: BatchCommit, source: View | Moment | None, times: Times) -> dict[str, Any]:
-        """Return what every answer says: of which batch it is, from where on it is complete, and where its rows are from."""
-        return {
-            "batch_id": commit.batch_id,
-            "watermark": moment(commit.watermark_us, times),
-            "complete_from": moment(source.complete_from_us if isinstance(source, View) else None, times),
-            "served_by": STORE if isinstance(source, View) else DELTA,
-        }
+    def _head(
+        self, commit: BatchCommit, source: View | Moment | None, times: Times, *, complete: bool | None = None
+    ) -> bytes:
+        """Return what every answer says, as JSON: of which batch it is, from where on it is complete, and where its rows are from."""
+        known = commit.commit_id, isinstance(source, View), times, complete
+        head = self._heads.get(known)
+        if head is None:
+            fields: dict[str, Any] = {
+                "batch_id": commit.batch_id,
+                "watermark": moment(commit.watermark_us, times),
+                "complete_from": moment(source.complete_from_us if isinstance(source, View) else None, times),
+                "served_by": STORE if isinstance(source, View) else DELTA,
+            }
+            head = to_json(fields if complete is None else {**fields, "complete": complete})
+            # All answers of a batch have the same few.
+            self._heads = {**{of: text for of, text in self._heads.items() if of[0] == commit.commit_id}, known: head}
+        return head
 
     def _page(
         self,
@@ -247,7 +257,7 @@ class Answers:
         rows: Sequence[bytes],
         position: Callable[[int], Position],
         rest: Position | None,
-        head: dict[str, Any],
+        head: bytes,
         *,
         left: bool,
     ) -> bytes:

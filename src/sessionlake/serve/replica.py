@@ -52,7 +52,7 @@ class LocalShard:
     """A shard as of a batch."""
 
     path: Path
-    identity: tuple[int, bytes] | None
+    identity: tuple[int, int] | None
     """None where no batch has touched the shard."""
     segments: ReadSegments
 
