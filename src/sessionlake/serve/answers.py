@@ -20,7 +20,7 @@ from sessionlake.serve.found import Found, Packed
 from sessionlake.serve.parts import Part, position_of, together
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refused import RefusedError
-from sessionlake.serve.replica import NotLocalError, View
+from sessionlake.serve.replica import KeyRange, NotLocalError, View
 from sessionlake.serve.tables import Moment
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import changelog_of
@@ -295,15 +295,8 @@ class Answers:
                 # That key again: not all of its rows may have been sent.
                 low = max(low or "", str(key), key=str.encode)
         while True:
-            packed, after = view.packed_range(
-                low,
-                asked.high,
-                asked.limit + 1,
-                after=after,
-                prefix=asked.prefix,
-                most=most - looked,
-                rows=asked.limit + 1,
-            )
+            keys = KeyRange(low, asked.high, after, asked.prefix)
+            packed, after = view.packed_range(keys, asked.limit + 1, most=most - looked, rows=asked.limit + 1)
             looked += len(packed.values)
             ended = after is not None and looked >= most
             yield packed, (after, _ALL_OF_KEY) if ended and after is not None else None
