@@ -215,7 +215,7 @@ class View:
             raise ConfigError("open: is of sessions, and this pipeline computes none; ask for its rows")
         found: list[pa.Table] = []
         left = most
-        for shard in range(len(self.commit.shards)):
+        for shard in self.numbers:
             segments = self._local(shard)
             # Segments go by the end: where none is open in one, none is in those before it.
             for number in reversed(segments.segments):
