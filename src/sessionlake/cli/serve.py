@@ -1,6 +1,5 @@
 """The command that serves a pipeline's rows over HTTP."""
 
-import gc
 import sys
 
 import click
@@ -33,7 +32,6 @@ def serve(config: Config) -> None:
 
     with prepared(config) as (server, bound, url):
         sys.setswitchinterval(_SWITCH_S)
-        gc.freeze()  # what is there now stays: collections, which stop all threads, need not look at it
         console.print(f"{config.pipeline.name} at {url}, the page and /openapi.json; ctrl-C ends it")
         try:
             server.run(sockets=[bound])

@@ -113,6 +113,9 @@ class SecondarySegments:
         family = self._families.get(segment)
         if family is None:
             return [None] * len(keys)
+        if len(keys) == 1:
+            # A third less than of a list of one.
+            return [cast(bytes | None, family.get(keys[0]))]
         return cast(list[bytes | None], family.get(cast(list[str | int | float | bytes | bool], keys)))
 
     def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> Items:
