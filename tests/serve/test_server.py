@@ -1,5 +1,6 @@
 """What the query server answers and refuses, over HTTP, from the stores of a pipeline whose commits a test makes."""
 
+import asyncio
 import logging
 import shutil
 import socket
@@ -19,7 +20,7 @@ from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
 from sessionlake.serve.answers import Answers
 from sessionlake.serve.dispatch import MAX_BODY
-from sessionlake.serve.guard import MAX_HEAD, Rates
+from sessionlake.serve.guard import HEADERS, MAX_HEAD, Joined, Rates
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving
 
@@ -382,3 +383,42 @@ def test_the_description_has_parameters_and_bodies(url: str) -> None:
     body = paths["/v1/sessions:batch"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["$ref"].endswith("/TimedKeys")
     assert paths["/v1/metadata"]["get"]["summary"]
+
+
+def test_head_and_body_are_sent_together() -> None:
+    """In the order in which they were written, and before the connection ends."""
+    sent: list[bytes] = []
+
+    class Transport:
+        def write(self, data: bytes) -> None:
+            sent.append(data)
+
+        def close(self) -> None:
+            sent.append(b"closed")
+
+        def is_closing(self) -> bool:
+            return False
+
+    async def written() -> None:
+        joined: Any = Joined(Transport(), asyncio.get_running_loop())  # type: ignore[arg-type]
+        for body in (b"body", b"another"):
+            joined.write(b"head ")
+            joined.write(body)
+            await asyncio.sleep(0)
+        joined.write(b"last")
+        joined.close()
+        await asyncio.sleep(0)
+        assert joined.is_closing() is False
+
+    asyncio.run(written())
+    assert sent == [b"head body", b"head another", b"last", b"closed"]
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/status", "/v1/sessions", "/nowhere", "/healthz"])
+def test_whatever_the_answer_is_nobody_keeps_or_guesses_at_it(url: str, path: str) -> None:
+    headers = ask(url, path)[2]
+    assert {name: headers.get(name) for name, _ in HEADERS} == {
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+    }

@@ -1,6 +1,7 @@
 """The paths of the query server."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -144,8 +145,17 @@ class Server:
     async def open(self, asked: Limited, call: Call) -> Reply:
         """Return the longest sessions that events can still lengthen; `complete` says whether all were looked at."""
         await self._ready(asked, call)
-        limit = self._limit(asked)
-        return Reply(await self._threads.in_stores(lambda: self._answers.longest_open(limit, times=asked.times)))
+        limit, times = self._limit(asked), asked.times
+        part = _part_of(call)
+        if part is not None:
+            return await self._hosts.part(part, partial(self._answers.open_part, limit, times=times))
+        body = await self._threads.in_stores(partial(self._answers.open_of_store, limit, times=times))
+        if body is not None:
+            return Reply(body)
+        reply = await self._hosts.longest_open(limit, times, call)
+        if reply is not None:
+            return reply
+        return Reply(await self._threads.in_tables(partial(self._answers.open_of_tables, limit, times=times)))
 
     async def metadata(self, asked: OneKey, call: Call) -> Reply:
         """Return the shard of a key, the host that keeps it, and whether that is this one; whether there are rows it doesn't say."""
@@ -171,9 +181,9 @@ class Server:
     async def _list(self, asked: Listed | Keys, question: Question, call: Call) -> Reply:
         await self._ready(asked, call)
         after = self._answers.asked_after(question, asked.cursor)
-        part = parts.Asked.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
+        part = _part_of(call)
         if part is not None:
-            return await self._hosts.part(after, asked.times, part)
+            return await self._hosts.part(part, partial(self._answers.part, after, times=asked.times))
         body = None
         if not asked.cold:
             # A look-up of one key takes less than handing it to a thread.
@@ -270,6 +280,11 @@ def _described(path: Path) -> Callable[..., Any]:
 
     endpoint.__annotations__["asked"] = path.asked if path.method == "POST" else Annotated[path.asked, Query()]
     return endpoint
+
+
+def _part_of(call: Call) -> parts.Asked | None:
+    """Return the part that another server asks for; None where it is a whole answer that is asked for."""
+    return parts.Asked.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
 
 
 async def _no_such(request: Request, error: Exception) -> Response:
