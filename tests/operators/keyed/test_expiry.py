@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 
 from sessionlake.config.load import parse_config
@@ -275,6 +276,35 @@ def test_section_is_refused_in_one_line(ttl: dict[str, Any], told: str, tmp_path
     with pytest.raises(ConfigError, match="^" + re.escape(told)) as refused:
         parse_config({**table_sections(), "ttl": ttl}, tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def layout(**ttl: Any) -> str:
+    section = TtlSection.model_validate(ttl)
+    section.check()
+    return section.made({"v": pa.int64()}, 1).pattern.layout
+
+
+def test_stores_are_restored_where_an_index_or_the_segments_of_rows_are_others() -> None:
+    """Under another layout every store is restored; without a pattern it is the empty text."""
+    unindexed = [
+        layout(pattern="scan", ttl="1 hour"),
+        layout(pattern="scan", where="v = 1", every="2 hours"),
+        layout(pattern="time_boxed", ttl="1 day", since="write"),
+        layout(pattern="time_ordered_keys", ttl="1 hour"),
+    ]
+    assert set(unindexed) == {""}
+    index = {"pattern": "index", "ttl": "1 hour"}
+    assert layout(**index) == layout(**index, every="2 hours", max_per_cleanup=5)
+    assert layout(pattern="lru", max_entries=5) == layout(pattern="lru", max_entries=9)
+    others = [
+        layout(**index),
+        layout(**index, since="insert"),
+        layout(pattern="index", expires_at="event_time + interval 1 hour * v"),
+        layout(pattern="lru", max_entries=5),
+        layout(pattern="segments", ttl="1 hour"),
+        layout(pattern="segments", ttl="2 hours"),
+    ]
+    assert len({"", *others}) == 1 + len(others)
 
 
 @pytest.mark.parametrize(
