@@ -1,6 +1,7 @@
 """The examples of docs/rules.md, rules 170 to 176, and the checks of the section [ttl]."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -305,6 +306,52 @@ def test_stores_are_restored_where_an_index_or_the_segments_of_rows_are_others()
         layout(pattern="segments", ttl="2 hours"),
     ]
     assert len({"", *others}) == 1 + len(others)
+
+
+SECTIONS: dict[str, dict[str, Any]] = {
+    "scan": {"pattern": "scan", "ttl": "2 hours"},
+    "scan of SQL": {"pattern": "scan", "where": "event_time <= now() - interval 2 hours"},
+    "index": {"pattern": "index", "ttl": "2 hours"},
+    "index by insert": {"pattern": "index", "ttl": "2 hours", "since": "insert"},
+    "time_boxed": {"pattern": "time_boxed", "ttl": "2 hours"},
+    "time_ordered_keys": {"pattern": "time_ordered_keys", "ttl": "2 hours"},
+    "lru": {"pattern": "lru", "max_entries": 1},
+    "segments": {"pattern": "segments", "ttl": "2 hours"},
+}
+
+
+FAST = set(pairwise([None, *SECTIONS]))
+"""Changes that are tried each time: from each section to the next one."""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(before, after, marks=() if (before, after) in FAST else pytest.mark.slow)
+        for before in (None, *SECTIONS)
+        for after in SECTIONS
+    ],
+)
+def test_rows_of_before_a_change_of_ttl_expire_by_the_new_one(before: str | None, after: str) -> None:
+    """Of two rows, an hour and a half apart, the older one goes; the stores are restored where their layout is another."""
+    old, young, at = "00000000-0000-7000-8000-000000000000", "00000052-65c0-7000-8000-000000000000", 90 * MINUTE
+    first = None if before is None else {**SECTIONS[before], **({"max_entries": 2} if before == "lru" else {})}
+    with TableHarness({"v": "long"}, ttl=first) as table, TableHarness({"v": "long"}, ttl=SECTIONS[after]) as other:
+        table.process([update(old, 0)], clock_us=0)
+        table.process([update(young, at)], clock_us=at)
+        assert list(table.rows()) == [old, young]
+        layouts = [layout(**SECTIONS[name]) if name else "" for name in (before, after)]
+        table._operator = other._operator
+        if layouts[0] != layouts[1]:
+            table._shards.close()
+            table._shards._cursors.clear()
+            table.lose_stores()
+        table.process(
+            [update("00000070-f940-7000-8000-000000000000", 2 * HOUR)] if after == "lru" else TICK, clock_us=2 * HOUR
+        )
+        assert [key for key in table.rows() if key == old] == []
+        assert after == "lru" or list(table.rows()) == [young]
+        assert len(table.index()) == (1 if after in ("index", "index by insert", "lru") else 0)
 
 
 @pytest.mark.parametrize(
