@@ -71,6 +71,10 @@ bench-stores: setup ## measure the stores of sessionlake.stores against their go
 bench-ttl: setup ## measure the patterns by which rows of a keyed table expire, beside none
 	@$(PYTHON) -m benchmarks.ttl
 
+.PHONY: bench-keyed
+bench-keyed: setup ## measure updates a second of a keyed table: one of each key in a batch, and five
+	@$(PYTHON) -m benchmarks.keyed
+
 .PHONY: bench-serve
 bench-serve: setup ## measure look-ups over HTTP, beside the stream and with nothing else
 	@$(PYTHON) -m benchmarks.serve

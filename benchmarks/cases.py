@@ -16,9 +16,15 @@ from sessionlake.engine.spark import LITTLE_JAVA
 Found = dict[str, Any]
 STREAM_SETTINGS = dict(LITTLE_JAVA)
 """Settings of Spark with which this checkout runs streams."""
-PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored")
+PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored", "limits")
 ROUNDS = 2
 """Runs of each tree where two are compared: base, ours, base, ours."""
+LIMITS = {
+    "gap_by": "case when amount < 50 then interval 20 minutes end",
+    "max_gap": "30 minutes",
+    "max_length": "6 hours",
+}
+"""What limits sessions, about as long as those of the constant gap."""
 
 
 def steady(seconds: list[float]) -> float:
@@ -116,6 +122,18 @@ class Bench:
             ran = self._run(self.trees[-1], case | {"before": str(before), "conf": STREAM_SETTINGS})
             found[name] = summary([ran], case["events_per_batch"])
         return found | {"ratio": _ratio(found["ten_million"], found["one_million"])}
+
+    def _limits(self) -> Found:
+        """The million's events, with sessions of a constant gap and with gaps of events' own and a longest session, in turns."""
+        case = self._million_case() | {"conf": STREAM_SETTINGS}
+        runs: dict[str, list[Found]] = {"constant": [], "ours": []}
+        for _ in range(ROUNDS):
+            for name, ran in runs.items():
+                ran.append(self._run(self.trees[-1], case | {"session": LIMITS if name == "ours" else {}}))
+        found: Found = {name: summary(ran, case["events_per_batch"]) for name, ran in runs.items()}
+        found["ratio"] = _ratio(found["constant"], found["ours"])
+        found["cpu_ratio"] = _ratio(found["constant"], found["ours"], "cpu_s")
+        return {"gap_by and max_length": found}
 
     def _million_case(self) -> Found:
         return self._case("stream", "million", 1_000_000, 16)

@@ -29,6 +29,7 @@ CASES = {
     "load": "ttl",
     "fold": "ttl",
     "expiring": "ttl",
+    "updates": "keyed",
 }
 """The module of each case's function, which has the case's name."""
 

@@ -34,7 +34,7 @@ def make_config(home: Path, case: Found) -> Config:
             },
             "source": source,
             "event": {"key": "key", "time": "ts"},
-            "session": {"gap": GAP, "grace": GRACE, "retention": RETENTION},
+            "session": {"gap": GAP, "grace": GRACE, "retention": RETENTION, **case.get("session", {})},
             "aggregates": {"total": "sum(amount)"},
         },
         home,

@@ -64,10 +64,10 @@ def sections(rows: int) -> dict[str, dict[str, Any] | None]:
     }
 
 
-def keeper(section: dict[str, Any] | None) -> TableKeeper:
+def keeper(section: dict[str, Any] | None, retention_us: int = TTL_US) -> TableKeeper:
     types = {KEY: pa.string(), TIME_US: pa.int64(), **COLUMNS}
     events = EventSpec(TableDecoder(EventColumns(KEY, TIME_US, "us", None, tuple(COLUMNS), types), None), DEAD_LETTER)
-    spec = KeyedSpec(events, tuple(COLUMNS), retention_us=TTL_US)
+    spec = KeyedSpec(events, tuple(COLUMNS), retention_us=retention_us)
     if section is not None:
         made = TtlSection.model_validate(section)
         made.check()
@@ -143,7 +143,7 @@ class Run:
         pieces: list[Piece] = [] if ttl is None else list(ttl.split(context))
         pieces.append(Keyed(UPDATES, updates["key"].combine_chunks(), updates))
         _, stats = self.shards.run(self.operator, pieces, context)
-        self.state, self.batch = next_state(TTL_US, self.state, stats), self.batch + 1
+        self.state, self.batch = next_state(self.operator.spec.retention_us, self.state, stats), self.batch + 1
         return stats
 
 

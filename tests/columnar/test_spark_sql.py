@@ -203,115 +203,118 @@ CASES = {
 CLOCK = dt.datetime(2020, 6, 15, 12, 34, 56, 789, UTC)
 
 
+# What columns are drawn from: what Spark and others read in ways of their own.
+WORDS = [
+    "tv",
+    "a",
+    "",
+    " a ",
+    "TV",
+    "12",
+    "7",
+    "a_b",
+    "%",
+    "a%b",
+    "é",
+    "ß",
+    "naïve 😀",
+    "e\u0301",
+    "it's",
+    "\ta",
+    "v",
+]
+NUMBERS = [
+    "1",
+    " 12 ",
+    "-7",
+    "+3",
+    "1.5",
+    "1e3",
+    ".5",
+    "2.",
+    "abc",
+    "",
+    "1_000",
+    "0x10",
+    "9" * 18,
+    "9" * 20,
+    "1d",
+    "\t4\n",
+    "NULL",
+]
+FLAGS = ["true", "F", " yes", "0", "1", "tr", "", "N", "on"]
+DATES = [
+    "2020-02-29",
+    "2021-02-29",
+    "2020-1-5",
+    "2020-01-31 10:00:00",
+    "2020-01-31T1",
+    " 1999-12-31 ",
+    "",
+    "31.1.2020",
+    "infinity",
+]
+TIMES = [
+    "2020-02-29 01:02:03.4567",
+    "2020-01-31T23:59:59Z",
+    "2020-1-5 1:2:3",
+    "2020-01-31 12:30",
+    "2020-01-31",
+    "2021-02-29 01:00:00",
+    "epoch",
+    "2020-01-01 25:00:00",
+    "",
+]
+DOCUMENTS = [
+    '{"a": "x", "b": {"c": 1}}',
+    '{"a": null}',
+    '{"a": true, "b": {"c": "é"}}',
+    '{"b": {}}',
+    "[]",
+    "{bad",
+    "",
+    '{"a": [1,2]}',
+    '{"a": {"k":"v"}}',
+    '{"a": 12}',
+    '{"b": 5}',
+]
+INTEGERS = [0, 1, 2, 5, -1, -7, 100, 86_400, -1_000_003]
+DOUBLES = [0.0, -0.0, 0.1, 1.5, -2.0, 1e10, float("nan"), float("inf"), 3.0]
+MOMENTS = [
+    0,
+    -1,
+    1,
+    -500_000,
+    1_580_473_800_500_000,
+    1_582_934_400_000_000,
+    1_577_836_799_999_999,
+    951_782_400_000_001,
+]
+DAYS = [0, -1, 18_321, 18_292, 18_293, 10_956]
+
+
 def _columns(rows: int, seed: int) -> dict[str, pa.Array]:
     random_ = random.Random(seed)
-    words = [
-        "tv",
-        "a",
-        "",
-        " a ",
-        "TV",
-        "12",
-        "7",
-        "a_b",
-        "%",
-        "a%b",
-        "é",
-        "ß",
-        "naïve 😀",
-        "e\u0301",
-        "it's",
-        "\ta",
-        "v",
-    ]
-    numbers = [
-        "1",
-        " 12 ",
-        "-7",
-        "+3",
-        "1.5",
-        "1e3",
-        ".5",
-        "2.",
-        "abc",
-        "",
-        "1_000",
-        "0x10",
-        "9" * 18,
-        "9" * 20,
-        "1d",
-        "\t4\n",
-        "NULL",
-    ]
-    flags = ["true", "F", " yes", "0", "1", "tr", "", "N", "on"]
-    dates = [
-        "2020-02-29",
-        "2021-02-29",
-        "2020-1-5",
-        "2020-01-31 10:00:00",
-        "2020-01-31T1",
-        " 1999-12-31 ",
-        "",
-        "31.1.2020",
-        "infinity",
-    ]
-    times = [
-        "2020-02-29 01:02:03.4567",
-        "2020-01-31T23:59:59Z",
-        "2020-1-5 1:2:3",
-        "2020-01-31 12:30",
-        "2020-01-31",
-        "2021-02-29 01:00:00",
-        "epoch",
-        "2020-01-01 25:00:00",
-        "",
-    ]
-    documents = [
-        '{"a": "x", "b": {"c": 1}}',
-        '{"a": null}',
-        '{"a": true, "b": {"c": "é"}}',
-        '{"b": {}}',
-        "[]",
-        "{bad",
-        "",
-        '{"a": [1,2]}',
-        '{"a": {"k":"v"}}',
-        '{"a": 12}',
-        '{"b": 5}',
-    ]
-    integers = [0, 1, 2, 5, -1, -7, 100, 86_400, -1_000_003]
-    doubles = [0.0, -0.0, 0.1, 1.5, -2.0, 1e10, float("nan"), float("inf"), 3.0]
-    moments = [
-        0,
-        -1,
-        1,
-        -500_000,
-        1_580_473_800_500_000,
-        1_582_934_400_000_000,
-        1_577_836_799_999_999,
-        951_782_400_000_001,
-    ]
-    days = [0, -1, 18_321, 18_292, 18_293, 10_956]
 
     def drawn(values: list[Any]) -> list[Any]:
         return [None if random_.random() < 0.1 else random_.choice(values) for _ in range(rows)]
 
     values = {
         "b": drawn([True, False]),
-        "i": drawn([*integers, *range(-30, 30)]),
+        "i": drawn([*INTEGERS, *range(-30, 30)]),
         "j": drawn([0, 1, 2, -3, 40]),
-        "x": drawn(doubles),
-        "y": drawn(doubles),
-        "s": drawn(words),
-        "u": drawn(words),
-        "t": drawn([*moments, *(random_.randrange(-(10**14), 2 * 10**15) for _ in range(rows))]),
-        "v": drawn(moments),
-        "d": drawn([*days, *range(18_000, 18_400)]),
-        "text_of_number": drawn(numbers),
-        "text_of_date": drawn(dates),
-        "text_of_time": drawn(times),
-        "text_of_flag": drawn(flags),
-        "json": drawn(documents),
+        "x": drawn(DOUBLES),
+        "y": drawn(DOUBLES),
+        "s": drawn(WORDS),
+        "u": drawn(WORDS),
+        "t": drawn([*MOMENTS, *(random_.randrange(-(10**14), 2 * 10**15) for _ in range(rows))]),
+        "v": drawn(MOMENTS),
+        "d": drawn([*DAYS, *range(18_000, 18_400)]),
+        "text_of_number": drawn(NUMBERS),
+        "text_of_date": drawn(DATES),
+        "text_of_time": drawn(TIMES),
+        "text_of_flag": drawn(FLAGS),
+        "json": drawn(DOCUMENTS),
     }
     columns = {
         name: pa.array(column).cast(TYPES[name]) for name, column in values.items() if name not in ("t", "v", "d")

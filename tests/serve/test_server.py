@@ -325,6 +325,8 @@ def test_client(stream: Stream, url: str) -> None:
         with pytest.raises(QueryError, match=r"^limit: 51 is more") as refused:
             next(client.pages("sessions", key="é", limit=51))
         assert refused.value.status == 422
+        with pytest.raises(QueryError, match=r"^path: '/v1/row' is not served by this pipeline"):
+            client.get("a")
     with pytest.raises(QueryError, match="can't be reached"):
         QueryClient("http://127.0.0.1:1", retries=0).status()
     with pytest.raises(ValueError, match="is no address of a server"):

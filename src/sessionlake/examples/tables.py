@@ -57,11 +57,19 @@ def write_changes(root: Path) -> None:
     kept = ("event_id", "authored_at", "repo", "author", "ext", "added")
     for file in sorted((root / "events").glob("*.json.gz")):
         with gzip.open(file, "rt") as lines:
-            rows = [{"folder": f"{e['repo']}/{e['top']}", **{k: e[k] for k in kept}} for e in map(json.loads, lines)]
+            rows = [
+                {"folder": f"{e['repo']}/{_folder(e['top'])}", **{k: e[k] for k in kept}}
+                for e in map(json.loads, lines)
+            ]
         written = target / file.name.removesuffix(".gz")
         written.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         moment = file.stat().st_mtime
         os.utime(written, (moment, moment))
+
+
+def _folder(top: str) -> str:
+    """Return the folder that a file is in; of one that was moved, which git tells as `{old => new}`, the new one."""
+    return top.rpartition("=> ")[2].strip("{}")
 
 
 def run_table(spark: SparkSession, root: Path, console: Console, name: str = CONFIG_NAME) -> None:

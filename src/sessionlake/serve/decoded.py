@@ -51,6 +51,8 @@ def decoder_of(config: Config, commit: BatchCommit) -> Decoder:
 class SessionDecoder:
     """Sessions: all that an event or a correction can still meet without a look into the tables (docs/rules.md, rule 7)."""
 
+    operator = "session"
+
     def __init__(self, config: Config, commit: BatchCommit, types: dict[str, pa.DataType]) -> None:
         live = commit.settings.live
         self._windows = replace(SessionWindows.of(config), grace_us=live["grace_us"], retention_us=live["retention_us"])
@@ -171,6 +173,7 @@ class SessionDecoder:
 class TableDecoder:
     """The rows of a keyed table; markers of deletions are no rows, nor is what was written at `hidden_us` or before it."""
 
+    operator = "table"
     complete_from_us: int | None = None
 
     def __init__(self, config: Config, types: dict[str, pa.DataType], hidden_us: int | None = None) -> None:

@@ -38,6 +38,8 @@ class Found(NamedTuple):
 class Decoder(Protocol):
     """What differs from one operator's stores to another's, as of one batch."""
 
+    operator: str
+    """The section of the config that the rows are of."""
     complete_from_us: int | None
     """Rows that ended before it may lie in the tables only; None where stores have all."""
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import ConfigError, NoBatchesError, StoreError
 from sessionlake.serve.decoded import SessionDecoder, decoder_of
 from sessionlake.serve.found import ALL, Decoder, Packed
+from sessionlake.serve.queryable import key_value_store, require, session_store
 from sessionlake.store.secondary import (
     NoSegments,
     OverlaidSegments,
@@ -31,6 +33,7 @@ from sessionlake.store.secondary import (
     SecondarySegments,
     identity,
 )
+from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore, ReadOnlySessionStore
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SESSIONS
@@ -126,6 +129,24 @@ class View:
     def complete_from_us(self) -> int | None:
         """Rows that ended before it may lie in the tables only; None where all are here."""
         return self.decoder.complete_from_us
+
+    def session_store(self) -> ReadOnlySessionStore[str, dict[str, Any]]:
+        """Return the sessions as a store with the reads of KIP-94 and KIP-617, whose order is that of a session store on disk.
+
+        Values are the columns by name, times in microseconds. Those that live views leave out are there, too. ConfigError where the
+        pipeline computes something else; reads raise NotLocalError where a shard is not here.
+        """
+        require(self, "session", self.decoder.operator)
+        return session_store(self)
+
+    def key_value_store(self) -> ReadOnlyKeyValueStore[str, dict[str, Any]]:
+        """Return a keyed table's rows as a store, by key; values and errors as in `session_store`."""
+        require(self, "table", self.decoder.operator)
+        return key_value_store(self)
+
+    def segments(self) -> list[ReadSegments]:
+        """Return those of each shard that is read; NotLocalError where one is not here."""
+        return [self._local(shard) for shard in self.numbers]
 
     def shard_of(self, key: str) -> int:
         """Return the shard of a key."""
@@ -244,7 +265,7 @@ class View:
         last = min(lasts, default=None)
         each = [
             segments.items(number, first, last)
-            for segments in [self._local(shard) for shard in self.numbers]
+            for segments in self.segments()
             for number in filter(self.decoder.has, segments.segments)
         ]
         merged = heapq.merge(*each, key=lambda item: item[0])

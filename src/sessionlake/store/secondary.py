@@ -10,6 +10,7 @@ import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -38,8 +39,10 @@ class ReadSegments(Protocol):
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a segment, None also where there is no such segment."""
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> Items:
-        """Yield keys and values of a segment, ascending by key, as they are asked for; low and high are inclusive."""
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
+    ) -> Items:
+        """Yield keys and values of a segment, in the order of keys, as they are asked for; low and high are inclusive."""
 
 
 class NoSegments:
@@ -55,9 +58,11 @@ class NoSegments:
         del segment
         return [None] * len(keys)
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> Items:
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
+    ) -> Items:
         """Yield nothing."""
-        del segment, low, high
+        del segment, low, high, backward
         return iter(())
 
 
@@ -118,21 +123,25 @@ class SecondarySegments:
             return [cast(bytes | None, family.get(keys[0]))]
         return cast(list[bytes | None], family.get(cast(list[str | int | float | bytes | bool], keys)))
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> Items:
-        """Yield keys and values of a segment, ascending by key."""
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
+    ) -> Items:
+        """Yield keys and values of a segment, in the order of keys."""
         if segment not in self._families:
             return
         entries = self._families[segment].iter()
-        if low is None:
-            entries.seek_to_first()
+        first, last = (high, low) if backward else (low, high)
+        if first is None:
+            (entries.seek_to_last if backward else entries.seek_to_first)()
         else:
-            entries.seek(low)
+            (entries.seek_for_prev if backward else entries.seek)(first)
+        onward = entries.prev if backward else entries.next
         while entries.valid():
             key = cast(bytes, entries.key())
-            if high is not None and key > high:
+            if last is not None and (key < last if backward else key > last):
                 return
             yield key, cast(bytes, entries.value())
-            entries.next()
+            onward()
         entries.status()  # raises where reading ended before the last key
 
 
@@ -165,16 +174,19 @@ class OverlaidSegments:
                 found[place] = self._values[rows[at]].as_py()
         return found
 
-    def items(self, segment: int, low: bytes | None = None, high: bytes | None = None) -> Items:
-        """Yield keys and values of a segment, ascending by key."""
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
+    ) -> Items:
+        """Yield keys and values of a segment, in the order of keys."""
         rows = self._rows.get(segment, range(0))
         first = 0 if low is None else bisect_left(rows, low, key=self._key)
         last = len(rows) if high is None else bisect_right(rows, high, key=self._key)
-        written = ((self._key(row), 0, self._values[row].as_py()) for row in rows[first : max(first, last)])
-        stored = ((key, 1, value) for key, value in self._base.items(segment, low, high))
+        found = rows[first : max(first, last)]
+        written = ((self._key(row), self._values[row].as_py()) for row in (found[::-1] if backward else found))
+        stored = self._base.items(segment, low, high, backward=backward)
         before = None
-        # Of a key that is in both, what is written comes first.
-        for key, _, value in heapq.merge(written, stored, key=lambda item: item[:2]):
+        # Of a key that is in both, what is written comes first: of equal ones `merge` takes the first argument's.
+        for key, value in heapq.merge(written, stored, key=itemgetter(0), reverse=backward):
             if key != before and value is not None:
                 yield key, value
             before = key

@@ -1,9 +1,11 @@
 """The examples of docs/rules.md, rules 170 to 176, and the checks of the section [ttl]."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 
 from sessionlake.config.load import parse_config
@@ -275,6 +277,81 @@ def test_section_is_refused_in_one_line(ttl: dict[str, Any], told: str, tmp_path
     with pytest.raises(ConfigError, match="^" + re.escape(told)) as refused:
         parse_config({**table_sections(), "ttl": ttl}, tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def layout(**ttl: Any) -> str:
+    section = TtlSection.model_validate(ttl)
+    section.check()
+    return section.made({"v": pa.int64()}, 1).pattern.layout
+
+
+def test_stores_are_restored_where_an_index_or_the_segments_of_rows_are_others() -> None:
+    """Under another layout every store is restored; without a pattern it is the empty text."""
+    unindexed = [
+        layout(pattern="scan", ttl="1 hour"),
+        layout(pattern="scan", where="v = 1", every="2 hours"),
+        layout(pattern="time_boxed", ttl="1 day", since="write"),
+        layout(pattern="time_ordered_keys", ttl="1 hour"),
+    ]
+    assert set(unindexed) == {""}
+    index = {"pattern": "index", "ttl": "1 hour"}
+    assert layout(**index) == layout(**index, every="2 hours", max_per_cleanup=5)
+    assert layout(pattern="lru", max_entries=5) == layout(pattern="lru", max_entries=9)
+    others = [
+        layout(**index),
+        layout(**index, since="insert"),
+        layout(pattern="index", expires_at="event_time + interval 1 hour * v"),
+        layout(pattern="lru", max_entries=5),
+        layout(pattern="segments", ttl="1 hour"),
+        layout(pattern="segments", ttl="2 hours"),
+    ]
+    assert len({"", *others}) == 1 + len(others)
+
+
+SECTIONS: dict[str, dict[str, Any]] = {
+    "scan": {"pattern": "scan", "ttl": "2 hours"},
+    "scan of SQL": {"pattern": "scan", "where": "event_time <= now() - interval 2 hours"},
+    "index": {"pattern": "index", "ttl": "2 hours"},
+    "index by insert": {"pattern": "index", "ttl": "2 hours", "since": "insert"},
+    "time_boxed": {"pattern": "time_boxed", "ttl": "2 hours"},
+    "time_ordered_keys": {"pattern": "time_ordered_keys", "ttl": "2 hours"},
+    "lru": {"pattern": "lru", "max_entries": 1},
+    "segments": {"pattern": "segments", "ttl": "2 hours"},
+}
+
+
+FAST = set(pairwise([None, *SECTIONS]))
+"""Changes that are tried each time: from each section to the next one."""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(before, after, marks=() if (before, after) in FAST else pytest.mark.slow)
+        for before in (None, *SECTIONS)
+        for after in SECTIONS
+    ],
+)
+def test_rows_of_before_a_change_of_ttl_expire_by_the_new_one(before: str | None, after: str) -> None:
+    """Of two rows, an hour and a half apart, the older one goes; the stores are restored where their layout is another."""
+    old, young, at = "00000000-0000-7000-8000-000000000000", "00000052-65c0-7000-8000-000000000000", 90 * MINUTE
+    first = None if before is None else {**SECTIONS[before], **({"max_entries": 2} if before == "lru" else {})}
+    with TableHarness({"v": "long"}, ttl=first) as table, TableHarness({"v": "long"}, ttl=SECTIONS[after]) as other:
+        table.process([update(old, 0)], clock_us=0)
+        table.process([update(young, at)], clock_us=at)
+        assert list(table.rows()) == [old, young]
+        layouts = [layout(**SECTIONS[name]) if name else "" for name in (before, after)]
+        table._operator = other._operator
+        if layouts[0] != layouts[1]:
+            table._shards.close()
+            table._shards._cursors.clear()
+            table.lose_stores()
+        table.process(
+            [update("00000070-f940-7000-8000-000000000000", 2 * HOUR)] if after == "lru" else TICK, clock_us=2 * HOUR
+        )
+        assert [key for key in table.rows() if key == old] == []
+        assert after == "lru" or list(table.rows()) == [young]
+        assert len(table.index()) == (1 if after in ("index", "index by insert", "lru") else 0)
 
 
 @pytest.mark.parametrize(

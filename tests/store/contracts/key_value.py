@@ -9,7 +9,9 @@ Which scenario of Kafka's own tests (their AbstractKeyValueStoreTest and its sub
 | put if absent; put all; size | put_if_absent_returns_what_was_there, put_all_takes_the_last_of_each_key, number_of_entries |
 | null keys raise in each method, null values delete | null_keys_are_refused, value_of_none_deletes |
 | range and get agree on one key | range_of_one_key_is_get |
-| writes while iterating raise nothing | writes_and_deletes_during_iteration |
+| writes while iterating raise nothing | writes_and_deletes_during_iteration, deletes_during_a_prefix_scan |
+| iterators in memory: peeking, the end, closing; rows deleted meanwhile are skipped | peek_and_has_next, iterator_closed_early, rows_deleted_under_an_iterator (test_key_value.py) |
+| a serialiser of null for prefixes raises | not here: None is the keys' own serde |
 | a range from a negative number, or inverted, is empty | negative_numbers_come_last, inverted_range_is_empty |
 | prefixes: text, bytes FF, of another serde than the keys', none found | prefix_scan_* |
 | restore, also of deletions and of keys put back | test_logged.py |
@@ -234,6 +236,12 @@ class KeyValueContract:
                     assert rows.peek_next_key() == first
                     assert next(rows)[0] == first
                     assert store.deserialised == before + 1
+
+    def test_deletes_during_a_prefix_scan(self) -> None:
+        with self.texts("a", "ba", "bb", "bc", "c") as store:
+            for key, _ in store.prefix_scan("b"):
+                store.delete(key)
+            assert [key for key, _ in store.all()] == ["a", "c"]
 
     @pytest.mark.parametrize("count", [3, 1000])
     def test_writes_and_deletes_during_iteration(self, count: int) -> None:

@@ -57,18 +57,22 @@ class MemoryRows(KeyValueRows):
         high: bytes | None,
         backward: bool,  # noqa: FBT001 - as in the protocol
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield rows with low <= key < high."""
+        """Yield rows with low <= key < high: keys are read ahead, what is removed before its turn is left out."""
+        rows = self._rows
         while True:
             with self._lock:
-                keys = self._rows.irange(low, high, inclusive=(True, False), reverse=backward)
-                ahead = [(key, self._rows[key]) for key in islice(keys, _AHEAD)]
-            yield from ahead
+                keys = rows.irange(low, high, inclusive=(True, False), reverse=backward)
+                ahead = list(islice(keys, _AHEAD))
+            for key in ahead:
+                value = rows.get(key)
+                if value is not None:
+                    yield key, value
             if len(ahead) < _AHEAD:
                 return
             if backward:
-                high = ahead[-1][0]
+                high = ahead[-1]
             else:
-                low = ahead[-1][0] + b"\0"
+                low = ahead[-1] + b"\0"
 
     def count(self) -> int:
         """Return how many rows there are."""

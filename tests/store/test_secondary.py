@@ -1,0 +1,47 @@
+"""A store that is read beside the process that has it open, with a batch's writes laid over it: beside a dict."""
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.secondary import OverlaidSegments, SecondarySegments
+from sessionlake.store.segmented import WRITE_SCHEMA
+from tests.support import examples
+
+directory = TemporaryDirectory()
+STORED = {b"a": b"1", b"b": b"1", b"ba": b"1", b"d": b"1"}
+KEYS = [b"", b"a", b"a\0", b"b", b"ba", b"c", b"d", b"e"]
+bounds = st.none() | st.sampled_from(KEYS)
+
+
+@cache
+def base() -> SecondarySegments:
+    path = Path(directory.name) / "db"
+    db = RocksSegments(path)
+    db.write({7: (list(STORED), list(STORED.values()))}, {})
+    db.close()
+    return SecondarySegments(path)
+
+
+@examples(60)
+@given(st.dictionaries(st.sampled_from(KEYS), st.none() | st.just(b"2")), bounds, bounds)
+def test_writes_are_laid_over_what_is_stored_in_both_directions(
+    written: dict[bytes, bytes | None], low: bytes | None, high: bytes | None
+) -> None:
+    rows = sorted(written.items())
+    columns = [[7] * len(rows), [key for key, _ in rows], [value for _, value in rows]]
+    found = OverlaidSegments(base(), pa.table(columns, schema=WRITE_SCHEMA))
+    model = [
+        (key, value)
+        for key, value in sorted({**STORED, **written}.items())
+        if value is not None and (low is None or key >= low) and (high is None or key <= high)
+    ]
+    assert list(found.items(7, low, high)) == model
+    assert list(found.items(7, low, high, backward=True)) == model[::-1]
+    assert found.get(7, KEYS) == [{**STORED, **written}.get(key) for key in KEYS]
+    assert list(found.items(8, backward=True)) == []
