@@ -7,9 +7,11 @@ import socket
 import subprocess
 import warnings
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from ssl import TLSVersion, create_default_context
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 from zlib import crc32
 
@@ -18,9 +20,12 @@ import pytest
 from sessionlake.client import QueryClient, QueryError
 from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
+from sessionlake.serve import guard
 from sessionlake.serve.answers import Answers
+from sessionlake.serve.cursors import read_cursor, write_cursor
 from sessionlake.serve.dispatch import MAX_BODY
 from sessionlake.serve.guard import HEADERS, MAX_HEAD, Joined, Rates
+from sessionlake.serve.refused import RefusedError
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving
 
@@ -211,6 +216,17 @@ def test_a_cursor_is_of_its_question_and_of_no_other(url: str) -> None:
         assert ask(url, "/v1/sessions", key="a", cursor=changed)[0] in (200, 422)
 
 
+@pytest.mark.parametrize("position", [("a", 1 << 63), ("a", True), ("a", "b"), ("a", 1, 2, 3, 4), (1,)])
+def test_a_cursor_that_names_no_row_is_refused(position: Any) -> None:
+    assert read_cursor("q", write_cursor("q", ("a", (1 << 63) - 1, 1 - (1 << 63)))) == (
+        "a",
+        (1 << 63) - 1,
+        1 - (1 << 63),
+    )
+    with pytest.raises(RefusedError, match="cursor: is not one of this question"):
+        read_cursor("q", write_cursor("q", position))
+
+
 def test_tokens(stream: Stream) -> None:
     with serving(stream.config, {"SESSIONLAKE_SERVE_TOKENS": f"{OLD}, {NEW}"}) as url:
         for token in (OLD, NEW):
@@ -241,6 +257,14 @@ def test_rates(stream: Stream) -> None:
     assert [rates.take("a"), rates.take("a"), rates.take("a"), rates.take("b")] == [0, 0, 0.5, 0]
     now[0] = 0.5
     assert [rates.take("a"), rates.take("a")] == [0, 0.5]
+    # However long one has not asked, a second's worth is all there is.
+    now[0] = 100.0
+    assert [rates.take("a"), rates.take("a"), rates.take("a")] == [0, 0, 0.5]
+    with patch.object(guard, "CALLERS", 2):
+        assert [rates.take("b"), rates.take("c")] == [0, 0]
+    # Of three callers the one that asked longest ago is forgotten.
+    assert [rates.take(caller) for caller in "bbcc"] == [0, 0.5, 0, 0.5]
+    assert [rates.take(caller) for caller in "aa"] == [0, 0]
     with serving(stream.config, requests_per_second=1) as url:
         found = [ask(url, "/v1/status") for _ in range(20)]
         assert {status for status, _, _ in found} == {200, 429}
@@ -258,6 +282,12 @@ def test_sizes_and_methods(url: str) -> None:
     assert ask(url, "/v1/sessions:batch")[:2] == (405, {"error": "method: GET is not allowed; use POST"})
     assert ask(url, "/v1/rows:batch", body={"keys": ["a"]})[0] == 404
     place = urlsplit(url)
+    # Heads are bounded one by one, not all that one connection sends.
+    kept = HTTPConnection(place.hostname or "", place.port, timeout=60)
+    for _ in range(3):
+        kept.request("GET", "/healthz", headers={"x": "x" * (MAX_HEAD // 2)})
+        assert kept.getresponse().read() == b'{"alive":true}'
+    kept.close()
     with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nx: ")
         for _ in range(MAX_HEAD // 65_536 + 1):

@@ -41,7 +41,8 @@ def moment(time_us: int | None, times: Times) -> str | int | None:
     if not _FIRST_US <= time_us <= _LAST_US:
         return str(pc.strftime(pa.scalar(time_us, pa.timestamp("us")), format=_FORMAT))
     minute, rest = divmod(time_us, _MINUTE_US)
-    return f"{_minute(minute)}{rest // 1_000_000:02}.{rest % 1_000_000:06}Z"
+    digits = str(rest + 100_000_000)  # eight of them with their zeros, in half of the time that a format takes
+    return f"{_minute(minute)}{digits[1:3]}.{digits[3:]}Z"
 
 
 @lru_cache(4096)
