@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from zlib import crc32
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlake.client import QueryClient, QueryError
 from sessionlake.engine.erasure import mark
@@ -243,6 +244,34 @@ def test_tokens(stream: Stream) -> None:
         assert [ask(url, path)[0] for path in ("/healthz", "/")] == [200, 200]
     with serving(stream.config, {"SESSIONLAKE_SERVE_TOKENS": NEW}) as url:
         assert ask(url, "/v1/status", {"Authorization": f"Bearer {OLD}"})[0] == 401
+
+
+def test_metrics_count_answers_and_refusals(stream: Stream) -> None:
+    token = {"Authorization": f"Bearer {NEW}"}
+    with serving(stream.config, {"SESSIONLAKE_SERVE_TOKENS": NEW}) as url:
+        assert [ask(url, "/v1/sessions", given, key="a")[0] for given in (token, token, {})] == [200, 200, 401]
+        assert ask(url, "/v1/sessions", token)[0] == 422
+        assert ask(url, "/metrics")[0] == 401
+        status, text, headers = ask(url, "/metrics", token)
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/plain")
+    name = stream.config.pipeline.name
+    found = {
+        (
+            sample.name.removeprefix("sessionlake_serve_"),
+            *(value for of, value in sample.labels.items() if of != "pipeline"),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels["pipeline"] == name
+    }
+    assert {key: value for key, value in found.items() if key[0] in ("answers_total", "refusals_total")} == {
+        ("answers_total", "/v1/sessions", "200"): 2,
+        ("answers_total", "/v1/sessions", "422"): 1,
+        ("refusals_total", "401"): 2,
+    }
+    assert found["answer_seconds_count", "/v1/sessions"] == 3
+    assert (found["up_to_date",], found["batch_id",], found["missing_shards",]) == (1, 1, 0)
+    assert found["batch_age_seconds",] > 0
 
 
 def test_without_tokens_another_name_of_this_host_is_refused(url: str) -> None:
