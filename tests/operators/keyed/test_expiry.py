@@ -94,6 +94,31 @@ def test_expired_row_is_outranked_by_newer_updates_only() -> None:
         assert list(table.rows()) == ["a"]
 
 
+def test_the_index_is_written_only_where_a_row_is_to_be_looked_at_sooner() -> None:
+    def entries(table: TableHarness) -> list[tuple[int, str]]:
+        return [(int.from_bytes(entry[:8]) - (1 << 63), entry[8:].decode()) for entry in table.index()]
+
+    ttl, clock = {"pattern": "index", "expires_at": "timestamp_micros(v)"}, 11 * HOUR
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        found = []
+        for later, expires in enumerate([13, 14, 14, 12]):
+            table.process([update("a", clock + later) | {"v": expires * HOUR}], clock_us=clock)
+            found.append(entries(table))
+        # Put off, the same again, and sooner: what is known of the old entry goes, which was that of 14.
+        assert found == [[(13 * HOUR, "a")]] * 3 + [[(12 * HOUR, "a"), (13 * HOUR, "a")]]
+        table.process([update("b", clock) | {"v": 13 * HOUR}], clock_us=clock)
+        table.process([update("b", clock + 1) | {"v": None, "deleted": True}], clock_us=clock)
+        assert [key for _, key in entries(table)] == ["a", "a"], (
+            "a deleted row's entry goes, where it is of the row's expiry"
+        )
+        table.process([update("a", clock + 9) | {"v": 20 * HOUR}], clock_us=clock)
+        assert table.process(TICK, clock_us=15 * HOUR).counts["scanned"] == 2
+        assert entries(table) == [(20 * HOUR, "a")]
+        # A row that a batch puts off has no use of the entry that the batch's cleanup meets.
+        table.process([update("a", clock + 10) | {"v": 21 * HOUR}], clock_us=20 * HOUR)
+        assert entries(table) == [(21 * HOUR, "a")]
+
+
 def test_restored_store_lacks_what_has_expired() -> None:
     with TableHarness({"v": "long"}, ttl={"pattern": "index", "ttl": "1 hour"}) as table:
         table.process([update("a", 11 * HOUR), update("b", 12 * HOUR)], clock_us=11 * HOUR)
