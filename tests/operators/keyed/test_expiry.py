@@ -7,10 +7,14 @@ from typing import Any, Literal
 import pytest
 
 from sessionlake.config.load import parse_config
+from sessionlake.engine.operator import BatchContext
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.expire.told import telling
+from sessionlake.operators.keyed.expiry.segments import Segments
+from sessionlake.operators.keyed.ttl import Ttl
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.testing.tables import TableHarness
+from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
 from tests.operators.keyed.table_support import table_sections
 
 SECOND = 1_000_000
@@ -159,6 +163,12 @@ def test_idle_table_of_segments_asks_for_batches_until_all_rows_are_over() -> No
         assert table.due_us() == 12 * HOUR + MINUTE
         table.process(TICK, clock_us=13 * HOUR)
         assert table.due_us() is None
+
+
+@pytest.mark.parametrize(("ttl_us", "hidden_us"), [(HOUR, 13 * HOUR), (2 * HOUR, 12 * HOUR), (9 * HOUR, 12 * HOUR)])
+def test_what_was_hidden_once_stays_so_where_rows_live_longer(ttl_us: int, hidden_us: int) -> None:
+    context = BatchContext(1, "c", {HIDDEN_WRITTEN: 12 * HOUR}, 14 * HOUR)
+    assert Ttl(Segments(ttl_us), since="write").hidden_us(context) == hidden_us
 
 
 def test_rows_are_never_written_before_earlier_ones() -> None:
