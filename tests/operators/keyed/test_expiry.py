@@ -10,6 +10,7 @@ from sessionlake.config.load import parse_config
 from sessionlake.engine.operator import BatchContext
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.expire.told import telling
+from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
 from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.ttl import Ttl
 from sessionlake.operators.keyed.ttl_section import TtlSection
@@ -213,6 +214,15 @@ def test_keys_of_another_format_are_dead_letters(key_format: str, good: str) -> 
         name = {"uuid7": "UUIDv7", "ulid": "ULID"}[key_format]
         assert {row["reason"] for row in output.dead} == {f"key is no {name}"}
         assert output.counts["dead"] == len(wrong)
+
+
+@pytest.mark.parametrize("key_format", FORMATS)
+def test_a_clock_beyond_48_bits_of_milliseconds_is_after_all_ids(key_format: KeyFormat) -> None:
+    last, of = ((1 << 48) - 1) * 1000, FORMATS[key_format]
+    found = of.first_at(last)
+    assert found is not None
+    assert len(found) == of.places[-1] + 1
+    assert of.first_at(last + 1) is None
 
 
 def test_lru_keeps_the_latest_changed() -> None:
