@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.erasure import erase_store, mark
 from sessionlake.errors import NoBatchesError
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.serve.decoded import decoder_of
-from sessionlake.serve.replica import LocalShard, NotLocalError, View
+from sessionlake.serve.replica import LocalShard, NotLocalError, Replica, View
 from sessionlake.store.secondary import SecondarySegments, identity
 from sessionlake.stores import open_replica
-from sessionlake.testing import TableHarness
+from sessionlake.testing import SessionizerHarness, TableHarness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
-from tests.serve.replica_support import MINUTE, ROW, Stream, micros
+from tests.engine.task_shards import TaskShards
+from tests.serve.replica_support import GAP, GRACE, MINUTE, RETENTION, ROW, SPECS, Stream, log_commit, micros
 from tests.support import examples
 
 
@@ -148,6 +150,40 @@ def test_settings_are_those_of_the_batch(tmp_path: Path) -> None:
     )
     assert all_of(open_replica(longer).view) == stream.shown()
     assert open_replica(longer).view.complete_from_us == 4 * MINUTE
+
+
+def test_an_expired_session_is_gone_with_the_batch_that_removes_it(tmp_path: Path) -> None:
+    """Though the store has it until the next batch: the delete waits beside it. A view of the batch before shows it still."""
+    ttl = {"pattern": "scan", "ttl": "1 minute", "clock": "stream", "every": "1 us"}
+    config, windows = Stream(tmp_path).config, SessionWindows(GAP, GRACE, RETENTION)
+    schema = {"price": "long", "name": "string"}
+    with SessionizerHarness(windows, SPECS, ttl=ttl, schema=schema) as harness:
+        shards = harness._shards = TaskShards(1, tmp_path / "store/p", lambda: None)
+        views = []
+        for number, batch in enumerate([{"a": 0, "b": 1, "z": 20}, {"z": 21}, {"z": 22}]):
+            harness.process(
+                [{"key": key, "time_us": at * MINUTE, "price": 1, "name": "n"} for key, at in batch.items()]
+            )
+            types, live = harness._operator.spec.columns.types, {"grace_us": GRACE, "retention_us": RETENTION}
+            log_commit(tmp_path, number, shards.commit_id, harness.state, shards.expected, types, live)
+            views.append(Replica(config).refresh())
+            stored = SecondarySegments(tmp_path / "store/p/0")
+            if number == 1:
+                assert {key for segment in stored.segments for key, _ in stored.items(segment)} == {b"a", b"b", b"z"}
+        for view, keys in zip(views, [["a", "b", "z"], ["z"], ["z"]], strict=True):
+            page = view.scan(None, None, 10)
+            assert (page.rows["session_key"].to_pylist(), page.looked) == (keys, len(keys))
+            assert view.find(["a", "b", "z"])["session_key"].to_pylist() == keys
+
+
+def test_a_store_that_was_made_anew_in_its_place_is_another_one(tmp_path: Path) -> None:
+    assert identity(tmp_path) is None
+    (tmp_path / "IDENTITY").write_bytes(b"one")
+    before = identity(tmp_path)
+    assert before == identity(str(tmp_path))
+    # The directory's number may come back with the next directory.
+    (tmp_path / "IDENTITY").write_bytes(b"two")
+    assert before != identity(tmp_path)
 
 
 def table_config(root: Path, **sections: Any) -> Config:

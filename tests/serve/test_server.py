@@ -228,6 +228,10 @@ def test_a_cursor_that_names_no_row_is_refused(position: Any) -> None:
         read_cursor("q", write_cursor("q", position))
 
 
+def test_the_header_of_a_part_means_something_from_servers_alone(url: str) -> None:
+    assert ask(url, "/v1/sessions", {"sessionlake-part": "no part"}, prefix="a")[0] == 200
+
+
 def test_tokens(stream: Stream) -> None:
     with serving(stream.config, {"SESSIONLAKE_SERVE_TOKENS": f"{OLD}, {NEW}"}) as url:
         for token in (OLD, NEW):

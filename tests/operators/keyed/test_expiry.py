@@ -9,10 +9,15 @@ import pyarrow as pa
 import pytest
 
 from sessionlake.config.load import parse_config
+from sessionlake.engine.operator import BatchContext
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.expire.told import telling
+from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
+from sessionlake.operators.keyed.expiry.segments import Segments
+from sessionlake.operators.keyed.ttl import Ttl
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.testing.tables import TableHarness
+from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
 from tests.operators.keyed.table_support import table_sections
 
 SECOND = 1_000_000
@@ -188,6 +193,12 @@ def test_idle_table_of_segments_asks_for_batches_until_all_rows_are_over() -> No
         assert table.due_us() is None
 
 
+@pytest.mark.parametrize(("ttl_us", "hidden_us"), [(HOUR, 13 * HOUR), (2 * HOUR, 12 * HOUR), (9 * HOUR, 12 * HOUR)])
+def test_what_was_hidden_once_stays_so_where_rows_live_longer(ttl_us: int, hidden_us: int) -> None:
+    context = BatchContext(1, "c", {HIDDEN_WRITTEN: 12 * HOUR}, 14 * HOUR)
+    assert Ttl(Segments(ttl_us), since="write").hidden_us(context) == hidden_us
+
+
 def test_rows_are_never_written_before_earlier_ones() -> None:
     with TableHarness({"v": "long"}, ttl={"pattern": "index", "ttl": "1 hour", "since": "write"}) as table:
         table.process([update("a", 1)], clock_us=12 * HOUR)
@@ -230,6 +241,15 @@ def test_keys_of_another_format_are_dead_letters(key_format: str, good: str) -> 
         name = {"uuid7": "UUIDv7", "ulid": "ULID"}[key_format]
         assert {row["reason"] for row in output.dead} == {f"key is no {name}"}
         assert output.counts["dead"] == len(wrong)
+
+
+@pytest.mark.parametrize("key_format", FORMATS)
+def test_a_clock_beyond_48_bits_of_milliseconds_is_after_all_ids(key_format: KeyFormat) -> None:
+    last, of = ((1 << 48) - 1) * 1000, FORMATS[key_format]
+    found = of.first_at(last)
+    assert found is not None
+    assert len(found) == of.places[-1] + 1
+    assert of.first_at(last + 1) is None
 
 
 def test_lru_keeps_the_latest_changed() -> None:
