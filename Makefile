@@ -79,6 +79,10 @@ bench-keyed: setup ## measure updates a second of a keyed table: one of each key
 bench-serve: setup ## measure look-ups over HTTP, beside the stream and with nothing else
 	@$(PYTHON) -m benchmarks.serve
 
+.PHONY: bench-lookup
+bench-lookup: setup ## measure the sessions of one key of 10M in SQL, by warm Spark and without
+	@$(PYTHON) -m benchmarks.lookup
+
 .PHONY: lint
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-logo && .venv/bin/mypy

@@ -3,9 +3,14 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sessionlake.columnar.arrays import binary_array, combined
+from sessionlake.columnar.arrays import binary_array, combined, distinct, is_among
 from sessionlake.errors import StoreError
+from tests.support import examples
+
+INTS = st.lists(st.integers(-3, 3) | st.sampled_from([-(1 << 63), (1 << 63) - 1]), max_size=12)
 
 GIB = 1 << 30
 
@@ -19,3 +24,11 @@ def test_two_gib_of_states_in_one_shard_are_an_error_of_one_line() -> None:
 def test_two_gib_of_packed_states_are_an_error_of_one_line() -> None:
     with pytest.raises(StoreError, match=r"pipeline.shards: 2147483648 bytes in one Arrow array"):
         binary_array(b"", np.array([0, 2 * GIB]))
+
+
+@examples(50)
+@given(values=INTS, some=INTS)
+def test_distinct_numbers_and_those_among_others(values: list[int], some: list[int]) -> None:
+    given_, others = (np.array(numbers, np.int64) for numbers in (values, some))
+    assert distinct(given_).tolist() == sorted(set(values))
+    assert is_among(given_, others).tolist() == [value in some for value in values]

@@ -21,7 +21,12 @@ class ExpiringTable:
     expired: Expired
     every: int
     stream: bool = False
+    most: int | None = None
+    """Rows that a cleanup takes away at most, besides those that the batch wrote: the first ones by time, then key."""
+    by_key: bool = False
+    """Whether they are the first ones by key alone."""
     cleaned: int | None = None
+    left_over: bool = False
     now: int = 0
     hidden: int = -(1 << 62)
     written: dict[str, int] = field(default_factory=dict)
@@ -38,12 +43,23 @@ class ExpiringTable:
                 self.inserted.pop(row["key"], None)
         changes, _, _ = self.table.batch(rows)
         self.note()
-        if due and at is not None:
+        if at is not None and (due or self.left_over):
             self.cleaned = at
-            for key, row in self.table.rows().items():
-                if self.expired({**row, "written": self.written[key], "inserted": self.inserted[key]}, at):
-                    changes = self.remove(key, "ttl", changes)
+            for key in self.gone(at):
+                changes = self.remove(key, "ttl", changes)
         return sorted((row for row in changes if self.matters(row, before)), key=lambda row: str(row["key"]))
+
+    def gone(self, at: int) -> list[str]:
+        """Return the keys whose rows a cleanup takes away, and take down whether there may be more."""
+        rows = self.table.rows()
+        times = {key: {"written": self.written[key], "inserted": self.inserted[key]} for key in rows}
+        expired = [key for key, row in rows.items() if self.expired({**row, **times[key]}, at)]
+        own = [key for key in expired if rows[key]["revision"] == self.table.batches - 1]
+        others = sorted(
+            set(expired) - set(own), key=lambda key: (0 if self.by_key else rows[key]["event_time"], key.encode())
+        )
+        self.left_over = self.most is not None and len(others) >= self.most
+        return own + others[: self.most]
 
     def hide(self, ttl: int, clock: int) -> None:
         """Forget the rows that were written so long before a batch at a time of the clock, as if they had never been."""

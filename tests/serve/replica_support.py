@@ -1,7 +1,7 @@
 """A pipeline's driver in a few lines: shard tasks as the engine runs them, and commits as files of Delta's log; no Spark."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,27 @@ GAP, GRACE, RETENTION = 5 * MINUTE, 10 * MINUTE, 40 * MINUTE
 SESSION = {"gap": "5 minutes", "grace": "10 minutes", "retention": "40 minutes"}
 SPECS = {"total": "sum(price)", "last": "last(name)"}
 ROW = ("session_key", "session_start", "session_end", "event_count", "revision", *SPECS)
+
+
+def log_commit(
+    root: Path,
+    batch_id: int,
+    commit_id: str,
+    state: dict[str, Any],
+    shards: Sequence[str | None],
+    types: Mapping[str, Any],
+    live: dict[str, Any],
+    places: Places | None = None,
+) -> None:
+    """Commit a batch of pipeline "p", whose shards' stores are to be at these commits, to the log below a directory."""
+    settings = Settings({}, live, {name: str(type_) for name, type_ in types.items()})
+    of = BatchCommit(
+        "p", "id", batch_id, commit_id, state, {}, tuple(shards), "", settings, None, 0, 0, places or Places()
+    )
+    info = {"commitInfo": {"userMetadata": json.dumps({"sessionlake": of.metadata()})}}
+    log = root / f"lake/session_changelog/_delta_log/{batch_id:020d}.json"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(json.dumps(info, separators=(",", ":")) + "\n")
 
 
 class Recorded:
@@ -105,17 +126,8 @@ class Stream:
             self.live.pop(name, None)
             if row["op"] == "upsert":
                 self.live[name] = row
-        types = {name: str(type_) for name, type_ in self.operator.spec.columns.types.items()}
-        of = BatchCommit(
-            "p", "id", self.batch_id, commit_id, self.state, {}, tuple(self.expected), "", Settings({}, {"grace_us": GRACE, "retention_us": RETENTION}, types), None, 0, 0, self.places
-        )  # fmt: skip
-        log = self.root / f"lake/session_changelog/_delta_log/{self.batch_id:020d}.json"
-        log.write_text(
-            json.dumps(
-                {"commitInfo": {"userMetadata": json.dumps({"sessionlake": of.metadata()})}}, separators=(",", ":")
-            )
-            + "\n"
-        )
+        types, live = self.operator.spec.columns.types, {"grace_us": GRACE, "retention_us": RETENTION}
+        log_commit(self.root, self.batch_id, commit_id, self.state, self.expected, types, live, self.places)
 
     def run(self, rows: list[tuple[str, int]]) -> None:
         self.commit(self.attempt(rows))

@@ -117,6 +117,43 @@ def pages(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
+def test_the_longest_open_sessions_are_those_of_all_hosts(tmp_path: Path) -> None:
+    made = Stream(tmp_path, places=HOSTS)
+    # Of different lengths, of equal ones that began at different times and at the same one; one is over.
+    spans = {
+        "a": (0, 31),
+        "b": (20, 31),
+        "c": (15, 26),
+        "d": (20, 31),
+        "e": (30, 31),
+        "\U0001f600": (20, 31),
+        "over": (0, 11),
+    }
+    made.run([(key, minute * MINUTE) for key, span in spans.items() for minute in range(*span, 5)])
+    with serving(made.config, requests_per_second=100_000) as alone, hosts(made, 0, 1) as urls:
+        where = {key: ask(alone, "/v1/metadata", key=key)[1]["shard"] for key in spans}
+        assert {where[key] for key in "abcd"} == {0, 1}
+        every = ask(alone, "/v1/open")[1]
+        assert [row["session_key"] for row in every["sessions"]] == ["a", "c", "b", "d", "\U0001f600", "e"]
+        for question in ({}, {"limit": 1}, {"limit": 3}, {"limit": 4, "times": "us"}):
+            expected = ask(alone, "/v1/open", **question)
+            assert (expected[0], expected[1]["served_by"], expected[1]["complete"]) == (200, "store", True)
+            for url in urls:
+                assert ask(url, "/v1/open", **question)[:2] == expected[:2]
+        # What another server asks for is of the shards that it names alone.
+        headers = {"Sessionlake-Hop": "p/id", "Sessionlake-Part": "0:1"}
+        rows, complete = ask(urls[1], "/v1/open", headers)[1]
+        assert ([row[2] for row in rows], complete) == (
+            [row["session_key"] for row in every["sessions"] if where[row["session_key"]] == 1],
+            True,
+        )
+    with hosts(made, 0, 1, max_scan=1) as urls:
+        assert [ask(url, "/v1/open")[1]["complete"] for url in urls] == [False, False]
+    # Without the other host there are the tables, which are not there.
+    with hosts(made, 0) as (url,):
+        assert ask(url, "/v1/open")[0] == 503
+
+
 def test_a_host_at_another_batch_is_asked_again(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     part, moves, asked = Peers.part, [0], []
 

@@ -80,13 +80,35 @@ def test_store_of_another_commit_is_missing(tmp_path: Path) -> None:
     stream = Stream(tmp_path)
     stream.run([("a", 0), ("b", 0)])
     stream.run([("a", MINUTE), ("b", MINUTE)])
-    view = open_replica(stream.config).view
-    shard = view.shard_of("a")
-    (tmp_path / f"store/p/{shard}.pending/c2.arrow").unlink()
+    shard = open_replica(stream.config).view.shard_of("a")
+    pending = tmp_path / f"store/p/{shard}.pending/c2.arrow"
+    away = pending.rename(tmp_path / "away")
     view = open_replica(stream.config).view
     assert view.missing == {shard: "it is at commit c1"}
     with pytest.raises(NotLocalError, match=f"^store: shard {shard} is not here at batch 1 "):
         view.find(["a"])
+    # Of the same batch a shard that was missing is looked for again.
+    lacking = open_replica(stream.config)
+    away.rename(pending)
+    assert (lacking.view.missing, lacking.refresh().missing) == ({shard: "it is at commit c1"}, {})
+
+
+def test_a_view_reads_nothing_of_a_store_that_is_to_be_erased(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    stream.run([("a", 0)])
+    view = open_replica(stream.config).view
+    assert view.find(["a"]).num_rows == 1
+    mark(Path(stream.config.driver_store_dir), view.shard_of("a"))
+    with pytest.raises(NotLocalError):
+        view.find(["a"])
+
+
+@pytest.mark.parametrize(("most", "keys", "last"), [(0, "a", "a"), (1, "a", "a"), (2, "ab", "b"), (3, "abc", None)])
+def test_a_page_looks_at_no_more_values_than_it_may(tmp_path: Path, most: int, keys: str, last: str | None) -> None:
+    stream = Stream(tmp_path)
+    stream.run([(key, 0) for key in "abc"])
+    page = open_replica(stream.config).view.scan(None, None, 10, most=most)
+    assert (page.rows["session_key"].to_pylist(), page.last_key, page.looked) == (list(keys), last, len(keys))
 
 
 def test_reading_writes_nothing_into_the_store(tmp_path: Path) -> None:

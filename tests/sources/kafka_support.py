@@ -3,13 +3,13 @@
 import json
 import random
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from infra.kafka.broker import Broker
@@ -149,14 +149,10 @@ def _session(key: str, rows: list[Row]) -> tuple[str, int, int, int, int]:
     return key, rows[0]["time"], rows[-1]["time"], len(rows), sum(r["v"] for r in rows)
 
 
-def records(broker: Broker, topic: str, of: str = "session") -> dict[tuple[Any, ...], Row]:
-    """Return what a reader of the whole topic is left with: the last value of each key, none where that is null.
-
-    A key is that of a row of `of`: session, window or join.
-    """
+def every_message(broker: Broker, topic: str) -> Iterator[Message]:
+    """Yield all that a topic has by now, partition by partition."""
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
     consumer = Consumer({**settings, "log_level": 0})
-    found: dict[tuple[Any, ...], Row] = {}
     for partition in consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
         consumer.assign([TopicPartition(topic, partition, 0)])
@@ -166,11 +162,21 @@ def records(broker: Broker, topic: str, of: str = "session") -> dict[tuple[Any, 
             assert message is not None
             assert message.error() is None
             read = message.offset() + 1
-            named = json.loads(message.key())
-            place = ("left_position", "right_position") if of == "join" else (f"{of}_start",)
-            key = tuple(named[name] for name in (f"{of}_key", *place))
-            found.pop(key, None)
-            if message.value() is not None:
-                found[key] = json.loads(message.value())
+            yield message
     consumer.close()
+
+
+def records(broker: Broker, topic: str, of: str = "session") -> dict[tuple[Any, ...], Row]:
+    """Return what a reader of the whole topic is left with: the last value of each key, none where that is null.
+
+    A key is that of a row of `of`: session, window or join.
+    """
+    found: dict[tuple[Any, ...], Row] = {}
+    place = ("left_position", "right_position") if of == "join" else (f"{of}_start",)
+    for message in every_message(broker, topic):
+        named = json.loads(message.key())
+        key = tuple(named[name] for name in (f"{of}_key", *place))
+        found.pop(key, None)
+        if message.value() is not None:
+            found[key] = json.loads(message.value())
     return found

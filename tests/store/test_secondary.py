@@ -1,5 +1,6 @@
 """A store that is read beside the process that has it open, with a batch's writes laid over it: beside a dict."""
 
+import shutil
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.store.rocks import RocksSegments
-from sessionlake.store.secondary import OverlaidSegments, SecondarySegments
+from sessionlake.store.secondary import OverlaidSegments, SecondarySegments, identity
 from sessionlake.store.segmented import WRITE_SCHEMA
 from tests.support import examples
 
@@ -43,5 +44,33 @@ def test_writes_are_laid_over_what_is_stored_in_both_directions(
     ]
     assert list(found.items(7, low, high)) == model
     assert list(found.items(7, low, high, backward=True)) == model[::-1]
-    assert found.get(7, KEYS) == [{**STORED, **written}.get(key) for key in KEYS]
+    expected = [{**STORED, **written}.get(key) for key in KEYS]
+    assert found.get(7, KEYS) == expected
+    assert [found.get(7, [key])[0] for key in KEYS] == expected
     assert list(found.items(8, backward=True)) == []
+
+
+def test_a_store_is_the_same_whatever_is_done_with_it_until_it_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    assert identity(path) is None
+    seen = set()
+    for _ in range(2):
+        for n in range(3):
+            db = RocksSegments(path)
+            db.write({n: ([b"a"], [b"1"])}, {})
+            db.close()
+            SecondarySegments(path)
+            seen.add(identity(path))
+    assert len(seen) == 1
+    # In its place: a copy, and another one, which may get the numbers of the files that have gone.
+    for n in range(3):
+        shutil.copytree(path, tmp_path / "copy")
+        shutil.rmtree(path)
+        assert identity(path) is None
+        if n == 1:
+            RocksSegments(path).close()
+            shutil.rmtree(tmp_path / "copy")
+        else:
+            (tmp_path / "copy").rename(path)
+        seen.add(identity(path))
+    assert len(seen) == 4

@@ -1,10 +1,15 @@
 """The command that serves a pipeline's rows over HTTP."""
 
+import sys
+
 import click
 
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.load import Config, load_config
 from sessionlake.extras import require_extra
+
+_SWITCH_S = 0.0005
+"""How long a thread that follows a commit, or reads a page, may keep a request waiting; Python's own 5 ms are longer than one takes."""
 
 
 @click.command("serve")
@@ -26,6 +31,7 @@ def serve(config: Config) -> None:
     from sessionlake.serve.server import prepared
 
     with prepared(config) as (server, bound, url):
+        sys.setswitchinterval(_SWITCH_S)
         console.print(f"{config.pipeline.name} at {url}, the page and /openapi.json; ctrl-C ends it")
         try:
             server.run(sockets=[bound])

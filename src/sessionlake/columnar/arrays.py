@@ -112,6 +112,20 @@ def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
     return rank[encoded.indices.to_numpy()], encoded.dictionary.take(order)
 
 
+def distinct(values: Ints) -> Ints:
+    """Return the distinct ones of some numbers, ascending: what `np.unique` does, which is ten times slower since NumPy 2.3 has it hash."""
+    ordered = np.sort(values)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+
+
+def is_among(values: Ints, some: Ints) -> Bools:
+    """Say which values are among some: what `np.isin` does, which calls `np.unique` where numbers lie far apart."""
+    if not len(some):
+        return np.zeros(len(values), bool)
+    ordered = np.sort(some)
+    return ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
+
+
 def offsets_of(array: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
     """Return the n + 1 offsets of a binary array, zero-based, and the bytes that they cut. Nulls have length zero."""
     if len(array) == 0:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sessionlake.columnar.arrays import Ints
+from sessionlake.columnar.arrays import Ints, distinct
 
 _ROOM = 1 << 62
 
@@ -17,7 +17,7 @@ class Axis:
         self._distinct: Ints | None = None
         if (self._codes + 1) * self._width >= _ROOM:
             # Places too far apart to share 63 bits with the code: their ranks take their place.
-            self._distinct = np.unique(place)
+            self._distinct = distinct(place)
             self._width = len(self._distinct) + 1
         self._at = self._number(codes, place)
 

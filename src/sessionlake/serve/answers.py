@@ -17,10 +17,10 @@ from sessionlake.serve.cursors import Position, read_cursor, write_cursor
 from sessionlake.serve.encoded import Times, encoded, envelope, joined, moment, row_json, within
 from sessionlake.serve.following import Following, Now
 from sessionlake.serve.found import Found, Packed
-from sessionlake.serve.parts import Part, position_of, together
+from sessionlake.serve.parts import OpenPart, Part, longest, position_of, together
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refused import RefusedError
-from sessionlake.serve.replica import NotLocalError, View
+from sessionlake.serve.replica import KeyRange, NotLocalError, View
 from sessionlake.serve.tables import Moment
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import changelog_of
@@ -40,7 +40,8 @@ class Answers:
         self._of = changelog_of(config)
         self._name = LISTS[config.operator]
         self._open: tuple[tuple[str, int, Times], bytes] | None = None
-        """The last answer to `longest_open`: all who look at the page ask for it with each batch."""
+        """The last answer about open sessions: all who look at the page ask for it with each batch."""
+        self._heads: dict[tuple[str, bool, Times, bool | None], bytes] = {}
 
     def of_store(self, asked: Question, *, times: Times) -> bytes | None:
         """Return a page from the stores of this host, with the cursor of the next one; None where a shard that it needs is not here."""
@@ -147,31 +148,49 @@ class Answers:
             )
         return envelope(self._head(commit, source, times), name, rows[0])
 
-    def longest_open(self, limit: int, *, times: Times) -> bytes:
-        """Return the longest sessions that events can still lengthen; the longest first."""
-        if self._config.operator != "session":
-            raise RefusedError(
-                422,
-                f"open: is of sessions, and this pipeline computes {self._config.operator}s; ask for its {self._name}",
-            )
+    def open_of_store(self, limit: int, *, times: Times) -> bytes | None:
+        """Return the longest sessions that events can still lengthen, the longest first; None where a shard is not here."""
         now = self._following.now
-        known = (now.commit.commit_id, limit, times)
-        if self._open is not None and self._open[0] == known:
+        if self._open is not None and self._open[0] == (now.commit.commit_id, limit, times):
             return self._open[1]
-        source: View | Moment | None = now.view
-        rows, whole = None, True
-        if now.view is not None:
-            try:
-                rows, whole = now.view.longest_open(limit, self._config.serve.max_scan)
-            except NotLocalError:
-                source = None
-        commit = now.commit
-        if rows is None or source is None:
-            source = self._following.tables()
-            rows, commit = source.longest_open(limit), source.commit
-        fields = {**self._head(commit, source, times), "complete": whole}
-        answer = envelope(fields, self._name, joined(encoded(rows, times)))
-        self._open = known, answer
+        part = None if now.view is None else self.open_part(limit, now.view, times=times)
+        return None if part is None else self.open_of_parts(limit, now, [part], times=times)
+
+    def open_part(self, limit: int, view: View, *, times: Times) -> OpenPart | None:
+        """Return those of the shards that a view is of; None where one of them is not here."""
+        try:
+            rows, complete = view.longest_open(limit, self._config.serve.max_scan)
+        except NotLocalError:
+            return None
+        starts, ends = (rows[name].cast(pa.int64()).to_pylist() for name in (self._of.start, self._of.end))
+        texts = [row.decode() for row in encoded(rows, times)]
+        places = zip(starts, ends, rows[self._of.key].to_pylist(), texts, strict=True)
+        return OpenPart([(end - start, start, key, text) for start, end, key, text in places], complete)
+
+    def open_of_parts(self, limit: int, now: Now, parts: Sequence[OpenPart], *, times: Times) -> bytes:
+        """Return the longest of all parts, each as of the batch of `now`."""
+        whole = longest(parts, limit)
+        rows = [text.encode() for *_, text in whole.rows]
+        return self._open_answer(limit, rows, now.commit, now.view, times, complete=whole.complete)
+
+    def open_of_tables(self, limit: int, *, times: Times) -> bytes:
+        """Return the longest sessions that events can still lengthen, from the tables."""
+        tables = self._following.tables()
+        rows = encoded(tables.longest_open(limit), times)
+        return self._open_answer(limit, rows, tables.commit, tables, times, complete=True)
+
+    def _open_answer(
+        self,
+        limit: int,
+        rows: Sequence[bytes],
+        commit: BatchCommit,
+        source: View | Moment | None,
+        times: Times,
+        *,
+        complete: bool,
+    ) -> bytes:
+        answer = envelope(self._head(commit, source, times, complete=complete), self._name, joined(rows))
+        self._open = (commit.commit_id, limit, times), answer
         return answer
 
     def status(self, *, times: Times) -> dict[str, Any]:
@@ -232,14 +251,23 @@ class Answers:
         """Return a question that goes on after a cursor."""
         return asked if cursor is None else replace(asked, after=read_cursor(asked.text, cursor))
 
-    def _head(self, commit: BatchCommit, source: View | Moment | None, times: Times) -> dict[str, Any]:
-        """Return what every answer says: of which batch it is, from where on it is complete, and where its rows are from."""
-        return {
-            "batch_id": commit.batch_id,
-            "watermark": moment(commit.watermark_us, times),
-            "complete_from": moment(source.complete_from_us if isinstance(source, View) else None, times),
-            "served_by": STORE if isinstance(source, View) else DELTA,
-        }
+    def _head(
+        self, commit: BatchCommit, source: View | Moment | None, times: Times, *, complete: bool | None = None
+    ) -> bytes:
+        """Return what every answer says, as JSON: of which batch it is, from where on it is complete, and where its rows are from."""
+        known = commit.commit_id, isinstance(source, View), times, complete
+        head = self._heads.get(known)
+        if head is None:
+            fields: dict[str, Any] = {
+                "batch_id": commit.batch_id,
+                "watermark": moment(commit.watermark_us, times),
+                "complete_from": moment(source.complete_from_us if isinstance(source, View) else None, times),
+                "served_by": STORE if isinstance(source, View) else DELTA,
+            }
+            head = to_json(fields if complete is None else {**fields, "complete": complete})
+            # All answers of a batch have the same few.
+            self._heads = {**{of: text for of, text in self._heads.items() if of[0] == commit.commit_id}, known: head}
+        return head
 
     def _page(
         self,
@@ -247,7 +275,7 @@ class Answers:
         rows: Sequence[bytes],
         position: Callable[[int], Position],
         rest: Position | None,
-        head: dict[str, Any],
+        head: bytes,
         *,
         left: bool,
     ) -> bytes:
@@ -285,15 +313,8 @@ class Answers:
                 # That key again: not all of its rows may have been sent.
                 low = max(low or "", str(key), key=str.encode)
         while True:
-            packed, after = view.packed_range(
-                low,
-                asked.high,
-                asked.limit + 1,
-                after=after,
-                prefix=asked.prefix,
-                most=most - looked,
-                rows=asked.limit + 1,
-            )
+            keys = KeyRange(low, asked.high, after, asked.prefix)
+            packed, after = view.packed_range(keys, asked.limit + 1, most=most - looked, rows=asked.limit + 1)
             looked += len(packed.values)
             ended = after is not None and looked >= most
             yield packed, (after, _ALL_OF_KEY) if ended and after is not None else None

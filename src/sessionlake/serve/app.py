@@ -1,9 +1,11 @@
 """The paths of the query server."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
@@ -14,6 +16,7 @@ from sessionlake.serve.dispatch import HOP, Call, Dispatch, Path, Reply
 from sessionlake.serve.following import Following
 from sessionlake.serve.guard import BATCH
 from sessionlake.serve.hosts import Hosts
+from sessionlake.serve.meters import Meters
 from sessionlake.serve.models import (
     MODELS,
     WAIT_MS,
@@ -49,6 +52,7 @@ class Server:
         self._answers = Answers(config, following)
         self._threads = Threads()
         self._hosts = Hosts(config, following, self._answers, self._threads)
+        self.meters = Meters(config.pipeline.name, following)
 
     def close(self) -> None:
         """Let go of the threads, and of connections to other hosts."""
@@ -77,7 +81,7 @@ class Server:
             )
         page, headers = read_page()
         app.add_api_route("/", lambda: Response(page, media_type="text/html", headers=headers), include_in_schema=False)
-        return Dispatch(paths, app)
+        return Dispatch(paths, app, self.meters.answered)
 
     def _paths(self) -> list[Path]:
         name = LISTS[self._config.operator]
@@ -103,6 +107,7 @@ class Server:
             Path("/v1/metadata", OneKey, Metadata, self.metadata),
             Path("/v1/batches", After, Envelope, self.batches),
             Path("/v1/status", Asked, None, self.status),
+            Path("/metrics", Anything, None, self.metrics),
             Path("/healthz", Anything, None, self.healthz),
         ]
 
@@ -144,8 +149,17 @@ class Server:
     async def open(self, asked: Limited, call: Call) -> Reply:
         """Return the longest sessions that events can still lengthen; `complete` says whether all were looked at."""
         await self._ready(asked, call)
-        limit = self._limit(asked)
-        return Reply(await self._threads.in_stores(lambda: self._answers.longest_open(limit, times=asked.times)))
+        limit, times = self._limit(asked), asked.times
+        part = _part_of(call)
+        if part is not None:
+            return await self._hosts.part(part, partial(self._answers.open_part, limit, times=times))
+        body = await self._threads.in_stores(partial(self._answers.open_of_store, limit, times=times))
+        if body is not None:
+            return Reply(body)
+        reply = await self._hosts.longest_open(limit, times, call)
+        if reply is not None:
+            return reply
+        return Reply(await self._threads.in_tables(partial(self._answers.open_of_tables, limit, times=times)))
 
     async def metadata(self, asked: OneKey, call: Call) -> Reply:
         """Return the shard of a key, the host that keeps it, and whether that is this one; whether there are rows it doesn't say."""
@@ -163,6 +177,11 @@ class Server:
         await self._ready(asked, call)
         return Reply(to_json(self._answers.status(times=asked.times)))
 
+    async def metrics(self, asked: Anything, call: Call) -> Reply:
+        """Return what Prometheus asks for: answers, refusals, and how far the pipeline was followed."""
+        del asked, call
+        return Reply(self.meters.text(), media_type=CONTENT_TYPE_LATEST.encode())
+
     async def healthz(self, asked: Anything, call: Call) -> Reply:
         """Say that the process is alive; of the pipeline it says nothing."""
         del asked, call
@@ -171,9 +190,9 @@ class Server:
     async def _list(self, asked: Listed | Keys, question: Question, call: Call) -> Reply:
         await self._ready(asked, call)
         after = self._answers.asked_after(question, asked.cursor)
-        part = parts.Asked.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
+        part = _part_of(call)
         if part is not None:
-            return await self._hosts.part(after, asked.times, part)
+            return await self._hosts.part(part, partial(self._answers.part, after, times=asked.times))
         body = None
         if not asked.cold:
             # A look-up of one key takes less than handing it to a thread.
@@ -270,6 +289,11 @@ def _described(path: Path) -> Callable[..., Any]:
 
     endpoint.__annotations__["asked"] = path.asked if path.method == "POST" else Annotated[path.asked, Query()]
     return endpoint
+
+
+def _part_of(call: Call) -> parts.Asked | None:
+    """Return the part that another server asks for; None where it is a whole answer that is asked for."""
+    return parts.Asked.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
 
 
 async def _no_such(request: Request, error: Exception) -> Response:

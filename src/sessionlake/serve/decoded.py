@@ -1,6 +1,6 @@
 """Rows as their live view shows them, of the bytes that stores keep."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, cast
@@ -86,19 +86,19 @@ class SessionDecoder:
     def found(self, packed: Packed, include: Collection[str] = ALL) -> list[Found]:
         """Return the same sessions, their states packed."""
         keeps_until = self._windows.keeps_until
-        parts = [
+        # Arithmetic alone: it takes one time as it takes an array of them, which takes longer to make for a few.
+        open_until = cast(Callable[[int], int], self._windows.open_until)
+        kept = [
             (owner, fields, state)
             for owner, value in zip(packed.owner, packed.values, strict=True)
             for fields, state in sessions_of(value, with_until=keeps_until)
+            if self._is_shown(fields[-1] if keeps_until else open_until(fields[1]), include)
         ]
-        if not parts:
-            return []
-        start, end, count, revision, *until = np.array([fields for _, fields, _ in parts], np.int64).T
-        records = Records(start, start, end, count, revision, _NO_STATES, until[0] if until else None)
-        shown = self._shown(records, include).tolist()
-        kept = sorted(
-            (owner, fields, state) for is_shown, (owner, fields, state) in zip(shown, parts, strict=True) if is_shown
-        )
+        if self._quarantine is not None and QUARANTINED not in include and kept:
+            start, end, count, revision, *_ = np.array([fields for _, fields, _ in kept], np.int64).T
+            hidden = above(self._quarantine, Records(start, start, end, count, revision, _NO_STATES)).tolist()
+            kept = [row for row, is_hidden in zip(kept, hidden, strict=True) if not is_hidden]
+        kept.sort()
         keys = {owner: packed.keys[owner].decode() for owner, _, _ in kept}
         return [Found(keys[owner], fields[0], fields[1], fields, state) for owner, fields, state in kept]
 
@@ -122,13 +122,17 @@ class SessionDecoder:
 
     def _shown(self, found: Records, include: Collection[str]) -> Bools:
         """Say which sessions are shown; their states are not looked at."""
-        until = until_of(self._windows, found)
-        # What is colder may have been replaced in the tables since, and may have gone from the store or not.
-        shown: Bools = until >= self._expired_us
-        if not self._shows_open and OPEN not in include:
-            shown &= until < self._open_us
+        shown: Bools = self._is_shown(until_of(self._windows, found), include)
         if self._quarantine is not None and QUARANTINED not in include:
             shown &= ~above(self._quarantine, found)
+        return shown
+
+    def _is_shown(self, until: Any, include: Collection[str]) -> Any:
+        """Say which sessions that are open until then are shown, quarantine aside: of one a bool, of an array of them an array."""
+        # What is colder may have been replaced in the tables since, and may have gone from the store or not.
+        shown = until >= self._expired_us
+        if not self._shows_open and OPEN not in include:
+            shown &= until < self._open_us
         return shown
 
     def longest_open(self, packed: Packed, limit: int) -> tuple[pa.Table, bool]:

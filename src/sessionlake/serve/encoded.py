@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic_core import to_json
 Times = Literal["iso", "us"]
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (UTC, whose text needs no offset)
+_MINUTE_US = 60_000_000
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999, which Python's times are of."""
 
@@ -38,7 +40,15 @@ def moment(time_us: int | None, times: Times) -> str | int | None:
         return time_us
     if not _FIRST_US <= time_us <= _LAST_US:
         return str(pc.strftime(pa.scalar(time_us, pa.timestamp("us")), format=_FORMAT))
-    return f"{(_EPOCH + timedelta(microseconds=time_us)).isoformat(timespec='microseconds')}Z"
+    minute, rest = divmod(time_us, _MINUTE_US)
+    digits = str(rest + 100_000_000)  # eight of them with their zeros, in half of the time that a format takes
+    return f"{_minute(minute)}{digits[1:3]}.{digits[3:]}Z"
+
+
+@lru_cache(4096)
+def _minute(number: int) -> str:
+    """Return the text of a minute up to its seconds: the times that answers tell lie in a few days."""
+    return (_EPOCH + timedelta(minutes=number)).isoformat()[:-2]
 
 
 def joined(rows: Sequence[bytes]) -> bytes:
@@ -46,10 +56,9 @@ def joined(rows: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(rows) + b"]"
 
 
-def envelope(fields: dict[str, Any], name: str, rows: bytes, cursor: str | None = None) -> bytes:
-    """Return fields as a JSON object that also has `rows`, which are JSON already, under a name, and the cursor."""
-    head = to_json(fields).removesuffix(b"}")
-    return b"%b,%b:%b,%b:%b}" % (head, to_json(name), rows, b'"cursor"', to_json(cursor))
+def envelope(head: bytes, name: str, rows: bytes, cursor: str | None = None) -> bytes:
+    """Return a JSON object with the fields of another one, with `rows`, which are JSON too, under a name, and with the cursor."""
+    return b"%b,%b:%b,%b:%b}" % (head[:-1], to_json(name), rows, b'"cursor"', to_json(cursor))
 
 
 def plain(column: pa.Array | pa.ChunkedArray, times: Times) -> pa.Array | pa.ChunkedArray:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -29,11 +29,8 @@ BATCH = ":batch"
 """What paths end with that are asked by POST."""
 CALLERS = 10_000
 """Callers whose rates are known; those that asked longest ago are forgotten first."""
-_HEADERS = (
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-)
+HEADERS = [("cache-control", "no-store"), ("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer")]
+"""What every answer has, whoever gives it."""
 
 
 class Rates:
@@ -58,8 +55,11 @@ class Rates:
 class Guard:
     """Refuses what may not be asked."""
 
-    def __init__(self, app: App, section: ServeSection, tokens: tuple[str, ...]) -> None:
-        self._app, self._section = app, section
+    def __init__(
+        self, app: App, section: ServeSection, tokens: tuple[str, ...], refused: Callable[[int], None]
+    ) -> None:
+        """`refused` is told the status of each request that is refused here."""
+        self._app, self._section, self._told = app, section, refused
         self._tokens = [sha256(token.encode()).digest() for token in tokens]
         self._rates = Rates(section.requests_per_second)
         self._at_work = 0
@@ -70,20 +70,17 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
         try:
             self._admit(scope)
-            self._at_work += 1
-            try:
-                await self._app(scope, receive, sending)
-            finally:
-                self._at_work -= 1
         except RefusedError as error:
-            await _refuse(error, sending)
+            self._told(error.status)
+            await _refuse(error, send)
+            return
+        self._at_work += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._at_work -= 1
 
     def _admit(self, scope: Scope) -> None:
         """Raise RefusedError for a request that may not be made."""
@@ -129,6 +126,36 @@ class Guard:
         return digest if any(known) and scheme.lower() == b"bearer" else None
 
 
+class Joined:
+    """A connection that sends at once what was written in one turn of the loop.
+
+    uvicorn writes an answer's head and its body each by itself: two calls of the system, and a client that wakes up twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, with what is written after them in this turn."""
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what was written, and end the connection."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._parts:
+            parts, self._parts = self._parts, []
+            self._transport.write(b"".join(parts))
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """HTTP whose requests have heads of bounded size, sent in bounded time: uvicorn's has no such bounds."""
 
@@ -138,7 +165,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, Joined(transport, self.loop)))
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -148,9 +175,10 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._seen > MAX_HEAD:
                 self._end(431, f"headers: have more than {MAX_HEAD} bytes with the URL; ask for a shorter key")
                 return
-            if self._due is None:
-                self._wait()
         super().data_received(data)
+        # Most heads come whole.
+        if self._in_head and self._seen and self._due is None:
+            self._wait()
 
     def on_headers_complete(self) -> None:
         """Go on with the body."""

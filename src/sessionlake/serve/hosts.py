@@ -1,23 +1,26 @@
-"""Questions that shards of other hosts are needed for: to the owner of a key, or to all hosts at one batch (docs/rules.md, rules 201 to 205)."""
+"""Questions that shards of other hosts are needed for: to the owner of a key, or to all hosts at one batch (docs/rules.md, rules 201 to 206)."""
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from sessionlake.config.load import Config
 from sessionlake.serve import parts
 from sessionlake.serve.answers import Answers
 from sessionlake.serve.dispatch import HOP, Call, Reply
 from sessionlake.serve.encoded import Times
-from sessionlake.serve.following import Following
+from sessionlake.serve.following import Following, Now
 from sessionlake.serve.peers import MovedError, Peers, target
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.replica import View
 from sessionlake.serve.threads import Threads
 
 _ATTEMPTS, _FOLLOWED_S = 3, 0.3
 """How often all hosts are asked that were not at one batch, and how long each has to follow the last one."""
+T = TypeVar("T")
 
 
 class Hosts:
@@ -51,6 +54,23 @@ class Hosts:
 
     async def all(self, asked: Question, times: Times, call: Call) -> Reply | None:
         """Return a page for which each host is asked for its shards; None where one of them does not answer."""
+        own = partial(self._answers.part, asked, times=times)
+        found = await self._gathered(asked, call, own, parts.Part.from_json)
+        return None if found is None else Reply(self._answers.of_parts(asked, *found, times=times))
+
+    async def longest_open(self, limit: int, times: Times, call: Call) -> Reply | None:
+        """Return the longest open sessions of all hosts; None where one of them does not answer."""
+        own = partial(self._answers.open_part, limit, times=times)
+        found = await self._gathered(Question(), call, own, parts.OpenPart.from_json)
+        return None if found is None else Reply(self._answers.open_of_parts(limit, *found, times=times))
+
+    async def _gathered(
+        self, asked: Question, call: Call, own: Callable[[View], T | None], read: Callable[[bytes], T]
+    ) -> tuple[Now, list[T]] | None:
+        """Return the parts of all hosts as of one batch, and that; None where one of them does not answer, or there are none to ask.
+
+        `own` makes this host's part of a view of its shards, `read` one of what another host sends.
+        """
         if HOP in call.headers:
             return None
         for attempt in range(_ATTEMPTS):
@@ -60,16 +80,17 @@ class Hosts:
             if now.view is None or not shares:
                 return None
             others = frozenset(shard for share in shares.values() for shard in share)
-            own = now.view.of_shards(frozenset(range(len(now.commit.shards))) - others)
+            here = now.view.of_shards(frozenset(range(len(now.commit.shards))) - others)
+            wanted = {url: parts.Asked(now.commit.batch_id, share) for url, share in shares.items()}
             try:
                 found = await asyncio.gather(
-                    self._threads.in_stores(partial(self._answers.part, asked, own, times=times)),
-                    *(self._ask(url, call, parts.Asked(now.commit.batch_id, share)) for url, share in shares.items()),
+                    self._threads.in_stores(partial(own, here)),
+                    *(self._ask(url, call, part, read) for url, part in wanted.items()),
                 )
             except MovedError:
                 continue
             known = [part for part in found if part is not None]
-            return Reply(self._answers.of_parts(asked, now, known, times=times)) if len(known) == len(found) else None
+            return (now, known) if len(known) == len(found) else None
         raise RefusedError(
             503,
             f"batch: the hosts were at different ones {_ATTEMPTS} times; ask again, or for fewer keys",
@@ -81,8 +102,8 @@ class Hosts:
         url = None if host == self._own else self._peers.url(host)
         return None if url is None or self._peers.is_skipped(url) else url
 
-    async def _ask(self, url: str, call: Call, part: parts.Asked) -> parts.Part | None:
-        return await self._threads.at_peers(lambda: self._peers.part(url, call, self._answers.pipeline, part))
+    async def _ask(self, url: str, call: Call, part: parts.Asked, read: Callable[[bytes], T]) -> T | None:
+        return await self._threads.at_peers(lambda: self._peers.part(url, call, self._answers.pipeline, part, read))
 
     def _shares(self, lacking: Mapping[int, str | None]) -> dict[str, frozenset[int]]:
         """Return the shards by the address of the server to be asked for them; nothing where there is none for one of them."""
@@ -94,8 +115,8 @@ class Hosts:
             shares[url] = shares.get(url, frozenset()) | {shard}
         return shares
 
-    async def part(self, asked: Question, times: Times, part: parts.Asked) -> Reply:
-        """Return the page of some shards as of a batch; RefusedError, 409 where this server is not at it, 503 where one of them is not here."""
+    async def part(self, part: parts.Asked, own: Callable[[View], parts.Part | parts.OpenPart | None]) -> Reply:
+        """Return what `own` makes of a view of some shards as of a batch; RefusedError, 409 where this server is not at it, 503 where one of them is not here."""
         await self._following.comes_to(part.batch_id, _FOLLOWED_S)
         now = self._following.now
         if now.view is None or now.commit.batch_id != part.batch_id:
@@ -103,7 +124,7 @@ class Hosts:
                 409, f"batch: {part.batch_id} is asked for, and here it is {now.commit.batch_id}; ask again"
             )
         view = now.view.of_shards(part.shards)
-        found = await self._threads.in_stores(partial(self._answers.part, asked, view, times=times))
+        found = await self._threads.in_stores(partial(own, view))
         if found is None or len(view.numbers) != len(part.shards):
             raise RefusedError(503, f"shards: {part.text.partition(':')[2]} are not all here; read the tables")
         return Reply(found.json())

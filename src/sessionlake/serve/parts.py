@@ -1,7 +1,8 @@
-"""Pages of some shards, which make a page of all of them: what servers ask of each other for ranges of keys (docs/rules.md, rule 205)."""
+"""Pages of some shards, which make a page of all of them: what servers ask of each other (docs/rules.md, rules 205 and 206)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -55,15 +56,38 @@ class Part:
     @classmethod
     def from_json(cls, text: bytes) -> "Part":
         """Invert `json`; ValueError for anything else."""
-        try:
-            return cls(*_FORM.validate_json(text))
-        except ValidationError as error:
-            raise ValueError("no part of a page") from error
+        return cls(*_read(_PAGE, text))
 
 
-_FORM: TypeAdapter[tuple[list[tuple[str, int, str]], tuple[str, int] | None]] = TypeAdapter(
-    tuple[list[tuple[str, int, str]], tuple[str, int] | None]
-)
+@dataclass(frozen=True)
+class OpenPart:
+    """The longest open sessions of some shards, as JSON, the longest first."""
+
+    rows: Sequence[tuple[int, int, str, str]]
+    """Of each the length and the start in microseconds, the key, and its JSON."""
+    complete: bool
+    """Whether all were looked at."""
+
+    def json(self) -> bytes:
+        """Return the part as one server sends it to another."""
+        return to_json((self.rows, self.complete))
+
+    @classmethod
+    def from_json(cls, text: bytes) -> "OpenPart":
+        """Invert `json`; ValueError for anything else."""
+        return cls(*_read(_OPEN, text))
+
+
+T = TypeVar("T")
+_PAGE = TypeAdapter(tuple[list[tuple[str, int, str]], tuple[str, int] | None])
+_OPEN = TypeAdapter(tuple[list[tuple[int, int, str, str]], bool])
+
+
+def _read(form: TypeAdapter[T], text: bytes) -> T:
+    try:
+        return form.validate_json(text)
+    except ValidationError as error:
+        raise ValueError("no part of a page") from error
 
 
 def together(parts: Sequence[Part]) -> Part:
@@ -73,6 +97,12 @@ def together(parts: Sequence[Part]) -> Part:
     if reached is not None:
         rows = [row for row in rows if _order(row[:2]) <= _order(reached)]
     return Part(rows, reached)
+
+
+def longest(parts: Sequence[OpenPart], limit: int) -> OpenPart:
+    """Return the longest sessions of all parts; of those equally long the one that began first, then by key."""
+    rows = sorted((row for part in parts for row in part.rows), key=lambda row: (-row[0], row[1], row[2].encode()))
+    return OpenPart(rows[:limit], all(part.complete for part in parts))
 
 
 def _order(position: tuple[str, int]) -> tuple[bytes, int]:

@@ -1,8 +1,9 @@
-"""The servers of other hosts, which are asked for keys of shards whose stores they have (docs/rules.md, rules 200 to 205)."""
+"""The servers of other hosts, which are asked for keys of shards whose stores they have (docs/rules.md, rules 200 to 206)."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ssl import SSLContext, create_default_context
+from typing import TypeVar
 from urllib.parse import urlencode
 
 from urllib3 import PoolManager, Timeout
@@ -12,7 +13,7 @@ from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
 from sessionlake.serve.dispatch import HOP, Call, Reply
 from sessionlake.serve.models import WAIT_MS
-from sessionlake.serve.parts import HEADER, Asked, Part
+from sessionlake.serve.parts import HEADER, Asked
 
 HOST = b"sessionlake-host"
 """The header of an answer that names the host which gave it."""
@@ -25,6 +26,7 @@ _MOST = 64 << 20
 """Bytes of an answer."""
 _PASSED_ON = (200, 404, 422)
 """What a peer says of a question; anything else it says of itself, and the tables are asked."""
+T = TypeVar("T")
 
 
 class MovedError(Exception):
@@ -59,12 +61,12 @@ class Peers:
             return None
         return Reply(body, status, ((HOST, host.encode()),)) if status in _PASSED_ON else None
 
-    def part(self, url: str, call: Call, pipeline: str, asked: Asked) -> Part | None:
-        """Return a peer's part of a page; None where it doesn't answer, MovedError where it is at another batch."""
+    def part(self, url: str, call: Call, pipeline: str, asked: Asked, read: Callable[[bytes], T]) -> T | None:
+        """Return a peer's part of a page, as it is read; None where it doesn't answer, MovedError where it is at another batch."""
         headers = {**self._headers(call, pipeline), HEADER.decode(): asked.text}
         try:
             status, body = self._sent(url, call, headers)
-            part = Part.from_json(body) if status == 200 else None
+            part = read(body) if status == 200 else None
         except (HTTPError, ValueError):
             self._skip(url)
             return None

@@ -55,7 +55,7 @@ class LocalShard:
     """A shard as of a batch."""
 
     path: Path
-    identity: tuple[int, bytes] | None
+    identity: tuple[int, int] | None
     """None where no batch has touched the shard."""
     segments: ReadSegments
 
@@ -74,6 +74,18 @@ class LocalShard:
     @cached_property
     def _forget(self) -> str:
         return str(self.path.with_suffix(FORGET))
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Keys from low to high, both inclusive and None where open, in the order of their UTF-8 bytes."""
+
+    low: str | None
+    high: str | None
+    after: str | None = None
+    """Only keys that come after it."""
+    prefix: str = ""
+    """Only keys that begin with it."""
 
 
 @dataclass(frozen=True)
@@ -188,19 +200,11 @@ class View:
         Keys are in the order of their UTF-8 bytes. The page ends before the key at which `most` stored values would be exceeded,
         unless it is the first. `include` as in `find`. NotLocalError where any shard is not here.
         """
-        packed, last_key = self.packed_range(low, high, limit, after=after, prefix=prefix, most=most)
+        packed, last_key = self.packed_range(KeyRange(low, high, after, prefix), limit, most=most)
         return Page(self.decoder.rows(packed, include), last_key, len(packed.values))
 
     def packed_range(
-        self,
-        low: str | None,
-        high: str | None,
-        limit: int,
-        *,
-        after: str | None = None,
-        prefix: str = "",
-        most: int | None = None,
-        rows: int | None = None,
+        self, asked: KeyRange, limit: int, *, most: int | None = None, rows: int | None = None
     ) -> tuple[Packed, str | None]:
         """Return what the shards have of the keys of a page, as in `scan`, and the last of them where there are more.
 
@@ -210,7 +214,7 @@ class View:
         owner: list[int] = []
         values: list[bytes] = []
         left, rows_left = False, rows
-        for name, found in self._keys(low, high, after, prefix):
+        for name, found in self._keys(asked):
             enough = len(names) == limit or (rows_left is not None and rows_left <= 0)
             if enough or (most is not None and names and len(values) + len(found) > most):
                 left = True
@@ -232,7 +236,7 @@ class View:
             raise ConfigError("open: is of sessions, and this pipeline computes none; ask for its rows")
         found: list[pa.Table] = []
         left = most
-        for shard in range(len(self.commit.shards)):
+        for shard in self.numbers:
             segments = self._local(shard)
             # Segments go by the end: where none is open in one, none is in those before it.
             for number in reversed(segments.segments):
@@ -251,13 +255,13 @@ class View:
         )
         return rows.take(order[:limit]), left > 0
 
-    def _keys(
-        self, low: str | None, high: str | None, after: str | None, prefix: str
-    ) -> Iterator[tuple[bytes, list[bytes]]]:
+    def _keys(self, asked: KeyRange) -> Iterator[tuple[bytes, list[bytes]]]:
         """Yield keys of all shards and their values, ascending, as they are asked for."""
-        first = max((low or "").encode(), prefix.encode(), b"" if after is None else after.encode() + b"\0") or None
+        prefix = asked.prefix.encode()
+        after = b"" if asked.after is None else asked.after.encode() + b"\0"
+        first = max((asked.low or "").encode(), prefix, after) or None
         # No UTF-8 has this byte: what begins with the prefix comes before it.
-        lasts = [*([] if high is None else [high.encode()]), *([prefix.encode() + b"\xff"] if prefix else [])]
+        lasts = [*([] if asked.high is None else [asked.high.encode()]), *([prefix + b"\xff"] if prefix else [])]
         last = min(lasts, default=None)
         each = [
             segments.items(number, first, last)

@@ -13,7 +13,7 @@ from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
 from sessionlake.serve.app import Server
 from sessionlake.serve.following import Following
-from sessionlake.serve.guard import Guard, LimitedProtocol
+from sessionlake.serve.guard import HEADERS, Guard, LimitedProtocol
 
 _CONNECTIONS = 512
 _BACKLOG = 128
@@ -36,7 +36,7 @@ def prepared(
     try:
         following.start()
         settings = uvicorn.Config(
-            Guard(application.application(), section, tokens),
+            Guard(application.application(), section, tokens, application.meters.refused),
             http=LimitedProtocol,
             loop="uvloop",
             ws="none",
@@ -44,6 +44,7 @@ def prepared(
             access_log=False,  # a URL has keys
             log_level="warning",
             server_header=False,
+            headers=HEADERS,
             proxy_headers=False,
             limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_SHUTDOWN_S,

@@ -62,23 +62,25 @@ def count_of(value: bytes) -> int:
     return int(_ONE_COUNT.unpack_from(value)[0])
 
 
-def sessions_of(value: bytes, *, with_until: bool) -> Iterator[tuple[tuple[int, ...], bytes]]:
-    """Yield of the sessions of one value start, end, event count and revision, `open_until` where the layout has it, and the state.
+def sessions_of(value: bytes, *, with_until: bool) -> list[tuple[tuple[int, ...], bytes]]:
+    """Return of the sessions of one value start, end, event count and revision, `open_until` where the layout has it, and the state.
 
     `unpack` does so of many values; for few this takes less.
     """
-    for head, _, low, high in _parts(value, _ONE_HEAD_UNTIL if with_until else _ONE_HEAD):
-        yield head[:-1], value[low:high]
+    return [
+        (head[:-1], value[low:high])
+        for head, _, low, high in _parts(value, _ONE_HEAD_UNTIL if with_until else _ONE_HEAD)
+    ]
 
 
 def _parts(value: bytes, head: Struct) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Yield of the sessions of one value the head, where in the value that begins, and where the state begins and ends."""
+    """Return of the sessions of one value the head, where in the value that begins, and where the state begins and ends."""
     (count,) = _ONE_COUNT.unpack_from(value)
     first = _ONE_COUNT.size
     states = first + count * head.size
     heads = list(head.iter_unpack(memoryview(value)[first:states]))
     ends = list(accumulate((fields[-1] for fields in heads), initial=states))
-    yield from zip(heads, range(first, states, head.size), ends, ends[1:], strict=False)
+    return zip(heads, range(first, states, head.size), ends, ends[1:], strict=False)
 
 
 def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:

@@ -30,6 +30,8 @@ times, which are far below."""
 _WRITTEN, _MARKERS_END = 1 << 61, 1 << 60
 """From where on segments of rows by the time of writing are numbered; below what those of markers are."""
 _SIGN = 1 << 63
+_COUNT = "entries"
+"""The metadata that have the number of an index' entries."""
 HEAD = np.dtype(
     [
         *((name, "<i8") for name in ("time", "offset", "revision", "written", "inserted")),
@@ -177,7 +179,7 @@ class RowStore(BlockStore):
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], horizon_us: int, hidden_us: int) -> None:
         """Apply writes and metadata atomically, then drop markers of before a time and hidden rows, by whole segments."""
-        self.commit(writes, meta, horizon_us // self._interval)
+        self.commit(writes, {**meta, **self._counted(writes)}, horizon_us // self._interval)
         self._db.drop(self.hidden_segments(hidden_us))
 
     def hidden_segments(self, hidden_us: int) -> list[int]:
@@ -195,10 +197,24 @@ class RowStore(BlockStore):
         keys, stored = _listed(self._db.items(ROWS, low, high, limit) if ROWS in self._db.segments else [])
         return pa.array(keys, pa.binary()), stored
 
-    def entries(self, index: int, high: bytes | None = None, limit: int | None = None) -> pa.Array:
-        """Return the first `limit` entries of an index, bytes, ascending; `high` is inclusive."""
-        items = self._db.items(index, None, high, limit) if index in self._db.segments else []
+    def entries(
+        self, index: int, high: bytes | None = None, limit: int | None = None, after: bytes | None = None
+    ) -> pa.Array:
+        """Return the first `limit` entries of an index strictly after one, bytes, ascending; `high` is inclusive."""
+        low = None if after is None else after + b"\0"
+        items = self._db.items(index, low, high, limit) if index in self._db.segments else []
         return pa.array([entry for entry, _ in items], pa.binary())
+
+    def entry_count(self, index: int) -> int:
+        """Return how many entries an index has whose writes put none that is there, and remove none that is not."""
+        known = self._db.meta(f"{_COUNT}{index}")
+        return len(self.entries(index)) if known is None else int(known)
+
+    def _counted(self, writes: pa.Table) -> dict[str, bytes]:
+        values = writes["value"].filter(pc.equal(writes["segment"], RECENCY))
+        if not len(values):
+            return {}
+        return {f"{_COUNT}{RECENCY}": str(self.entry_count(RECENCY) + len(values) - 2 * values.null_count).encode()}
 
     def scan(self) -> tuple[list[bytes], Stored, list[bytes], Stored]:
         """Return all keys that have rows and these, then all that have markers and these; for inspection."""
@@ -209,15 +225,15 @@ class RowStore(BlockStore):
         return *_listed(rows), *_listed(markers)
 
 
-def index_writes(index: int, put: pa.Array, removed: pa.Array) -> pa.Table:
-    """Return the writes that remove entries, which the index has, and put others: one that is both is not written."""
-    gone = removed.filter(pc.invert(pc.is_in(removed, value_set=put)))
-    new = put.filter(pc.invert(pc.is_in(put, value_set=removed)))
-    entries = pa.concat_arrays([new, gone])
-    values = pa.array([b""] * len(new) + [None] * len(gone), pa.binary())
-    order = pc.sort_indices(entries)
+def index_writes(index: int, come: pa.Array, gone: pa.Array) -> pa.Table:
+    """Return the writes that put entries into an index, and remove others: distinct ones, ascending by their first number."""
+    entries = pa.concat_arrays([come, gone])
+    removed = np.arange(len(entries)) >= len(come)
+    order = np.argsort(parted(entries, 1)[0][0], kind="stable")
+    nothing = binary_array(np.zeros(0, np.uint8), np.zeros(len(entries) + 1, np.int64))
+    values = pc.if_else(pa.array(removed[order]), pa.scalar(None, pa.binary()), nothing)
     segment = pa.repeat(pa.scalar(index, pa.int64()), len(entries))
-    return pa.Table.from_arrays([segment, entries.take(order), values.take(order)], schema=WRITE_SCHEMA)
+    return pa.Table.from_arrays([segment, entries.take(pa.array(order)), values], schema=WRITE_SCHEMA)
 
 
 def sorted_numbers(*columns: Ints) -> pa.Array:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Ints, argsort, combined
+from sessionlake.columnar.arrays import Ints, argsort, combined, distinct, is_among
 from sessionlake.columnar.records import Records, concat
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.interface import SessionStore, StoredSession, Windowed
@@ -163,7 +163,7 @@ class SegmentedSessionStore(SessionStore):
 
     def rewritten(self, page: Page, rest: Records, touched: Ints) -> pa.Table:
         """Return the writes of the touched places of a page, which then hold the rest; its codes are places, in the page's order."""
-        places = np.unique(touched)
+        places = distinct(touched)
         rest = rest.take(np.flatnonzero(np.isin(rest.codes, places)))
         sizes = np.bincount(rest.codes, minlength=len(page))[places]
         packed = pack(rest, sizes[sizes > 0]) if len(rest) else pa.array([], pa.binary())
@@ -218,7 +218,7 @@ class SegmentedSessionStore(SessionStore):
             pack(sessions.take(rows[order]), np.diff(at, append=len(order))) if len(at) else pa.array([], pa.binary())
         )
         touched = (touched_segment - low) * len(keys) + touched_owner
-        emptied = np.unique(touched[~np.isin(touched, pair)])
+        emptied = distinct(touched[~is_among(touched, pair)])
         if len(emptied):
             pair = np.concatenate([pair, emptied])
             values = pa.concat_arrays([values, pa.nulls(len(emptied), pa.binary())])

@@ -144,10 +144,8 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         """Restore every store from the changelog, as after the loss of its disk."""
         if self._operator is None:
             return
-        oldest_us = self._operator.bounds(BatchContext(0, "", self._state)).oldest_end_us
-        rows = [row for row in self._live.values() if row["end_us"] >= oldest_us]
         context = BatchContext(self._batch_id, "", dict(self._state))
-        self._shards.restore(self._operator, self._engine_rows(self._operator, rows), context)
+        self._shards.restore(self._operator, self._stored(self._operator), context)
 
     def sessions(self) -> list[dict[str, Any]]:
         """Return the live store's warm sessions, ordered by key and start."""
@@ -183,6 +181,11 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         spec = SessionizerSpec(self.windows, aggregates, events, gap_by, self._quarantine)
         self._operator = Sessionizer(replace(spec, ttl=session_ttl(spec, self._ttl)))
         return self._operator
+
+    def _stored(self, operator: Sessionizer) -> pa.Table:
+        """Return what the changelog has of stores, as the driver hands it to shards that lost theirs."""
+        oldest_us = operator.bounds(BatchContext(0, "", self._state)).oldest_end_us
+        return self._engine_rows(operator, [row for row in self._live.values() if row["end_us"] >= oldest_us])
 
     def _cold(self, operator: Sessionizer, context: BatchContext, needs: pa.Table) -> pa.Table:
         """Look up cold sessions among all that were ever forwarded, as the driver does in sessions_live."""

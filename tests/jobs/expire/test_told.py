@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import tomli_w
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
@@ -23,7 +22,7 @@ from sessionlake.stream import run as stream_run
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
-from tests.sources.kafka_support import WAIT_S, Topic
+from tests.sources.kafka_support import Topic, every_message
 
 pytestmark = pytest.mark.slow
 HOUR = 3_600_000_000
@@ -52,22 +51,11 @@ def record(key: str, v: int, partition: int) -> dict[str, Any]:
 
 def tombstones(topic: Topic) -> list[tuple[int, str, dict[str, str]]]:
     """Return the partition, key and headers of the records of a topic that have no value."""
-    consumer = Consumer({"bootstrap.servers": topic.broker.bootstrap_servers, "group.id": "test", "log_level": 0})
     found = []
-    for number in consumer.list_topics(topic.name, timeout=WAIT_S).topics[topic.name].partitions:
-        place = TopicPartition(topic.name, number, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=WAIT_S)
-        consumer.assign([place])
-        read = 0
-        while read < end:
-            message = consumer.poll(WAIT_S)
-            assert message is not None
-            assert message.error() is None
-            read = message.offset() + 1
-            if message.value() is None:
-                headers = {name.removeprefix("sessionlake."): value.decode() for name, value in message.headers()}
-                found.append((number, message.key().decode(), headers))
-    consumer.close()
+    for message in every_message(topic.broker, topic.name):
+        if message.value() is None:
+            headers = {name.removeprefix("sessionlake."): value.decode() for name, value in message.headers()}
+            found.append((message.partition(), message.key().decode(), headers))
     return sorted(found, key=repr)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates.partials import values_of
-from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes, within_group
+from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, sorted_codes, within_group
 from sessionlake.engine.operator import RESTORE, TICK, BatchContext, Inputs, ShardResult
 from sessionlake.operators.counts.batch import Batch, messages_of, numbers_by_key, numbers_by_partition
 from sessionlake.operators.counts.rules import Merged, Messages, is_kept, merge, sent_windows
@@ -58,7 +58,7 @@ class CountShard:
             early=batch.early,
         )
         kept = is_kept(spec.windows, merged.slices, batch.numbers, per_key=spec.per_key)
-        touched = np.unique(merged.slices.codes[merged.changed | ~kept])
+        touched = distinct(merged.slices.codes[merged.changed | ~kept])
         of_touched = np.zeros(len(batch.series), bool)
         of_touched[touched] = True
         left = merged.slices.take(np.flatnonzero(kept & of_touched[merged.slices.codes]))

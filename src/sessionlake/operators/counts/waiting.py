@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints
+from sessionlake.columnar.arrays import Ints, distinct, is_among
 from sessionlake.operators.counts.batch import Batch
 from sessionlake.operators.counts.rules import Merged, Numbers, all_windows, is_waiting, new_windows
 from sessionlake.operators.counts.series import partitions_of
@@ -89,7 +89,8 @@ class WaitingLists:
         windows, numbers, stored = self.spec.windows, batch.numbers, batch.stored
         waits = merged.changed & is_waiting(windows, merged.slices, numbers.first, numbers.after)
         known = is_waiting(windows, stored, numbers.first, numbers.before) & (stored["revision"] > batch.since)
-        new = np.setdiff1d(merged.slices.codes[waits], stored.codes[known])
+        new = distinct(merged.slices.codes[waits])
+        new = new[~is_among(new, stored.codes[known])]
         named = batch.series.take(pa.array(new))
         return [self.store.list_writes(_EARLY, batch.batch_id, new * 0, named)], {UNSENT_EARLY: int(waits.sum())}
 

@@ -18,7 +18,7 @@ from sessionlake.operators.cleanups.schedule import (
     Stopwatch,
     clock_of,
 )
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Pattern
 from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
@@ -108,10 +108,20 @@ def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: Tab
     return {**counts, SCANNED: found.scanned, TOOK: found.took_us} if isinstance(pattern, TimeBoxed) else counts
 
 
-def indexed(spec: KeyedSpec, put: TableRows, removed: list[TableRows]) -> pa.Table:
-    """Return the writes of the index when rows are put and others go, those that are replaced among them."""
+def indexed(spec: KeyedSpec, put: TableRows, was: TableRows, found: Found) -> pa.Table:
+    """Return the writes of the index when rows are put, `was` are there before of what updates change, and others are found to go."""
+    index, pattern = _indexing(spec)
+    moved = pattern.moved(put, was, found)
+    return index_writes(index, moved.come, moved.gone)
+
+
+def indexed_anew(spec: KeyedSpec, rows: TableRows) -> pa.Table:
+    """Return the writes that make an index of rows."""
+    index, pattern = _indexing(spec)
+    return index_writes(index, pattern.entries(rows), pa.array([], pa.binary()))
+
+
+def _indexing(spec: KeyedSpec) -> tuple[int, Pattern]:
     if spec.ttl is None or spec.index is None:
         raise ValueError("there is no index")
-    entries = spec.ttl.pattern.entries
-    gone = pa.chunked_array([entries(rows) for rows in removed], pa.binary())
-    return index_writes(spec.index, entries(put), combined(gone))
+    return spec.index, spec.ttl.pattern

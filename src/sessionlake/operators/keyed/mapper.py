@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.aggregates import Events
-from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.keyed.order import Versions, latest, require_comparable
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress
@@ -42,7 +42,8 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     yield from judged.asides(lambda: events)
     keys = plain_text(events.keys)
     deleted = spec.deleted(events)
-    codes, _ = sorted_codes(keys)
+    # Numbered as they come: a shard sorts what all map tasks leave over.
+    codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     table = _updates(spec, events, keys, deleted)
     if spec.by_offset:
         require_comparable(codes, table["partition"].to_numpy())

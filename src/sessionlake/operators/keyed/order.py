@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, ranks, within_group
+from sessionlake.columnar.arrays import Bools, Ints, distinct, ranks, within_group
 from sessionlake.columnar.groups import group_events
 from sessionlake.errors import PipelineStateError
 
@@ -44,6 +44,9 @@ class Versions:
 def latest(codes: Ints, versions: Versions, *, by_offset: bool) -> Ints:
     """Return the row of the greatest version of each code, ascending by code."""
     first, second = versions.places(by_offset=by_offset)
+    if len(codes) == int(codes.max(initial=-1)) + 1 == len(places := distinct(codes)):
+        places[codes] = np.arange(len(codes))
+        return places
     order, starts = group_events(codes, first, 0)
     if not len(order):
         return order

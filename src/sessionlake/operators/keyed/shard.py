@@ -7,11 +7,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
+from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
 from sessionlake.operators.cleanups.schedule import CLEANUP
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
-from sessionlake.operators.keyed.expiring import NO_ROWS, counts_of, indexed, put_rows, stored_rows, taken_away
+from sessionlake.operators.keyed.expiring import (
+    NO_ROWS,
+    counts_of,
+    indexed,
+    indexed_anew,
+    put_rows,
+    stored_rows,
+    taken_away,
+)
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
@@ -46,6 +54,20 @@ class Removed:
 
 
 @dataclass(frozen=True)
+class Known:
+    """The keys of a batch's updates, then of its tombstones, and what the store has of them."""
+
+    codes: Ints
+    named: pa.Array
+    """The distinct keys, bytes, ascending, by their codes."""
+    there: Stored
+    rows: Stored
+    """Those that are not hidden."""
+    markers: Stored
+    removed: Removed
+
+
+@dataclass(frozen=True)
 class Change:
     """What becomes of some keys, in columns: the rows of the changelog of one kind, and what the store is to have."""
 
@@ -68,25 +90,19 @@ class KeyedShard:
         """Return what becomes of a shard: the rows that its corrections delete, and those that its updates change."""
         updates = inputs.get(UPDATES, update_schema(self.spec).empty_table())
         removals = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
-        given = pa.chunked_array([*updates["key"].chunks, *removals["key"].chunks], pa.string())
-        codes, keys = sorted_codes(given)
-        named = keys.cast(pa.binary())
-        there = store.rows(named)
-        rows = self._present(there, context)
-        absent = np.delete(np.arange(len(keys)), rows.codes)
-        markers = store.markers(named, absent)
-        removed = _removed(removals, codes[len(updates) :], rows)
+        known = self._known(updates, removals, store, context)
+        codes, rows, removed = known.codes, known.rows, known.removed
 
         news = versions_of(self.spec, updates)
         if self.spec.by_offset:
             seen = np.concatenate([combined(updates["partition"]).to_numpy(), rows["partition"]])
             require_comparable(np.concatenate([codes[: len(updates)], rows.codes]), seen)
         winners = latest(codes[: len(updates)], news, by_offset=self.spec.by_offset)
-        outcome = self._against_stored(codes[winners], news.take(winners), rows, markers, removed)
+        outcome = self._against_stored(codes[winners], news.take(winners), rows, known.markers, removed)
         won = winners[outcome > 0]
         put, deletes = (won[news.deleted[won] == which] for which in (False, True))
         gone = np.isin(rows.codes, codes[won]) | removed.rows
-        changed = named.take(pa.array(np.union1d(codes[won], rows.codes[gone])))
+        changed = known.named.take(pa.array(distinct(np.concatenate([codes[won], rows.codes[gone]]))))
         since = self._inserted(codes, rows, removed, context)
         new = put_rows(self.spec, updates, put, context, since[put])
         found = taken_away(self.spec, inputs, store, context, new, changed, int(gone.sum()))
@@ -121,25 +137,31 @@ class KeyedShard:
             last = np.concatenate(times)
             counts |= {MAX_DELETED: int(last.max())} if len(last) else {}
         written = [
-            self._writes(store, named, updates, upserts, changes, there, markers),
+            self._writes(store, known, updates, upserts, changes),
             self._writes_of_expired(store, found.keys, found.rows, expired),
         ]
         if self.spec.index is not None:
+            there = known.there
             was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
-            replaced = stored_rows(self.spec, named.take(pa.array(was.codes)), was)
+            replaced = stored_rows(self.spec, known.named.take(pa.array(was.codes)), was)
             entered = put_rows(self.spec, updates, upserts, context, since[upserts])
-            written.append(indexed(self.spec, entered, [replaced, stored_rows(self.spec, found.keys, found.rows)]))
+            written.append(indexed(self.spec, entered, replaced, found))
         writes = _by_segment(written)
         kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
-            [*(self._table(keys, change) for change in changes), self._table(found.keys.cast(pa.string()), expired)]
+            [*(self._table(known.named, change) for change in changes), self._table(found.keys, expired)]
         )
         return ShardResult(table, writes if kept else None, side, counts, found.cursor)
 
-    def _present(self, rows: Stored, context: BatchContext) -> Stored:
-        """Return those of the store's rows that are not hidden."""
-        hidden = self.spec.hidden_us(context)
-        return rows if hidden == NO_WATERMARK else rows.where(rows["written"] > hidden)
+    def _known(self, updates: pa.Table, removals: pa.Table, store: RowStore, context: BatchContext) -> Known:
+        """Return what the store has of a batch's keys, and what becomes of it by tombstones."""
+        given = pa.chunked_array([*updates["key"].chunks, *removals["key"].chunks], pa.string())
+        codes, keys = sorted_codes(given)
+        named = keys.cast(pa.binary())
+        there, hidden = store.rows(named), self.spec.hidden_us(context)
+        rows = there if hidden == NO_WATERMARK else there.where(there["written"] > hidden)
+        markers = store.markers(named, np.delete(np.arange(len(keys)), rows.codes))
+        return Known(codes, named, there, rows, markers, _removed(removals, codes[len(updates) :], rows))
 
     def restored(self, table: pa.Table, store: RowStore) -> pa.Table:
         """Return the writes of handed-in rows and markers of distinct keys, a table of `stored_schema`."""
@@ -167,7 +189,7 @@ class KeyedShard:
 
         fields = {name: head[name][kept].astype(np.int64) for name in ("time", "revision", "written", "inserted")}
         put = TableRows(keys=keys.take(pa.array(codes[kept])), columns=unpacked, **fields)
-        return _by_segment([writes, indexed(self.spec, put, [])])
+        return _by_segment([writes, indexed_anew(self.spec, put)])
 
     def _against_stored(self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: Removed) -> Ints:
         """Return for the one update of each code 1 where it takes the place of what is there, 0 where it is that, else -1."""
@@ -218,16 +240,9 @@ class KeyedShard:
         return Change("delete", cause, rows.codes[at], head, rows.ids(at))
 
     def _writes(
-        self,
-        store: RowStore,
-        named: pa.Array,
-        updates: pa.Table,
-        upserts: Ints,
-        changes: list[Change],
-        rows: Stored,
-        markers: Stored,
+        self, store: RowStore, known: Known, updates: pa.Table, upserts: Ints, changes: list[Change]
     ) -> pa.Table:
-        put, *deleted = changes
+        rows, markers, (put, *deleted) = known.there, known.markers, changes
         gone = np.concatenate([change.codes for change in deleted])
         order = np.argsort(gone)
         head = np.concatenate([change.head for change in deleted])[order]
@@ -238,7 +253,7 @@ class KeyedShard:
         freed = markers.where(changed)
         values = Values(put.codes, put.head, put.ids, packed_of(self.spec, updates, upserts))
         replaced = rows.where(np.isin(rows.codes, np.concatenate([put.codes, gone])))
-        return store.writes(named, values, replaced, kept, freed)
+        return store.writes(known.named, values, replaced, kept, freed)
 
     def _writes_of_expired(self, store: RowStore, keys: pa.Array, rows: Stored, expired: Change) -> pa.Table:
         """Return the writes that remove rows which no update names, and remember that they are gone."""
@@ -250,7 +265,7 @@ class KeyedShard:
         schema, n = changes_schema(self.spec, marks=False), len(change.codes)
         found: Mapping[str, pa.Array] = {
             "op": pa.repeat(change.op, n),
-            "table_key": keys.take(pa.array(change.codes)),
+            "table_key": keys.take(pa.array(change.codes)).cast(pa.string()),
             "event_time": pa.array(change.head["time"].astype(np.int64)).cast(TIME),
             "revision": pa.array(change.head["revision"].astype(np.int64)),
             WRITTEN: pa.array(change.head["written"].astype(np.int64)).cast(TIME),
@@ -287,10 +302,12 @@ def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[st
 def _by_segment(writes: list[pa.Table]) -> pa.Table:
     """Return writes, each ascending by segment and of other keys than the others, as one table ascending by segment."""
     some = [table for table in writes if len(table)] or writes[:1]
-    if len(some) == 1:
-        return some[0]
     table = pa.concat_tables(some)
-    return table.take(pa.array(np.argsort(table["segment"].to_numpy(), kind="stable")))
+    segment = table["segment"].to_numpy()
+    # Those of an index come after all others, and are as many: in most batches nothing need be moved.
+    return (
+        table if bool(np.all(segment[1:] >= segment[:-1])) else table.take(pa.array(np.argsort(segment, kind="stable")))
+    )
 
 
 def _markers(codes: Ints, head: "np.ndarray[tuple[int], np.dtype[np.void]]", ids: pa.Array) -> Values:

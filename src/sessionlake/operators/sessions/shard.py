@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import Partials, values_of
-from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.columnar.arrays import Bools, Ints, combined, is_among
 from sessionlake.columnar.records import UNTIL, Records, concat
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, ShardResult
 from sessionlake.operators.cleanups.schedule import clock_of
@@ -231,4 +231,4 @@ def _among(segment: Ints, owner: Ints, touched_segment: Ints, touched_owner: Int
     """Say which (segment, owner) pairs are among the touched ones."""
     low = int(min(segment.min(), touched_segment.min(initial=segment.min())))
     owners = int(max(owner.max(), touched_owner.max(initial=0))) + 1
-    return np.isin((segment - low) * owners + owner, (touched_segment - low) * owners + touched_owner)
+    return is_among((segment - low) * owners + owner, (touched_segment - low) * owners + touched_owner)

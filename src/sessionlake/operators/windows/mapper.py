@@ -31,7 +31,7 @@ def split_events(spec: WindowSpec, at: Progress, clock_us: int, rows: Rows) -> S
     late = spec.windows.last_end(slices) <= at.close_us
     partly = judged.good[~late & (spec.windows.first_end(slices) <= at.close_us)]
     parts, accepted = judged.computed(lambda rows: parts_of(spec, judged.events(rows)), judged.good[~late])
-    late_rows, partly = judged.good[late], np.intersect1d(partly, accepted)
+    late_rows, partly = judged.good[late], np.intersect1d(partly, accepted, assume_unique=True)
     yield from judged.asides(lambda: judged.events(np.sort(np.concatenate([accepted, late_rows]))))
     yield from _late(spec, judged, np.concatenate([late_rows, partly]), len(partly), at.close_us)
     newest = int(judged.checked.time_us[accepted].max(initial=NO_WATERMARK))

@@ -7,21 +7,20 @@ Rows may also be hidden so long after they were written. These go without a dele
 batches are written at clocks that never go back.
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass
+from sessionlake.operators.keyed.expiry.pattern import CHUNK, Found, Moved, Pass
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RECENCY, RowStore, parted, sorted_numbers
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse.changelog import LRU
 
-_ROWS = "rows"
-"""The cursor's field: how many rows the shard has; counted where it is not there, as after a change of the layout."""
+_FIRST_LOOK = 64
+"""Entries that are read to find whether rows are hidden."""
 
 
 @dataclass(frozen=True)
@@ -41,41 +40,41 @@ class Lru:
         number = sorted_numbers(rows.revision, rows.time)
         return pc.binary_join_element_wise(number, rows.keys.cast(pa.binary()), b"")
 
+    def moved(self, put: TableRows, was: TableRows, found: Found) -> Moved:
+        """Return the entries of rows that are put, and those of rows that are replaced or go."""
+        return Moved(self.entries(put), pa.concat_arrays([self.entries(was), found.passed]))
+
     def lag_us(self, rows: TableRows, clock_us: int) -> None:
         """Return None: rows go for their number."""
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return the least recent rows, as many as there are too many of, and those that are hidden."""
-        if at.hidden_us != NO_WATERMARK:
-            return self._found_among_hidden(store, at)
-        known = at.cursor.get(_ROWS)
-        before = len(store.entries(self.index)) if known is None else int(known)
+        hidden = self._hidden(store, at)
+        before = store.entry_count(self.index) - len(hidden)
         total = before - at.held + len(at.put)
         excess = max(total - self.bound, 0)
         # Of these at most `held` are the batch's own, so that at least as many others are left as must go, if there are.
-        entries = store.entries(self.index, None, excess + at.held) if excess else pa.array([], pa.binary())
-        _, keys = parted(entries, 2)
-        keys = keys.filter(pa.array(at.unchanged(keys)))[:excess]
-        scanned = len(entries)
+        after = hidden[-1].as_py() if len(hidden) else None
+        shown = store.entries(self.index, None, excess + at.held, after) if excess else hidden[:0]
+        gone = [entries.filter(pa.array(at.unchanged(parted(entries, 2)[1]))) for entries in (hidden, shown)]
+        gone[1] = gone[1][:excess]
+        at_once = np.zeros(len(at.put), bool)
+        at_once[pc.sort_indices(self.entries(at.put)).to_numpy()[: excess - len(gone[1])]] = True
+        passed = pa.concat_arrays(gone)
+        keys = parted(passed, 2)[1]
         keys = keys.take(pc.sort_indices(keys))
-        at_once = np.zeros(len(at.put), bool)
-        own = self.entries(at.put)
-        at_once[pc.sort_indices(own).to_numpy()[: excess - len(keys)]] = True
-        return Found(at_once, keys, store.rows(keys), {_ROWS: total - excess}, scanned)
+        return Found(at_once, keys, store.rows(keys), scanned=len(hidden) + len(shown), passed=passed)
 
-    def _found_among_hidden(self, store: RowStore, at: Pass) -> Found:
-        """Return the same where rows are hidden. All entries are read: how many rows a store still has of those depends on when it was restored."""
-        _, keys = parted(store.entries(self.index), 2)
-
-        def is_shown(place: int) -> bool:
-            return bool(store.rows(keys[place : place + 1])["written"][0] > at.hidden_us)
-
-        hidden = bisect_left(range(len(keys)), True, key=is_shown)
-        excess = max(len(keys) - hidden - at.held + len(at.put) - self.bound, 0)
-        left = keys.filter(pa.array(at.unchanged(keys)))
-        over = keys[:hidden].filter(pa.array(at.unchanged(keys[:hidden])))
-        gone = left[: len(over) + excess]
-        at_once = np.zeros(len(at.put), bool)
-        at_once[pc.sort_indices(self.entries(at.put)).to_numpy()[: excess - (len(gone) - len(over))]] = True
-        gone = gone.take(pc.sort_indices(gone))
-        return Found(at_once, gone, store.rows(gone), scanned=len(keys))
+    def _hidden(self, store: RowStore, at: Pass) -> pa.Array:
+        """Return the entries, ascending, of rows that are hidden, and that the store still has: the first ones of the index."""
+        found, limit = pa.array([], pa.binary()), _FIRST_LOOK
+        while at.hidden_us != NO_WATERMARK:
+            page = store.entries(self.index, None, limit, found[-1].as_py() if len(found) else None)
+            keys = parted(page, 2)[1]
+            rows = store.rows(keys.take(pc.sort_indices(keys)))
+            hidden = int((rows["written"] <= at.hidden_us).sum())
+            found = pa.concat_arrays([found, page[:hidden]])
+            if hidden < limit:
+                break
+            limit = CHUNK
+        return found

@@ -16,8 +16,6 @@ from sessionlake.warehouse.changelog import TTL
 
 CHUNK = 100_000
 """Rows that are in memory at a time."""
-MOST = 1_000_000
-"""Rows of a shard that a cleanup takes away at most, where nothing else is set."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,24 @@ class Found:
     """Rows whose columns were unpacked."""
     left_over: bool = False
     """Whether as many rows go as may, so that there may be more."""
+    passed: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
+    """Entries of the index that were met and go."""
+    noted: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
+    """Entries that come in their place, of rows that stay."""
     round_us: int | None = None
     """How long ago, by the clock, the round began that a bounded cleanup is in, or ended; None where each looks at all."""
     took_us: int = field(default=0, compare=False)
     """How long it took to find them."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a batch changes in the index."""
+
+    come: pa.Array
+    """Distinct entries, bytes."""
+    gone: pa.Array
+    """The same; they need not be there."""
 
 
 class Pattern(Protocol):
@@ -89,7 +101,13 @@ class Pattern(Protocol):
         """What its index depends on: under another layout stores are restored."""
 
     def entries(self, rows: TableRows) -> pa.Array:
-        """Return the entries of rows in the index."""
+        """Return the entries that rows have in an index that is made anew."""
+
+    def moved(self, put: TableRows, was: TableRows, found: Found) -> Moved:
+        """Return what changes in the index when rows are put, and others found to go.
+
+        `was` are the rows before of the keys that are put, and of those that updates and tombstones delete.
+        """
 
     def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
         """Return how long ago, at most, rows expired that a cleanup takes away, 0 for none; None where none has an expiry."""
@@ -125,6 +143,10 @@ class Unindexed:
         return ""
 
     def entries(self, rows: TableRows) -> pa.Array:
+        """Raise NotImplementedError: there is no index."""
+        raise NotImplementedError
+
+    def moved(self, put: TableRows, was: TableRows, found: Found) -> Moved:
         """Raise NotImplementedError: there is no index."""
         raise NotImplementedError
 
