@@ -6,7 +6,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sessionlake.config.durations import format_duration, parse_duration
-from sessionlake.config.sections import Duration, Section, SessionSection
+from sessionlake.config.sections import Duration, Section
+from sessionlake.config.sessions import SessionSection
 from sessionlake.errors import ConfigError
 
 RULES = ("ttl", "expires_at", "where")
