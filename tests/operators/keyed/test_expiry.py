@@ -116,12 +116,31 @@ def test_the_index_is_written_only_where_a_row_is_to_be_looked_at_sooner() -> No
         assert [key for _, key in entries(table)] == ["a", "a"], (
             "a deleted row's entry goes, where it is of the row's expiry"
         )
+        for later, expires in enumerate([14, 12]):
+            table.process([update("c", clock + later) | {"v": expires * HOUR}], clock_us=clock)
+        assert entries(table)[1] == (12 * HOUR, "c")
+        assert len(entries(table)) == 3, "the entry of an expiry that is sooner now goes"
         table.process([update("a", clock + 9) | {"v": 20 * HOUR}], clock_us=clock)
-        assert table.process(TICK, clock_us=15 * HOUR).counts["scanned"] == 2
+        assert table.process(TICK, clock_us=15 * HOUR).counts["scanned"] == 3
         assert entries(table) == [(20 * HOUR, "a")]
         # A row that a batch puts off has no use of the entry that the batch's cleanup meets.
         table.process([update("a", clock + 10) | {"v": 21 * HOUR}], clock_us=20 * HOUR)
         assert entries(table) == [(21 * HOUR, "a")]
+
+
+def test_the_first_rows_by_expiry_go_whatever_the_index_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a store that was restored, whose entries are at the expiries, would lose others."""
+    monkeypatch.setattr("sessionlake.operators.keyed.expiry.index.CHUNK", 1)
+    ttl, clock = {"pattern": "index", "expires_at": "timestamp_micros(v)", "max_per_cleanup": 1}, 11 * HOUR
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        for later, rows in enumerate([{"a": 14, "b": 12, "z": 13, "_": 14}, {"b": 14, "_": 20}]):
+            updates = [update(key, clock + later) | {"v": expires * HOUR} for key, expires in rows.items()]
+            table.process(updates, clock_us=clock)
+        left = []
+        for later in range(4):
+            table.process(TICK, clock_us=15 * HOUR + later)
+            left.append("".join(sorted(table.rows())))
+    assert left == ["_ab", "_b", "_", "_"]
 
 
 def test_restored_store_lacks_what_has_expired() -> None:
