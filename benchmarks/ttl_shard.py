@@ -1,11 +1,11 @@
 """What the patterns of [ttl] cost one shard of a keyed table, beside a table without, in one run: `benchmarks.ttl` has the whole engine.
 
-    python -m benchmarks.ttl_shard [--rows N] [--rounds N] [--quick]
+    python -m benchmarks.ttl_shard [--rows N] [--rounds N] [--sessions N] [--quick]
 
 One shard without Spark: what a shard's task computes of a batch, and what its store then writes. Each table begins with N rows, whose ages
 are spread over the time to live; then each batch updates rows and brings new keys, as many as expire, and a cleanup is due in each. CPU
-seconds are the firmer ones where something else runs beside; of the batches the median and the longest are told. Writes a JSON file to
-benchmarks/results/.
+seconds are the firmer ones where something else runs beside; of the batches the median and the longest are told. Then what a cleanup of so many
+closed sessions costs, by their age and by SQL. Writes a JSON file to benchmarks/results/.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +32,15 @@ from sessionlake.operators.keyed.mapper import UPDATES, update_schema
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import KeyedSpec, next_state
 from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.operators.sessions import shard
+from sessionlake.operators.sessions.expiring import Expired, expired_sessions
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.standalone.shards import KEY, TIME_US, LocalShards
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.ingest import DEAD_LETTER, EventSpec
+from sessionlake.testing import SessionizerHarness
 
 RESULTS = Path(__file__).parent / "results"
 NO_TTL = "no ttl"
@@ -181,6 +186,37 @@ def measured(section: dict[str, Any] | None, rows: int, rounds: int, root: Path)
     }
 
 
+def of_sessions(sessions: int) -> dict[str, dict[str, Any]]:
+    """Return what cleanups of so many closed sessions take, without what the harness does with rows: CPU seconds, and how many went."""
+    minute, found = 60_000_000, {}
+    windows = SessionWindows.with_gap("10 minutes").grace("5 minutes").until("60 minutes")
+    old = "session_end < now() - interval 20 minutes"
+    rules = {
+        "by ttl": {"ttl": "20 minutes"},
+        "by SQL": {"where": f"n = 1 and {old}"},
+        "by SQL, true of none": {"where": f"n = 2 and {old}"},
+    }
+    for name, rule in rules.items():
+        seconds: list[float] = []
+
+        def timed(*args: Any, seconds: list[float] = seconds) -> Expired:
+            began = time.process_time()
+            expired = expired_sessions(*args)
+            seconds.append(time.process_time() - began)
+            return expired
+
+        section = {"pattern": "scan", "clock": "stream", "every": "1 us", **rule}
+        with (
+            SessionizerHarness(windows, {"n": "count()"}, ttl=section) as harness,
+            patch.object(shard, "expired_sessions", timed),
+        ):
+            rows = [{"key": f"key-{number:09d}", "time_us": 0} for number in range(sessions)]
+            harness.process([*rows, {"key": "last", "time_us": 21 * minute}])
+            gone = harness.process([]).counts["deleted_by_ttl"]
+        found[name] = {"cpu_s": seconds[-1], "gone": gone}
+    return found
+
+
 def shown(found: dict[str, dict[str, Any]]) -> Table:
     base = found[NO_TTL]["cpu_ms"]
     table = Table(
@@ -212,6 +248,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--sessions", type=int, default=200_000)
     parser.add_argument("--quick", action="store_true", help="200,000 rows, 10 rounds")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args(argv)
@@ -221,11 +258,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory() as root:
             found[name] = measured(section, rows, rounds, Path(root))
     console.print(shown(found))
+    sessions = of_sessions(given.sessions)
+    for name, row in sessions.items():
+        console.print(f"{given.sessions:,} closed sessions, {name}: {row['cpu_s']:.2f} s of CPU, {row['gone']:,} went")
     stamp = datetime.now(UTC)
     told = {"at": stamp.isoformat(), "cpus": os.cpu_count(), "load": os.getloadavg(), "rows": rows, "rounds": rounds}
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / f"ttl-shard-{stamp:%Y%m%dT%H%M%S}.json"
-    path.write_text(json.dumps({**told, "patterns": found}, indent=1) + "\n")
+    path.write_text(
+        json.dumps({**told, "patterns": found, "sessions": {"of": given.sessions, **sessions}}, indent=1) + "\n"
+    )
     console.print(f"written to {path}", soft_wrap=True)
 
 

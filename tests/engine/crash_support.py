@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, load_config
-from sessionlake.engine import failpoints
+from sessionlake.engine import failpoints, shard
 from sessionlake.operators.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -290,10 +290,14 @@ def crashes(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, po
 
 
 def killed_run(
-    lake: Lake, kill_at: str | None = None, once_file: Path | None = None, config: Path | None = None
+    lake: Lake,
+    kill_at: str | None = None,
+    once_file: Path | None = None,
+    config: Path | None = None,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own that kills itself, or its worker, at a point."""
-    env = {**os.environ, "PYTHONFAULTHANDLER": "0"}
+    """Run the command line in a process of its own that kills itself, or its worker, at a point; under these variables, too."""
+    env = {**os.environ, "PYTHONFAULTHANDLER": "0", **variables}
     if kill_at:
         env["SESSIONLAKE_KILL_AT"] = kill_at
     if once_file:
@@ -362,4 +366,33 @@ def assert_stands_sigkill_of_a_worker(lake: Lake, expected: Lake, point: str) ->
     done = killed_run(lake, point, once)
     assert done.returncode == 0, done.stderr
     assert not once.exists(), "no worker was killed"
+    assert_same(lake, expected)
+
+
+def assert_stands_sigkill_in_a_restore(lake: Lake, expected: Lake) -> None:
+    """Check a pipeline that lost its stores, and whose workers are killed each time a store has a part of its state, and once.
+
+    The first run comes to nothing. The second one finds stores that are not whole, and goes on though it loses one more worker.
+    """
+    # Workers import the package anew, so that theirs must be another one.
+    code = lake.root / "code"
+    shutil.copytree(Path(shard.__file__).parents[1], code / "sessionlake", ignore=shutil.ignore_patterns("__pycache__"))
+    module = code / "sessionlake/engine/shard.py"
+    text = module.read_text()
+    module.write_text(text.replace(f"_WRITTEN_AT_A_TIME = {shard._WRITTEN_AT_A_TIME:_}\n", "_WRITTEN_AT_A_TIME = 2\n"))
+    assert module.read_text() != text
+    parts = {"PYTHONPATH": os.pathsep.join([str(code), os.environ.get("PYTHONPATH", "")])}
+    batches = len(lake.commits())
+    shutil.rmtree(lake.stores)
+    failed = killed_run(lake, "worker_restoring", **parts)
+    assert failed.returncode not in (0, -signal.SIGKILL), failed.stdout + failed.stderr
+    assert len(lake.commits()) == batches
+    assert list(lake.stores.glob("[0-9]")), "no store has a part"
+    once = lake.root / "once"
+    done = killed_run(lake, "worker_restoring", once, **parts)
+    assert done.returncode == 0, done.stderr
+    assert not once.exists(), "no worker was killed"
+    places = lake.commits()[batches]["places"]
+    assert places["restored"] == [0, 1, 2]
+    assert set(places["causes"]) <= {"missing", "stale"}
     assert_same(lake, expected)

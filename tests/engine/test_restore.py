@@ -15,7 +15,16 @@ from sessionlake.engine.pending import Pending
 from sessionlake.engine.shard import ShardTask
 from sessionlake.errors import StoreError
 from sessionlake.warehouse import schemas
-from tests.engine.crash_support import FIRST, SECOND, Lake, assert_same, crashes, half_done, run_once
+from tests.engine.crash_support import (
+    FIRST,
+    SECOND,
+    Lake,
+    assert_same,
+    assert_stands_sigkill_in_a_restore,
+    crashes,
+    half_done,
+    run_once,
+)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +140,11 @@ def test_damaged_store(
     places = lake.commits()[len(FIRST)]["places"]
     assert (places["restored"], places["causes"]) == ([0, 1, 2], {cause: 3})
     assert_same(lake, expected)
+
+
+@pytest.mark.slow
+def test_sigkill_between_the_parts_of_a_restore(half: Lake, expected: Lake, tmp_path: Path) -> None:
+    assert_stands_sigkill_in_a_restore(half.copy(tmp_path / "lake"), expected)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from sessionlake.jobs.expire import expire
 from sessionlake.jobs.forget import forget
 from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.final import Reached, closed_us, finals
+from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.reading import read_sessions
 from sessionlake.warehouse import schemas
@@ -30,11 +31,12 @@ from tests.support import make_config, write_rows
 US = 1_000_000
 
 
-def lake(root: Path, broker: Broker, topic: str, **session: str) -> Config:
+def lake(root: Path, broker: Broker, topic: str, ttl: Row | None = None, **session: str) -> Config:
     windows = {"gap": "10 seconds", "grace": "1 hour", "retention": "2 hours", **session}
     sink = {"kafka": {"bootstrap_servers": broker.bootstrap_servers, "topic": topic}}
     # Trimmed at once, where a day's changes stay otherwise.
-    return make_config(root, session=windows, sink=sink, compact={"safety": "0 seconds"})
+    expiring = {} if ttl is None else {"ttl": ttl}
+    return make_config(root, session=windows, sink=sink, compact={"safety": "0 seconds"}, **expiring)
 
 
 def messages(broker: Broker, topic: str) -> int:
@@ -209,3 +211,34 @@ def test_a_final_session_that_opens_again_leaves_the_topic_when_it_is_deleted(
     assert published() == []
     expire(spark, config, where="session_key = 'a'")
     assert published() == [("a", 0, "delete", 15)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("emit", "sent"), [("update", [1, 4, 1]), ("final", [1, 3, 1])])
+def test_an_expired_session_is_deleted_once(
+    spark: SparkSession, broker: Broker, tmp_path: Path, emit: str, sent: list[int]
+) -> None:
+    topic = f"sessions-{tmp_path.name}"
+    ttl = {"pattern": "scan", "ttl": "1 minute", "clock": "stream", "every": "1 us"}
+    config = lake(tmp_path, broker, topic, ttl, emit=emit, grace="0 seconds")
+    before = 0
+    # The third batch removes what is older than a minute at its watermark, second 200; events go on.
+    for number, rows in enumerate([[("a", 0), ("b", 0), ("c", 30)], [("z", 200)], [("z", 205)], [("z", 400)]]):
+        write_rows(tmp_path, f"{number}.json", [{"key": key, "time_us": at * US, "v": 1} for key, at in rows])
+        run(spark, config, once=True)
+        publish(spark, config, once=True)
+        assert_topic_is_live(spark, config, broker, topic)
+        now = messages(broker, topic)
+        # The first start may send the last batch twice.
+        assert number == 0 or now - before == sent[number - 1]
+        before = now
+    assert {key for key, _ in records(broker, topic)} == {"z"}
+    # Nothing of a key whose session has expired is left to be forgotten but rows: no tombstone is asked for, nor sent.
+    assert forget(spark, config, ["a"]).counts["found"] == 0
+    for table in (schemas.CHANGELOG, schemas.TOPIC_TOMBSTONES):
+        keys = {row[0] for row in Tables.of(spark, config)[table].read().select("session_key").collect()}
+        assert keys & {"a", "b"} == {"b"}
+    publish(spark, config, once=True)
+    assert messages(broker, topic) == before
+    run(spark, config, once=True)
+    assert read_status(config).reconciles

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.erasure import erase_store, mark
 from sessionlake.errors import NoBatchesError
+from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.serve.decoded import decoder_of
-from sessionlake.serve.replica import LocalShard, NotLocalError, View
+from sessionlake.serve.replica import LocalShard, NotLocalError, Replica, View
 from sessionlake.store.secondary import SecondarySegments, identity
 from sessionlake.stores import open_replica
-from sessionlake.testing import TableHarness
+from sessionlake.testing import SessionizerHarness, TableHarness
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
-from tests.serve.replica_support import MINUTE, ROW, Stream, micros
+from tests.engine.task_shards import TaskShards
+from tests.serve.replica_support import GAP, GRACE, MINUTE, RETENTION, ROW, SPECS, Stream, log_commit, micros
 from tests.support import examples
 
 
@@ -80,13 +82,35 @@ def test_store_of_another_commit_is_missing(tmp_path: Path) -> None:
     stream = Stream(tmp_path)
     stream.run([("a", 0), ("b", 0)])
     stream.run([("a", MINUTE), ("b", MINUTE)])
-    view = open_replica(stream.config).view
-    shard = view.shard_of("a")
-    (tmp_path / f"store/p/{shard}.pending/c2.arrow").unlink()
+    shard = open_replica(stream.config).view.shard_of("a")
+    pending = tmp_path / f"store/p/{shard}.pending/c2.arrow"
+    away = pending.rename(tmp_path / "away")
     view = open_replica(stream.config).view
     assert view.missing == {shard: "it is at commit c1"}
     with pytest.raises(NotLocalError, match=f"^store: shard {shard} is not here at batch 1 "):
         view.find(["a"])
+    # Of the same batch a shard that was missing is looked for again.
+    lacking = open_replica(stream.config)
+    away.rename(pending)
+    assert (lacking.view.missing, lacking.refresh().missing) == ({shard: "it is at commit c1"}, {})
+
+
+def test_a_view_reads_nothing_of_a_store_that_is_to_be_erased(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    stream.run([("a", 0)])
+    view = open_replica(stream.config).view
+    assert view.find(["a"]).num_rows == 1
+    mark(Path(stream.config.driver_store_dir), view.shard_of("a"))
+    with pytest.raises(NotLocalError):
+        view.find(["a"])
+
+
+@pytest.mark.parametrize(("most", "keys", "last"), [(0, "a", "a"), (1, "a", "a"), (2, "ab", "b"), (3, "abc", None)])
+def test_a_page_looks_at_no_more_values_than_it_may(tmp_path: Path, most: int, keys: str, last: str | None) -> None:
+    stream = Stream(tmp_path)
+    stream.run([(key, 0) for key in "abc"])
+    page = open_replica(stream.config).view.scan(None, None, 10, most=most)
+    assert (page.rows["session_key"].to_pylist(), page.last_key, page.looked) == (list(keys), last, len(keys))
 
 
 def test_reading_writes_nothing_into_the_store(tmp_path: Path) -> None:
@@ -126,6 +150,40 @@ def test_settings_are_those_of_the_batch(tmp_path: Path) -> None:
     )
     assert all_of(open_replica(longer).view) == stream.shown()
     assert open_replica(longer).view.complete_from_us == 4 * MINUTE
+
+
+def test_an_expired_session_is_gone_with_the_batch_that_removes_it(tmp_path: Path) -> None:
+    """Though the store has it until the next batch: the delete waits beside it. A view of the batch before shows it still."""
+    ttl = {"pattern": "scan", "ttl": "1 minute", "clock": "stream", "every": "1 us"}
+    config, windows = Stream(tmp_path).config, SessionWindows(GAP, GRACE, RETENTION)
+    schema = {"price": "long", "name": "string"}
+    with SessionizerHarness(windows, SPECS, ttl=ttl, schema=schema) as harness:
+        shards = harness._shards = TaskShards(1, tmp_path / "store/p", lambda: None)
+        views = []
+        for number, batch in enumerate([{"a": 0, "b": 1, "z": 20}, {"z": 21}, {"z": 22}]):
+            harness.process(
+                [{"key": key, "time_us": at * MINUTE, "price": 1, "name": "n"} for key, at in batch.items()]
+            )
+            types, live = harness._operator.spec.columns.types, {"grace_us": GRACE, "retention_us": RETENTION}
+            log_commit(tmp_path, number, shards.commit_id, harness.state, shards.expected, types, live)
+            views.append(Replica(config).refresh())
+            stored = SecondarySegments(tmp_path / "store/p/0")
+            if number == 1:
+                assert {key for segment in stored.segments for key, _ in stored.items(segment)} == {b"a", b"b", b"z"}
+        for view, keys in zip(views, [["a", "b", "z"], ["z"], ["z"]], strict=True):
+            page = view.scan(None, None, 10)
+            assert (page.rows["session_key"].to_pylist(), page.looked) == (keys, len(keys))
+            assert view.find(["a", "b", "z"])["session_key"].to_pylist() == keys
+
+
+def test_a_store_that_was_made_anew_in_its_place_is_another_one(tmp_path: Path) -> None:
+    assert identity(tmp_path) is None
+    (tmp_path / "IDENTITY").write_bytes(b"one")
+    before = identity(tmp_path)
+    assert before == identity(str(tmp_path))
+    # The directory's number may come back with the next directory.
+    (tmp_path / "IDENTITY").write_bytes(b"two")
+    assert before != identity(tmp_path)
 
 
 def table_config(root: Path, **sections: Any) -> Config:

@@ -7,20 +7,26 @@ import socket
 import subprocess
 import warnings
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from ssl import TLSVersion, create_default_context
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 from zlib import crc32
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlake.client import QueryClient, QueryError
 from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
+from sessionlake.serve import guard
 from sessionlake.serve.answers import Answers
+from sessionlake.serve.cursors import read_cursor, write_cursor
 from sessionlake.serve.dispatch import MAX_BODY
 from sessionlake.serve.guard import HEADERS, MAX_HEAD, Joined, Rates
+from sessionlake.serve.refused import RefusedError
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving
 
@@ -211,6 +217,21 @@ def test_a_cursor_is_of_its_question_and_of_no_other(url: str) -> None:
         assert ask(url, "/v1/sessions", key="a", cursor=changed)[0] in (200, 422)
 
 
+@pytest.mark.parametrize("position", [("a", 1 << 63), ("a", True), ("a", "b"), ("a", 1, 2, 3, 4), (1,)])
+def test_a_cursor_that_names_no_row_is_refused(position: Any) -> None:
+    assert read_cursor("q", write_cursor("q", ("a", (1 << 63) - 1, 1 - (1 << 63)))) == (
+        "a",
+        (1 << 63) - 1,
+        1 - (1 << 63),
+    )
+    with pytest.raises(RefusedError, match="cursor: is not one of this question"):
+        read_cursor("q", write_cursor("q", position))
+
+
+def test_the_header_of_a_part_means_something_from_servers_alone(url: str) -> None:
+    assert ask(url, "/v1/sessions", {"sessionlake-part": "no part"}, prefix="a")[0] == 200
+
+
 def test_tokens(stream: Stream) -> None:
     with serving(stream.config, {"SESSIONLAKE_SERVE_TOKENS": f"{OLD}, {NEW}"}) as url:
         for token in (OLD, NEW):
@@ -229,6 +250,34 @@ def test_tokens(stream: Stream) -> None:
         assert ask(url, "/v1/status", {"Authorization": f"Bearer {OLD}"})[0] == 401
 
 
+def test_metrics_count_answers_and_refusals(stream: Stream) -> None:
+    token = {"Authorization": f"Bearer {NEW}"}
+    with serving(stream.config, {"SESSIONLAKE_SERVE_TOKENS": NEW}) as url:
+        assert [ask(url, "/v1/sessions", given, key="a")[0] for given in (token, token, {})] == [200, 200, 401]
+        assert ask(url, "/v1/sessions", token)[0] == 422
+        assert ask(url, "/metrics")[0] == 401
+        status, text, headers = ask(url, "/metrics", token)
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/plain")
+    name = stream.config.pipeline.name
+    found = {
+        (
+            sample.name.removeprefix("sessionlake_serve_"),
+            *(value for of, value in sample.labels.items() if of != "pipeline"),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels["pipeline"] == name
+    }
+    assert {key: value for key, value in found.items() if key[0] in ("answers_total", "refusals_total")} == {
+        ("answers_total", "/v1/sessions", "200"): 2,
+        ("answers_total", "/v1/sessions", "422"): 1,
+        ("refusals_total", "401"): 2,
+    }
+    assert found["answer_seconds_count", "/v1/sessions"] == 3
+    assert (found["up_to_date",], found["batch_id",], found["missing_shards",]) == (1, 1, 0)
+    assert found["batch_age_seconds",] > 0
+
+
 def test_without_tokens_another_name_of_this_host_is_refused(url: str) -> None:
     assert ask(url, "/v1/status", {"Host": "localhost:1"})[0] == 200
     for name in ("evil.example", "127.0.0.1.evil.example", "192.0.2.1"):
@@ -241,6 +290,14 @@ def test_rates(stream: Stream) -> None:
     assert [rates.take("a"), rates.take("a"), rates.take("a"), rates.take("b")] == [0, 0, 0.5, 0]
     now[0] = 0.5
     assert [rates.take("a"), rates.take("a")] == [0, 0.5]
+    # However long one has not asked, a second's worth is all there is.
+    now[0] = 100.0
+    assert [rates.take("a"), rates.take("a"), rates.take("a")] == [0, 0, 0.5]
+    with patch.object(guard, "CALLERS", 2):
+        assert [rates.take("b"), rates.take("c")] == [0, 0]
+    # Of three callers the one that asked longest ago is forgotten.
+    assert [rates.take(caller) for caller in "bbcc"] == [0, 0.5, 0, 0.5]
+    assert [rates.take(caller) for caller in "aa"] == [0, 0]
     with serving(stream.config, requests_per_second=1) as url:
         found = [ask(url, "/v1/status") for _ in range(20)]
         assert {status for status, _, _ in found} == {200, 429}
@@ -258,6 +315,12 @@ def test_sizes_and_methods(url: str) -> None:
     assert ask(url, "/v1/sessions:batch")[:2] == (405, {"error": "method: GET is not allowed; use POST"})
     assert ask(url, "/v1/rows:batch", body={"keys": ["a"]})[0] == 404
     place = urlsplit(url)
+    # Heads are bounded one by one, not all that one connection sends.
+    kept = HTTPConnection(place.hostname or "", place.port, timeout=60)
+    for _ in range(3):
+        kept.request("GET", "/healthz", headers={"x": "x" * (MAX_HEAD // 2)})
+        assert kept.getresponse().read() == b'{"alive":true}'
+    kept.close()
     with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nx: ")
         for _ in range(MAX_HEAD // 65_536 + 1):

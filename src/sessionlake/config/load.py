@@ -10,26 +10,15 @@ from pydantic import Field, SerializeAsAny, ValidationError
 from sessionlake.config.absent import Absent
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.explain import explain_invalid
+from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection, check_quality
 from sessionlake.config.names import EVENT_INPUT, EVENTS, RESERVED
+from sessionlake.config.observed import LineageSection, MetricsSection, check_observed
 from sessionlake.config.operators import OPERATORS, section_class
 from sessionlake.config.paths import check_store_path, expanded, unset_variables
 from sessionlake.config.quarantine import RATE, RULE
-from sessionlake.config.sections import (
-    CompactSection,
-    EventSection,
-    ExpireSection,
-    LineageSection,
-    MetricsSection,
-    OperatorSection,
-    PipelineSection,
-    QualitySection,
-    QuarantineSection,
-    Section,
-    SessionSection,
-    check_observed,
-    check_quality,
-)
+from sessionlake.config.sections import EventSection, OperatorSection, PipelineSection, Section
 from sessionlake.config.serve import ServeSection
+from sessionlake.config.sessions import QuarantineSection, SessionSection
 from sessionlake.config.source import (
     SinkSection,
     SourceSection,

@@ -20,7 +20,7 @@ class OperatorEntry:
 
 OPERATORS = {
     "session": OperatorEntry(
-        "sessionlake.config.sections:SessionSection", "sessionlake.operators.sessions.kind:Sessions"
+        "sessionlake.config.sessions:SessionSection", "sessionlake.operators.sessions.kind:Sessions"
     ),
     "window": OperatorEntry(
         "sessionlake.operators.windows.section:WindowSection", "sessionlake.operators.windows.kind:Windows"

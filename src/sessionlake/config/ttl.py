@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from pydantic import Field
+
 from sessionlake.config.durations import format_duration, parse_duration
-from sessionlake.config.sections import Duration, Section, SessionSection
+from sessionlake.config.sections import Duration, Section
+from sessionlake.config.sessions import SessionSection
 from sessionlake.errors import ConfigError
 
 RULES = ("ttl", "expires_at", "where")
@@ -27,6 +30,8 @@ class ExpirySection(Section):
     every: Duration = "1 minute"
     max_duration: Duration = "100 ms"
     """How long a cleanup of a shard may take, about."""
+    max_per_cleanup: int = Field(default=1_000_000, ge=1)
+    """How many rows of a shard a cleanup takes away at most; the next batch goes on."""
 
     def check_one_rule(self, rules: Sequence[str] = RULES) -> None:
         """Refuse rules that are not exactly one of some."""
@@ -54,6 +59,11 @@ class SessionTtlSection(ExpirySection):
         """How long a cleanup of a shard may take, about; None where it looks at all sessions."""
         return parse_duration(self.max_duration) if self.pattern == "time_boxed" else None
 
+    @property
+    def most(self) -> int | None:
+        """How many sessions of a shard a cleanup takes away at most; None where it is bounded in time."""
+        return None if self.pattern == "time_boxed" else self.max_per_cleanup
+
     def check(self, session: SessionSection) -> None:
         """Refuse patterns of tables, rules that are not exactly one, and ages that no session in the stores comes to."""
         if self.pattern not in _OF_SESSIONS:
@@ -61,8 +71,9 @@ class SessionTtlSection(ExpirySection):
                 f"ttl.pattern: {self.pattern!r} is for keyed tables, and sessions expire by whole segments: session.retention; "
                 "write 'scan' or 'time_boxed' to remove some before that"
             )
-        if self.pattern == "scan" and "max_duration" in self.model_fields_set:
-            raise ConfigError("ttl.max_duration: is not used by pattern 'scan'; remove it, or write 'time_boxed'")
+        for name, other, having in (("max_duration", "scan", "time_boxed"), ("max_per_cleanup", "time_boxed", "scan")):
+            if self.pattern == other and name in self.model_fields_set:
+                raise ConfigError(f"ttl.{name}: is not used by pattern {other!r}; remove it, or write {having!r}")
         self.check_one_rule()
         self.check_longer_than_zero("every", "max_duration")
         if self.ttl is not None and parse_duration(self.ttl) > session.retention_us:

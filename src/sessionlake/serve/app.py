@@ -5,6 +5,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
@@ -15,6 +16,7 @@ from sessionlake.serve.dispatch import HOP, Call, Dispatch, Path, Reply
 from sessionlake.serve.following import Following
 from sessionlake.serve.guard import BATCH
 from sessionlake.serve.hosts import Hosts
+from sessionlake.serve.meters import Meters
 from sessionlake.serve.models import (
     MODELS,
     WAIT_MS,
@@ -50,6 +52,7 @@ class Server:
         self._answers = Answers(config, following)
         self._threads = Threads()
         self._hosts = Hosts(config, following, self._answers, self._threads)
+        self.meters = Meters(config.pipeline.name, following)
 
     def close(self) -> None:
         """Let go of the threads, and of connections to other hosts."""
@@ -78,7 +81,7 @@ class Server:
             )
         page, headers = read_page()
         app.add_api_route("/", lambda: Response(page, media_type="text/html", headers=headers), include_in_schema=False)
-        return Dispatch(paths, app)
+        return Dispatch(paths, app, self.meters.answered)
 
     def _paths(self) -> list[Path]:
         name = LISTS[self._config.operator]
@@ -104,6 +107,7 @@ class Server:
             Path("/v1/metadata", OneKey, Metadata, self.metadata),
             Path("/v1/batches", After, Envelope, self.batches),
             Path("/v1/status", Asked, None, self.status),
+            Path("/metrics", Anything, None, self.metrics),
             Path("/healthz", Anything, None, self.healthz),
         ]
 
@@ -172,6 +176,11 @@ class Server:
         """Return the last batch, its age and lag, shards that are not here, and what was counted."""
         await self._ready(asked, call)
         return Reply(to_json(self._answers.status(times=asked.times)))
+
+    async def metrics(self, asked: Anything, call: Call) -> Reply:
+        """Return what Prometheus asks for: answers, refusals, and how far the pipeline was followed."""
+        del asked, call
+        return Reply(self.meters.text(), media_type=CONTENT_TYPE_LATEST.encode())
 
     async def healthz(self, asked: Anything, call: Call) -> Reply:
         """Say that the process is alive; of the pipeline it says nothing."""

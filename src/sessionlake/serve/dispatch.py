@@ -6,6 +6,7 @@ long as a look-up.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,8 @@ Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
+Answered = Callable[[str, int, float], None]
+"""Is told of each answer its path, its status and the seconds that it took."""
 
 MAX_BODY = 1 << 20
 """Bytes of a request's body."""
@@ -28,7 +31,6 @@ BODY_SECONDS = 10
 HOP = b"sessionlake-hop"
 """The header of requests that another server sends on: they are answered here, whatever is missing."""
 _LOG = logging.getLogger("uvicorn.error")
-_TYPE = (b"content-type", b"application/json")
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, of JSON."""
+    """An answer."""
 
     body: bytes
     status: int = 200
     headers: Sequence[tuple[bytes, bytes]] = ()
+    media_type: bytes = b"application/json"
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,9 @@ class Path:
 class Dispatch:
     """Answers requests of some paths, and leaves all others to another application."""
 
-    def __init__(self, paths: Sequence[Path], rest: App) -> None:
+    def __init__(self, paths: Sequence[Path], rest: App, answered: Answered) -> None:
         self._paths = {(path.method, path.path): path for path in paths}
-        self._rest = rest
+        self._rest, self._told = rest, answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -83,6 +86,7 @@ class Dispatch:
         if path is None:
             await self._rest(scope, receive, send)
             return
+        began = time.perf_counter()
         try:
             reply = await _answered(path, scope, receive)
         except ValidationError as error:
@@ -93,8 +97,13 @@ class Dispatch:
                 _LOG.exception("a request failed")
             more = [(name.encode(), value.encode()) for name, value in refused.headers.items()]
             reply = Reply(refused.body, refused.status, more)
-        length = (b"content-length", str(len(reply.body)).encode())
-        await send({"type": "http.response.start", "status": reply.status, "headers": [_TYPE, length, *reply.headers]})
+        self._told(path.path, reply.status, time.perf_counter() - began)
+        headers = [
+            (b"content-type", reply.media_type),
+            (b"content-length", str(len(reply.body)).encode()),
+            *reply.headers,
+        ]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": reply.body})
 
 

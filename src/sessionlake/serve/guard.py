@@ -55,8 +55,11 @@ class Rates:
 class Guard:
     """Refuses what may not be asked."""
 
-    def __init__(self, app: App, section: ServeSection, tokens: tuple[str, ...]) -> None:
-        self._app, self._section = app, section
+    def __init__(
+        self, app: App, section: ServeSection, tokens: tuple[str, ...], refused: Callable[[int], None]
+    ) -> None:
+        """`refused` is told the status of each request that is refused here."""
+        self._app, self._section, self._told = app, section, refused
         self._tokens = [sha256(token.encode()).digest() for token in tokens]
         self._rates = Rates(section.requests_per_second)
         self._at_work = 0
@@ -70,6 +73,7 @@ class Guard:
         try:
             self._admit(scope)
         except RefusedError as error:
+            self._told(error.status)
             await _refuse(error, send)
             return
         self._at_work += 1

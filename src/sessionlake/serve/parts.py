@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -92,21 +93,18 @@ def _read(form: TypeAdapter[T], text: bytes) -> T:
 
 def together(parts: Sequence[Part]) -> Part:
     """Return the rows of all parts up to where each of them goes."""
-    reached = min((part.reached for part in parts if part.reached is not None), key=_order, default=None)
-    rows = sorted((row for part in parts for row in part.rows), key=lambda row: _order(row[:2]))
+    # Text sorts by its code points, which is the order of its UTF-8 bytes.
+    reached = min((part.reached for part in parts if part.reached is not None), default=None)
+    rows = sorted((row for part in parts for row in part.rows), key=itemgetter(0, 1))
     if reached is not None:
-        rows = [row for row in rows if _order(row[:2]) <= _order(reached)]
+        rows = [row for row in rows if row[:2] <= reached]
     return Part(rows, reached)
 
 
 def longest(parts: Sequence[OpenPart], limit: int) -> OpenPart:
     """Return the longest sessions of all parts; of those equally long the one that began first, then by key."""
-    rows = sorted((row for part in parts for row in part.rows), key=lambda row: (-row[0], row[1], row[2].encode()))
+    rows = sorted((row for part in parts for row in part.rows), key=lambda row: (-row[0], *row[1:3]))
     return OpenPart(rows[:limit], all(part.complete for part in parts))
-
-
-def _order(position: tuple[str, int]) -> tuple[bytes, int]:
-    return position[0].encode(), position[1]
 
 
 def position_of(place: tuple[str, int], *, keyed: bool) -> Position:

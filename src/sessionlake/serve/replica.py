@@ -145,7 +145,7 @@ class View:
         return key_value_store(self)
 
     def segments(self) -> list[ReadSegments]:
-        """Return those of each shard that is read; NotLocalError where one is not here."""
+        """Return the segments of each shard that is read; NotLocalError where one is not here."""
         return [self._local(shard) for shard in self.numbers]
 
     def shard_of(self, key: str) -> int:

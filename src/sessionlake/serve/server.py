@@ -36,7 +36,7 @@ def prepared(
     try:
         following.start()
         settings = uvicorn.Config(
-            Guard(application.application(), section, tokens),
+            Guard(application.application(), section, tokens, application.meters.refused),
             http=LimitedProtocol,
             loop="uvloop",
             ws="none",

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.config.jobs import CompactSection
 from sessionlake.config.load import Config
-from sessionlake.config.sections import CompactSection
 from sessionlake.errors import ConfigError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact

@@ -17,6 +17,7 @@ from tests.engine.crash_support import (
     Lake,
     assert_same,
     assert_stands_sigkill,
+    assert_stands_sigkill_in_a_restore,
     assert_stands_sigkill_of_a_worker,
     crashes,
     run_once,
@@ -123,3 +124,8 @@ def test_sigkill_of_the_driver(
 @pytest.mark.parametrize("point", ["worker_computed", "worker_applied"])
 def test_sigkill_of_a_worker(half: TableLake, expected: TableLake, tmp_path: Path, point: str) -> None:
     assert_stands_sigkill_of_a_worker(half.copy(tmp_path / "lake"), expected, point)
+
+
+@pytest.mark.slow
+def test_sigkill_between_the_parts_of_a_restore(half: TableLake, expected: TableLake, tmp_path: Path) -> None:
+    assert_stands_sigkill_in_a_restore(half.copy(tmp_path / "lake"), expected)

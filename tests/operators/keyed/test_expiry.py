@@ -9,10 +9,15 @@ import pyarrow as pa
 import pytest
 
 from sessionlake.config.load import parse_config
+from sessionlake.engine.operator import BatchContext
 from sessionlake.errors import ConfigError
 from sessionlake.jobs.expire.told import telling
+from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
+from sessionlake.operators.keyed.expiry.segments import Segments
+from sessionlake.operators.keyed.ttl import Ttl
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.testing.tables import TableHarness
+from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
 from tests.operators.keyed.table_support import table_sections
 
 SECOND = 1_000_000
@@ -94,6 +99,50 @@ def test_expired_row_is_outranked_by_newer_updates_only() -> None:
         assert list(table.rows()) == ["a"]
 
 
+def test_the_index_is_written_only_where_a_row_is_to_be_looked_at_sooner() -> None:
+    def entries(table: TableHarness) -> list[tuple[int, str]]:
+        return [(int.from_bytes(entry[:8]) - (1 << 63), entry[8:].decode()) for entry in table.index()]
+
+    ttl, clock = {"pattern": "index", "expires_at": "timestamp_micros(v)"}, 11 * HOUR
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        found = []
+        for later, expires in enumerate([13, 14, 14, 12]):
+            table.process([update("a", clock + later) | {"v": expires * HOUR}], clock_us=clock)
+            found.append(entries(table))
+        # Put off, the same again, and sooner: what is known of the old entry goes, which was that of 14.
+        assert found == [[(13 * HOUR, "a")]] * 3 + [[(12 * HOUR, "a"), (13 * HOUR, "a")]]
+        table.process([update("b", clock) | {"v": 13 * HOUR}], clock_us=clock)
+        table.process([update("b", clock + 1) | {"v": None, "deleted": True}], clock_us=clock)
+        assert [key for _, key in entries(table)] == ["a", "a"], (
+            "a deleted row's entry goes, where it is of the row's expiry"
+        )
+        for later, expires in enumerate([14, 12]):
+            table.process([update("c", clock + later) | {"v": expires * HOUR}], clock_us=clock)
+        assert entries(table)[1] == (12 * HOUR, "c")
+        assert len(entries(table)) == 3, "the entry of an expiry that is sooner now goes"
+        table.process([update("a", clock + 9) | {"v": 20 * HOUR}], clock_us=clock)
+        assert table.process(TICK, clock_us=15 * HOUR).counts["scanned"] == 3
+        assert entries(table) == [(20 * HOUR, "a")]
+        # A row that a batch puts off has no use of the entry that the batch's cleanup meets.
+        table.process([update("a", clock + 10) | {"v": 21 * HOUR}], clock_us=20 * HOUR)
+        assert entries(table) == [(21 * HOUR, "a")]
+
+
+def test_the_first_rows_by_expiry_go_whatever_the_index_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a store that was restored, whose entries are at the expiries, would lose others."""
+    monkeypatch.setattr("sessionlake.operators.keyed.expiry.index.CHUNK", 1)
+    ttl, clock = {"pattern": "index", "expires_at": "timestamp_micros(v)", "max_per_cleanup": 1}, 11 * HOUR
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        for later, rows in enumerate([{"a": 14, "b": 12, "z": 13, "_": 14}, {"b": 14, "_": 20}]):
+            updates = [update(key, clock + later) | {"v": expires * HOUR} for key, expires in rows.items()]
+            table.process(updates, clock_us=clock)
+        left = []
+        for later in range(4):
+            table.process(TICK, clock_us=15 * HOUR + later)
+            left.append("".join(sorted(table.rows())))
+    assert left == ["_ab", "_b", "_", "_"]
+
+
 def test_restored_store_lacks_what_has_expired() -> None:
     with TableHarness({"v": "long"}, ttl={"pattern": "index", "ttl": "1 hour"}) as table:
         table.process([update("a", 11 * HOUR), update("b", 12 * HOUR)], clock_us=11 * HOUR)
@@ -163,6 +212,12 @@ def test_idle_table_of_segments_asks_for_batches_until_all_rows_are_over() -> No
         assert table.due_us() is None
 
 
+@pytest.mark.parametrize(("ttl_us", "hidden_us"), [(HOUR, 13 * HOUR), (2 * HOUR, 12 * HOUR), (9 * HOUR, 12 * HOUR)])
+def test_what_was_hidden_once_stays_so_where_rows_live_longer(ttl_us: int, hidden_us: int) -> None:
+    context = BatchContext(1, "c", {HIDDEN_WRITTEN: 12 * HOUR}, 14 * HOUR)
+    assert Ttl(Segments(ttl_us), since="write").hidden_us(context) == hidden_us
+
+
 def test_rows_are_never_written_before_earlier_ones() -> None:
     with TableHarness({"v": "long"}, ttl={"pattern": "index", "ttl": "1 hour", "since": "write"}) as table:
         table.process([update("a", 1)], clock_us=12 * HOUR)
@@ -205,6 +260,15 @@ def test_keys_of_another_format_are_dead_letters(key_format: str, good: str) -> 
         name = {"uuid7": "UUIDv7", "ulid": "ULID"}[key_format]
         assert {row["reason"] for row in output.dead} == {f"key is no {name}"}
         assert output.counts["dead"] == len(wrong)
+
+
+@pytest.mark.parametrize("key_format", FORMATS)
+def test_a_clock_beyond_48_bits_of_milliseconds_is_after_all_ids(key_format: KeyFormat) -> None:
+    last, of = ((1 << 48) - 1) * 1000, FORMATS[key_format]
+    found = of.first_at(last)
+    assert found is not None
+    assert len(found) == of.places[-1] + 1
+    assert of.first_at(last + 1) is None
 
 
 def test_lru_keeps_the_latest_changed() -> None:

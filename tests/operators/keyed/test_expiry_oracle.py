@@ -18,7 +18,7 @@ TTL_S, EVERY_S = 50, 20
 COLUMNS = {"v": "long", "s": "string"}
 EVENTS = st.builds(
     lambda key, time, deleted, eid, v: {"key": key, "time_us": time * SECOND, "deleted": deleted, "eid": eid, "v": v},
-    st.sampled_from(["a", "b", "c", "dé", "e", "f"]),
+    st.sampled_from(["a", "b", "c", "dé"]),
     st.integers(0, 400),
     st.integers(0, 5).map(lambda n: n == 0),
     st.sampled_from([None, "1", "2"]),
@@ -156,7 +156,7 @@ def met_at(entry: bytes) -> tuple[int, str]:
 @examples(30)
 @given(
     batches=BATCHES,
-    most=st.integers(1, 3),
+    most=st.integers(1, 2),
     page=st.integers(1, 3),
     lost=st.sets(st.integers(0, 7)),
     events=st.lists(EVENTS, max_size=12),

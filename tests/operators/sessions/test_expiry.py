@@ -118,12 +118,14 @@ def test_every_batch_removes_what_has_expired_at_its_clock(rule: str, limits: st
     lost=st.sets(st.integers(0, 7)),
     most=st.integers(1, 3),
     page=st.integers(1, 3),
+    pattern=st.sampled_from(["time_boxed", "scan"]),
 )
 def test_a_budget_is_spent_on_the_same_sessions_whatever_the_stores_still_hold(
-    config: Config, drafted: list[list[Draft]], lost: set[int], most: int, page: int
+    config: Config, drafted: list[list[Draft]], lost: set[int], most: int, page: int, pattern: str
 ) -> None:
     """What is cold may be in a store, or not, as after its loss: neither what goes nor where a cleanup stops depends on it."""
-    section = {"pattern": "time_boxed", "ttl": "0 us", "every": "1 us"}
+    section = {"pattern": pattern, "ttl": "0 us", "every": "1 us"}
+    section |= {"max_per_cleanup": most} if pattern == "scan" else {}
     model, resolver = config.model(), Resolver(config)
     kept, restored = subject(config, ttl=section), subject(config, ttl=section)
     with patch.object(ttl, "budget", lambda *_: most):
@@ -222,6 +224,16 @@ def test_an_idle_pipeline_makes_batches_as_long_as_closed_sessions_are_there() -
         assert harness.due_us() is None, "z never closes without events"
 
 
+def test_a_scan_that_takes_no_more_than_it_may_goes_on_in_the_next_batches() -> None:
+    with minutes(TEN, ttl="1 minute", clock="wall", every="1 hour", max_per_cleanup=2) as harness:
+        harness.process([*(event(key, 0) for key in "abcde"), event("z", 20)], clock_us=21 * MINUTE)
+        found = []
+        for minute in (61, 62, 63, 64, 121):
+            gone = harness.process([], clock_us=minute * MINUTE).counts["deleted_by_ttl"]
+            found.append((gone, harness.state["cleaned_wall_us"] // MINUTE))
+    assert found == [(2, 61), (2, 62), (1, 63), (0, 63), (0, 121)]
+
+
 def test_a_round_of_a_bounded_cleanup_is_timed_by_the_clock() -> None:
     with (
         patch.object(ttl, "budget", lambda *_: 2),
@@ -271,6 +283,10 @@ def sections(root: Path, ttl: dict[str, Any], **session: Any) -> dict[str, Any]:
         ({"pattern": "scan", "ttl": "1 s", "where": "true"}, "ttl: ttl and where are there"),
         ({"pattern": "scan", "ttl": "2 hours"}, "ttl.ttl: '2 hours' is longer than session.retention, '1h'"),
         ({"pattern": "scan", "ttl": "1 s", "max_duration": "1 s"}, "ttl.max_duration: is not used by pattern 'scan'"),
+        (
+            {"pattern": "time_boxed", "ttl": "1 s", "max_per_cleanup": 1},
+            "ttl.max_per_cleanup: is not used by pattern 'time_boxed'; remove it, or write 'scan'",
+        ),
         ({"pattern": "scan", "ttl": "1 s", "every": "0 s"}, "ttl.every: '0 s' must be longer than zero"),
         ({"pattern": "scan", "ttl": "1 s", "since": "write"}, "ttl.since"),
     ],

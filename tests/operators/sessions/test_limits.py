@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sessionlake import SessionWindows
 from sessionlake.columnar.records import Records
 from sessionlake.config.quarantine import Quarantine, parse_rate, rate_sql
-from sessionlake.config.sections import SessionSection
+from sessionlake.config.sessions import SessionSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.quarantine import above, crossing
 from sessionlake.testing import SessionizerHarness

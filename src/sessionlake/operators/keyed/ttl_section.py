@@ -15,7 +15,7 @@ from sessionlake.operators.cleanups.rule import Rule, Since
 from sessionlake.operators.keyed.expiry.index import Index
 from sessionlake.operators.keyed.expiry.lru import Lru
 from sessionlake.operators.keyed.expiry.ordered_ids import KeyFormat
-from sessionlake.operators.keyed.expiry.pattern import MOST, Pattern
+from sessionlake.operators.keyed.expiry.pattern import Pattern
 from sessionlake.operators.keyed.expiry.scan import Scan
 from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
@@ -40,8 +40,6 @@ class TtlSection(ExpirySection):
 
     since: Since | None = None
     """Which time `ttl` goes by: its event's, as is the default but with segments, or the clock of the batch that wrote it last, or of the one that gave its key a row."""
-    max_per_cleanup: int = Field(default=MOST, ge=1)
-    """How many rows of a shard a cleanup takes away at most; the next batch goes on."""
     max_entries: int | None = Field(default=None, ge=1)
     """How many rows the table keeps, about: a shard its part."""
     changelog_retention: Duration | None = None

@@ -15,6 +15,7 @@ from sessionlake.operators.cleanups.rule import Since
 from sessionlake.operators.cleanups.schedule import (
     BEGAN,
     CLEANUP_US,
+    LEFT_OVER,
     MAX_LAG,
     MAX_ROUND,
     SCANNED,
@@ -129,18 +130,19 @@ def expired_sessions(
     after = (int(cursor[_SEGMENT]), str(cursor[_KEY]).encode()) if _KEY in cursor else None
     at_start, overlay = after is None, Overlay(writes)
     found: list[_Looked] = []
-    looked, ended, more = 0, False, False
-    while not ended and not more:
+    looked, ended, more, room = 0, False, False, ttl.most
+    while not ended and not more and room != 0:
         page = store.page(after, PAGE, last_us)
         left = None if most is None else max(most - looked, 0)
-        one = _look(spec, ttl, bounds, clock_us, store, overlay.over(page), context.batch_id, left)
+        one = _look(spec, ttl, bounds, clock_us, store, overlay.over(page), context.batch_id, left, room)
         found.append(one)
         looked, more, ended = looked + one.looked, one.more, len(page) < PAGE
         after = page.last if len(page) else after
+        room = None if room is None else room - len(one.gone)
     gone = concat([one.gone.sessions for one in found])
     keys = pa.chunked_array([one.gone.keys for one in found], pa.string()).combine_chunks()
     closed = sum(one.closed for one in found) - len(gone)
-    whole = at_start and not more
+    whole = at_start and not more and room != 0
     if whole and not closed:
         whole = not _any_closed(spec, bounds, store, last_us, last_closed_us)
     rewritten = [one.writes for one in found if one.writes is not None]
@@ -154,6 +156,7 @@ def expired_sessions(
         CLEANUP_US: watch.us,
         REMOVED_EVENTS: int(gone.count.sum()),
         LEFT: closed + (not whole),
+        **({LEFT_OVER: 1} if room == 0 else {}),
         **({} if lag_us is None else {MAX_LAG: lag_us}),
         **({} if most is None else {MAX_ROUND: max(clock_us - began_us, 0), SCANNED: looked, TOOK: watch.us}),
     }
@@ -172,8 +175,12 @@ def _look(
     page: Page,
     batch_id: int,
     most: int | None,
+    room: int | None,
 ) -> _Looked:
-    """Look at the values of a page in turn, until one with which `most` warm sessions are reached that the batch left as they were."""
+    """Look at the values of a page in turn, until one with which `most` warm sessions are reached that the batch left as they were.
+
+    Of those that have expired the first `room` go; with None all.
+    """
     stored = store.unpack(page.values)
     until = until_of(spec.windows, stored)
     mine = (until >= bounds.expired_us) & (stored.revision != batch_id)
@@ -186,7 +193,7 @@ def _look(
     closed = np.flatnonzero(mine & (until < bounds.open_us))
     texts = page.keys.cast(pa.string())
     rows = SessionRows(spec, texts.take(pa.array(stored.codes[closed])), stored.take(closed))
-    at = closed[np.asarray(ttl.rule.expired(rows, clock_us), bool)]
+    at = closed[np.asarray(ttl.rule.expired(rows, clock_us), bool)][:room]
     gone = SessionRows(spec, texts.take(pa.array(stored.codes[at])), stored.take(at))
     rest = np.delete(np.arange(len(stored)), at)
     writes = store.rewritten(page, stored.take(rest), stored.codes[at]) if len(at) else None

@@ -24,6 +24,8 @@ class SessionTtl:
     schedule: Schedule
     max_duration_us: int | None = None
     """How long a cleanup of a shard may take, about; None where it looks at all closed sessions."""
+    most: int | None = None
+    """How many sessions of a shard a cleanup takes away at most; None where it is bounded in time."""
 
     def budget(self, state: Mapping[str, Any]) -> int | None:
         """Return how many sessions of a shard a cleanup may look at; None for all."""

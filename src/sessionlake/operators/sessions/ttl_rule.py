@@ -15,4 +15,4 @@ def session_ttl(spec: SessionizerSpec, section: SessionTtlSection | None) -> Ses
         return None
     types: dict[str, pa.DataType] = {"session_key": pa.string(), "session_start": TIME, "session_end": TIME}
     types |= {"event_count": pa.int64(), **({OPEN_UNTIL: TIME} if spec.windows.keeps_until else {}), **spec.value_types}
-    return SessionTtl(rule_of(section, types), schedule_of(section), section.max_duration_us)
+    return SessionTtl(rule_of(section, types), schedule_of(section), section.max_duration_us, section.most)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, distinct, sorted_codes
 from sessionlake.operators.cleanups.rule import NEVER, Rule
-from sessionlake.operators.keyed.expiry.pattern import CHUNK, MOST, ByRule, Found, Moved, Pass
+from sessionlake.operators.keyed.expiry.pattern import CHUNK, ByRule, Found, Moved, Pass
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.layout import Heads
 from sessionlake.store.rows import EXPIRY, RowStore, Stored, parted, sorted_numbers, stored_of
@@ -29,7 +29,7 @@ class Index(ByRule):
     """See `Pattern` for the methods. The rule has no `where`: only times can be sorted."""
 
     rule: Rule
-    most: int = MOST
+    most: int
     """Rows that a cleanup takes away at most, and entries of others that it moves."""
     index: int = EXPIRY
     cause: str = TTL

@@ -16,8 +16,6 @@ from sessionlake.warehouse.changelog import TTL
 
 CHUNK = 100_000
 """Rows that are in memory at a time."""
-MOST = 1_000_000
-"""Rows of a shard that a cleanup takes away at most, where nothing else is set."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from sessionlake.operators.cleanups.rule import Rule
-from sessionlake.operators.keyed.expiry.pattern import MOST, ByRule, Found, Pass, Unindexed, paged
+from sessionlake.operators.keyed.expiry.pattern import ByRule, Found, Pass, Unindexed, paged
 from sessionlake.store.rows import RowStore
 
 
@@ -13,7 +13,7 @@ class Scan(Unindexed, ByRule):
     """See `Pattern` for the methods."""
 
     rule: Rule
-    most: int = MOST
+    most: int
     """Rows that a cleanup takes away at most."""
 
     def found(self, store: RowStore, at: Pass) -> Found | None:

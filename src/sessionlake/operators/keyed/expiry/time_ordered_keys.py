@@ -12,7 +12,7 @@ import numpy as np
 from sessionlake.columnar.arrays import Bools
 from sessionlake.operators.cleanups.rule import NEVER, Rule
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
-from sessionlake.operators.keyed.expiry.pattern import MOST, Found, Pass, Unindexed, paged
+from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed, paged
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RowStore
 
@@ -23,8 +23,8 @@ class TimeOrderedKeys(Unindexed):
 
     ttl_us: int
     key_format: KeyFormat
-    narrowed: Rule | None = None
-    most: int = MOST
+    narrowed: Rule | None
+    most: int
     """Rows that a cleanup takes away at most."""
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
