@@ -402,10 +402,11 @@ def test_an_erased_store_is_not_read(tmp_path: Path) -> None:
     stream.run([("a", 0), ("b", 0)])
     with serving(stream.config) as url:
         assert ask(url, "/v1/sessions", key="a")[0] == 200
+        assert len(ask(url, "/v1/open")[1]["sessions"]) == 2
         for shard in range(2):
             mark(Path(stream.config.driver_store_dir), shard)
-        for parameters in ({"key": "a"}, {"key_from": ""}):
-            status, answer, headers = ask(url, "/v1/sessions", **parameters)
+        for path, parameters in (("sessions", {"key": "a"}), ("sessions", {"key_from": ""}), ("open", {})):
+            status, answer, headers = ask(url, f"/v1/{path}", **parameters)
             assert (status, headers["retry-after"]) == (503, "5"), answer
 
 

@@ -39,8 +39,9 @@ class Answers:
         self._config, self._following = config, following
         self._of = changelog_of(config)
         self._name = LISTS[config.operator]
-        self._open: tuple[tuple[str, int, Times], bytes] | None = None
-        """The last answer about open sessions: all who look at the page ask for it with each batch."""
+        self._open: tuple[tuple[str, frozenset[int] | None, int, Times], OpenPart] | None = None
+        self._open_in_tables: tuple[tuple[Moment, int, Times], bytes] | None = None
+        """What was last found of open sessions, in the stores and in the tables: all who look at the page ask for it with each batch."""
         self._heads: dict[tuple[str, bool, Times, bool | None], bytes] = {}
 
     def of_store(self, asked: Question, *, times: Times) -> bytes | None:
@@ -151,46 +152,41 @@ class Answers:
     def open_of_store(self, limit: int, *, times: Times) -> bytes | None:
         """Return the longest sessions that events can still lengthen, the longest first; None where a shard is not here."""
         now = self._following.now
-        if self._open is not None and self._open[0] == (now.commit.commit_id, limit, times):
-            return self._open[1]
         part = None if now.view is None else self.open_part(limit, now.view, times=times)
         return None if part is None else self.open_of_parts(limit, now, [part], times=times)
 
     def open_part(self, limit: int, view: View, *, times: Times) -> OpenPart | None:
         """Return those of the shards that a view is of; None where one of them is not here."""
+        asked = (view.commit.commit_id, view.covered, limit, times)
         try:
+            view.segments()  # what was found in a store that is to be erased isn't told any more
+            if self._open is not None and self._open[0] == asked:
+                return self._open[1]
             rows, complete = view.longest_open(limit, self._config.serve.max_scan)
         except NotLocalError:
             return None
         starts, ends = (rows[name].cast(pa.int64()).to_pylist() for name in (self._of.start, self._of.end))
         texts = [row.decode() for row in encoded(rows, times)]
         places = zip(starts, ends, rows[self._of.key].to_pylist(), texts, strict=True)
-        return OpenPart([(end - start, start, key, text) for start, end, key, text in places], complete)
+        part = OpenPart([(end - start, start, key, text) for start, end, key, text in places], complete)
+        self._open = asked, part
+        return part
 
     def open_of_parts(self, limit: int, now: Now, parts: Sequence[OpenPart], *, times: Times) -> bytes:
         """Return the longest of all parts, each as of the batch of `now`."""
         whole = longest(parts, limit)
         rows = [text.encode() for *_, text in whole.rows]
-        return self._open_answer(limit, rows, now.commit, now.view, times, complete=whole.complete)
+        return envelope(self._head(now.commit, now.view, times, complete=whole.complete), self._name, joined(rows))
 
     def open_of_tables(self, limit: int, *, times: Times) -> bytes:
         """Return the longest sessions that events can still lengthen, from the tables."""
         tables = self._following.tables()
+        asked = (tables, limit, times)
+        if self._open_in_tables is not None and self._open_in_tables[0] == asked:
+            return self._open_in_tables[1]
         rows = encoded(tables.longest_open(limit), times)
-        return self._open_answer(limit, rows, tables.commit, tables, times, complete=True)
-
-    def _open_answer(
-        self,
-        limit: int,
-        rows: Sequence[bytes],
-        commit: BatchCommit,
-        source: View | Moment | None,
-        times: Times,
-        *,
-        complete: bool,
-    ) -> bytes:
-        answer = envelope(self._head(commit, source, times, complete=complete), self._name, joined(rows))
-        self._open = (commit.commit_id, limit, times), answer
+        answer = envelope(self._head(tables.commit, tables, times, complete=True), self._name, joined(rows))
+        self._open_in_tables = asked, answer
         return answer
 
     def status(self, *, times: Times) -> dict[str, Any]:

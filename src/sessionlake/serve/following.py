@@ -26,6 +26,8 @@ IN_STORES = ("session", "table")
 KEPT = 2000
 _PAUSE_S = 0.1
 _LOOK_S = 0.02
+_TABLES_S = 10.0
+"""How long tables are read at the same versions: `forget` makes others, without a batch."""
 _AGAIN_S = 2.0
 """How long after the last look stores are looked at again, of which some are missing."""
 
@@ -51,6 +53,7 @@ class Following:
         self._now: Now | None = None
         self._version, self._looked = -1, 0.0
         self._moment: Moment | None = None
+        self._opened = 0.0
         self._opening = Lock()
         self._stopped = Event()
         self._thread = Thread(target=self._follow, name="following", daemon=True)
@@ -85,10 +88,11 @@ class Following:
         return True
 
     def tables(self) -> Moment:
-        """Return the tables as of the last batch that was seen, or a later one."""
+        """Return the tables as of the last batch that was seen, or a later one; what was erased is in them for some seconds at most."""
         with self._opening:
-            if self._moment is None or self._moment.commit.batch_id < self.now.commit.batch_id:
-                self._moment = open_moment(self._config)
+            behind = self._moment is None or self._moment.commit.batch_id < self.now.commit.batch_id
+            if self._moment is None or behind or monotonic() - self._opened > _TABLES_S:
+                self._moment, self._opened = open_moment(self._config), monotonic()
             return self._moment
 
     def start(self) -> None:

@@ -26,7 +26,7 @@ _ATTEMPTS = 5
 _STATE = "state"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Moment:
     """The tables as of one batch: at versions that never move. Any number of threads may read it."""
 

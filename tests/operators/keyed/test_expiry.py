@@ -120,12 +120,40 @@ def test_the_index_is_written_only_where_a_row_is_to_be_looked_at_sooner() -> No
             table.process([update("c", clock + later) | {"v": expires * HOUR}], clock_us=clock)
         assert entries(table)[1] == (12 * HOUR, "c")
         assert len(entries(table)) == 3, "the entry of an expiry that is sooner now goes"
-        table.process([update("a", clock + 9) | {"v": 20 * HOUR}], clock_us=clock)
-        assert table.process(TICK, clock_us=15 * HOUR).counts["scanned"] == 3
-        assert entries(table) == [(20 * HOUR, "a")]
-        # A row that a batch puts off has no use of the entry that the batch's cleanup meets.
-        table.process([update("a", clock + 10) | {"v": 21 * HOUR}], clock_us=20 * HOUR)
+        for later, expires in enumerate([(13, 13), (16, 16), (16, None)]):
+            rows = [update(key, clock + later) | {"v": v and v * HOUR} for key, v in zip("de", expires, strict=True)]
+            rows[1] |= {"deleted": expires[1] is None}
+            table.process(rows, clock_us=clock)
+        assert [key for _, key in entries(table)] == ["a", "c", "a", "d", "e"], "e is deleted, and was put off"
+        # The row of `a` has two entries; the batch puts it off, too. That of `c` has one, that of `d` is put off; `e` has none.
+        out = table.process([update("a", clock + 10) | {"v": 21 * HOUR}], clock_us=15 * HOUR)
+        assert (list(table.rows()), out.counts["scanned"]) == (["a", "d"], 5)
+        assert entries(table) == [(16 * HOUR, "d"), (21 * HOUR, "a")]
+        # A row that has two entries goes once.
+        for later, expires in enumerate([17, 18, 16]):
+            table.process([update("f", clock + later) | {"v": expires * HOUR}], clock_us=15 * HOUR)
+        assert table.process(TICK, clock_us=20 * HOUR).counts["deleted_by_ttl"] == 2
         assert entries(table) == [(21 * HOUR, "a")]
+
+
+def test_a_cleanup_moves_no_more_entries_than_it_may_take_rows_away() -> None:
+    ttl, clock = {"pattern": "index", "ttl": "1 hour", "max_per_cleanup": 2}, 11 * HOUR
+    with TableHarness({"v": "long"}, ttl=ttl) as table:
+        for later in (0, 30 * MINUTE):
+            table.process([update(key, clock + later) for key in "abc"], clock_us=clock)
+        table.process(TICK, clock_us=12 * HOUR)
+        due = [int.from_bytes(entry[:8]) - (1 << 63) for entry in table.index()]
+        assert due == [12 * HOUR, 12 * HOUR + 30 * MINUTE, 12 * HOUR + 30 * MINUTE]
+        for later in (0, 1):
+            table.process(TICK, clock_us=13 * HOUR + later)
+        assert not table.rows()
+
+
+def test_lru_looks_beyond_the_rows_that_the_batch_changes() -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "lru", "max_entries": 2}) as table:
+        for number, keys in enumerate(["a", "b", "ac"]):
+            table.process([update(key, 11 * HOUR + number) for key in keys], clock_us=11 * HOUR)
+        assert list(table.rows()) == ["a", "c"]
 
 
 def test_the_first_rows_by_expiry_go_whatever_the_index_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from sessionlake.errors import PipelineStateError
+from sessionlake.operators.keyed.order import Versions, latest
 from sessionlake.testing.tables import TableHarness
 
 Row = dict[str, Any]
@@ -186,3 +189,12 @@ def test_the_watermark_moves_with_outranked_updates_too_and_by_advance(table: Ta
     table.process([{"kind": "advance", "time_us": at("13:00")}])
     table.process([update("a", at("12:30"), 1)])
     assert table.state["watermark_us"] == at("13:00")
+
+
+def test_the_latest_of_each_key_come_in_the_keys_order() -> None:
+    times = np.array([5, 6, 7])
+    versions = Versions(
+        times, times * 0, times < 0, lambda at: pa.array([""] * len(at)), lambda at: pa.array([b""] * len(at))
+    )
+    assert latest(np.array([2, 0, 1]), versions, by_offset=False).tolist() == [1, 2, 0]
+    assert latest(np.array([1, 0, 1]), versions, by_offset=False).tolist() == [1, 2]

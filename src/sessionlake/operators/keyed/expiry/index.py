@@ -137,10 +137,7 @@ class _Look:
         self._decoded += len(rows) if self.rule.reads_columns else 0
         unchanged = self.seen.unchanged(keys)
         expired = unchanged & (expires <= self.clock_us)
-        first = np.zeros(len(page), bool)
-        first[np.unique(codes, return_index=True)[1]] = True
-
-        goes = np.flatnonzero(first & expired[codes])
+        goes = np.flatnonzero(expired[codes])
         which = np.searchsorted(rows.codes, codes[goes])
         found, index = rows.head[which], pa.array(which)
         entries = page.take(pa.array(goes))
@@ -148,7 +145,7 @@ class _Look:
             _Expired(keys.take(pa.array(codes[goes])), found, rows.values.take(index), expires[codes[goes]], entries)
         )
         # A row that goes, and one that the batch changes, has no use of another entry; one that stays gets one of its expiry.
-        passed = np.flatnonzero(~(first & expired[codes]))[: max(self.most - sum(map(len, self._passed)), 0)]
+        passed = np.flatnonzero(~expired[codes])[: max(self.most - sum(map(len, self._passed)), 0)]
         stays = distinct(codes[passed])
         stays = stays[(unchanged & ~expired & (expires != NEVER))[stays]]
         self._passed.append(page.take(pa.array(passed)))
