@@ -1,5 +1,6 @@
 """A pipeline's tables without Spark: the same rows as Spark's, through deletion vectors, odd keys and pushed filters."""
 
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,19 @@ def test_only_what_a_query_needs_is_read(config: Config) -> None:
         asked.clear()
         database.execute("select max(total) from spied where session_key = 'a'").fetchall()
     assert asked == [(["total"], "((\"session_key\" = 'a'))")]
+
+
+def test_a_key_reaches_each_scan_of_sparks_view(spark: SparkSession, config: Config) -> None:
+    """The snapshot's and the changelog's, before they are merged: files and row groups without the key are not read."""
+    length = "spark.sql.maxMetadataStringLength"
+    try:
+        spark.conf.set(length, "10000")
+        plan = read_sessions(spark, config).where("session_key = 'a'")._jdf.queryExecution().executedPlan().toString()
+    finally:
+        spark.conf.unset(length)
+    pushed = re.findall(r"FileScan parquet .*?PushedFilters: (\[.*?\]), ReadSchema", plan)
+    assert len(pushed) == plan.count("FileScan parquet") >= 2
+    assert all("EqualTo(session_key,a)" in filters for filters in pushed), pushed
 
 
 def test_views_stay_where_they_were_opened(spark: SparkSession, config: Config) -> None:
