@@ -234,6 +234,9 @@ def test_a_round_of_a_bounded_cleanup_is_timed_by_the_clock() -> None:
             rounds.append(harness.state["cleanup_round_us"] // MINUTE)
         # Two, two and one of five; then anew. The first cleanup found none that was closed.
         assert rounds == [0, 1, 2, 0, 1]
+        assert harness._shards._cursors[0]["began_us"] == 25 * MINUTE
+        harness.process([], clock_us=MINUTE)
+        assert harness.state["cleanup_round_us"] == 0, "by a clock that was set back"
         assert "expiry_lag_us" not in harness.state, "a condition knows no time at which it became true"
 
 

@@ -270,7 +270,7 @@ class ReadMachine(ExpiringMachine):
     is_read = True
 
 
-ExpiringMachine.TestCase.settings = settings(examples(EXAMPLES), stateful_step_count=12)
+ExpiringMachine.TestCase.settings = settings(examples(EXAMPLES), stateful_step_count=8)
 SlowExpiringMachine.TestCase.settings = settings(examples(EXAMPLES * SLOW_FACTOR), stateful_step_count=30)
 ReadMachine.TestCase.settings = settings(examples(EXAMPLES * 2), stateful_step_count=10)
 TestExpiringMachine = ExpiringMachine.TestCase
