@@ -220,6 +220,9 @@ def test_an_idle_pipeline_makes_batches_as_long_as_closed_sessions_are_there() -
         assert harness.due_us() == 23 * MINUTE, "a is closed and not old enough"
         assert harness.process([], clock_us=30 * MINUTE).counts["deleted_by_ttl"] == 1
         assert harness.due_us() is None, "z never closes without events"
+        restate = {"kind": "restate", "key": "a", "start_us": MINUTE, "end_us": MINUTE, "event_count": 2}
+        harness.process([restate], clock_us=30 * MINUTE + 1)
+        assert harness.due_us() == 31 * MINUTE, "a correction makes a closed one without a move of the watermark"
 
 
 def test_a_round_of_a_bounded_cleanup_is_timed_by_the_clock() -> None:
