@@ -75,8 +75,8 @@ class TaskShards(LocalShards[Any]):
         """Whether the next attempt dies before its commit."""
         self.results: dict[int, ShardResult] = {}
         """What the last attempt computed."""
-        self.restored: list[int] = []
-        """The shards whose state was handed in, one for each time."""
+        self.unready: set[int] = set()
+        """Shards without a store at its commit, since it was lost or the shards were cut anew."""
 
     def run(self, operator: Operator[Any], split: Sequence[Piece], context: BatchContext, answer: Any = None) -> Any:
         """Run a batch's tasks and commit them; DiedError instead of the commit, where that is asked for."""
@@ -96,6 +96,7 @@ class TaskShards(LocalShards[Any]):
     def cut(self, shards: int) -> None:
         """Go on with another number of shards: no store is at its commit, and cursors are forgotten."""
         self.shards, self.expected = shards, [f"{self.commit_id}/{shards}"] * shards
+        self.unready = set(range(shards))
         self._cursors.clear()
 
     def lose(self, shard: int) -> None:
@@ -104,6 +105,8 @@ class TaskShards(LocalShards[Any]):
             self._open.pop(str(shard)).close()
         for name in (str(shard), f"{shard}.pending"):
             shutil.rmtree(self.directory / name, ignore_errors=True)
+        if shard < self.shards and self.expected[shard] is not None:
+            self.unready.add(shard)
 
     def close(self) -> None:
         """Close the stores that stayed open."""
@@ -114,6 +117,7 @@ class TaskShards(LocalShards[Any]):
         self, operator: Operator[Any], inputs: Mapping[int, Mapping[str, pa.Table]], context: BatchContext
     ) -> dict[int, ShardResult]:
         self.results = {shard: self._task(operator, shard, kinds, context) for shard, kinds in sorted(inputs.items())}
+        self.unready -= self.results.keys()
         # The tasks have written down what is to be written; nothing is left to do to a store.
         return {shard: replace(result, writes=None) for shard, result in self.results.items()}
 
@@ -130,6 +134,5 @@ class TaskShards(LocalShards[Any]):
             handed = self._parted([(RESTORE, rows, rows["key"].combine_chunks())]).get(shard, {})
             task = replace(task, restoring=frozenset({shard}), restore_schema=rows.schema)
             (report,) = task._run_shard(shard, {**kinds, **handed})
-            self.restored.append(shard)
         assert report["kind"][0].as_py() in (exchange.DONE, exchange.NEEDS)
         return recorded.result

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -144,4 +145,4 @@ class Stream:
 
 
 def micros(time: Any) -> int:
-    return int(time.timestamp()) * 1_000_000 + time.microsecond
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

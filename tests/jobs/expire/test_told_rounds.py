@@ -117,6 +117,15 @@ def test_a_start_sends_what_is_not_known_to_be_sent_since_it_was_asked_for(
     assert (lake.sent, lake.recorded) == (sent, then)
 
 
+def test_what_maintenance_copies_is_no_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A job writes down again what it saw last, after a batch that was committed beside it."""
+    lake = Lake(monkeypatch, tmp_path, batch(0, 1), batch(1, 1))
+    lake.commits[2] = Commit(2, {**lake.commits[0].metadata, "copied": True})
+    lake.recorded = 1
+    lake.run().finish()
+    assert (lake.sent, lake.recorded) == ([(1, 1)], 2)
+
+
 def test_many_batches_without_a_tombstone_are_written_down(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lake = Lake(monkeypatch, tmp_path)
     run = lake.run()

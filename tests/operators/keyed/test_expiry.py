@@ -17,7 +17,7 @@ from sessionlake.operators.keyed.expiry.segments import Segments
 from sessionlake.operators.keyed.ttl import Ttl
 from sessionlake.operators.keyed.ttl_section import TtlSection
 from sessionlake.testing.tables import TableHarness
-from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
+from sessionlake.warehouse.changelog import HIDDEN_WRITTEN, LIVE_ROWS
 from tests.operators.keyed.table_support import table_sections
 
 SECOND = 1_000_000
@@ -238,6 +238,24 @@ def test_idle_table_of_segments_asks_for_batches_until_all_rows_are_over() -> No
         assert table.due_us() == 12 * HOUR + MINUTE
         table.process(TICK, clock_us=13 * HOUR)
         assert table.due_us() is None
+
+
+@pytest.mark.parametrize("pattern", ["scan", "time_boxed"])
+def test_idle_table_asks_for_no_batch_once_all_rows_are_deleted(pattern: str) -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": pattern, "ttl": "1 hour"}) as table:
+        table.process([update("a", 11 * HOUR), update("b", 11 * HOUR)], clock_us=11 * HOUR)
+        assert table.due_us() == 11 * HOUR + MINUTE
+        table.process(TICK, clock_us=12 * HOUR)
+        assert (table.state[LIVE_ROWS], table.due_us()) == (0, None)
+
+
+def test_segments_are_of_a_microsecond_at_least() -> None:
+    with TableHarness({"v": "long"}, ttl={"pattern": "segments", "ttl": "2 us"}) as table:
+        table.process([update("a", 0)], clock_us=5)
+        table.process(TICK, clock_us=6)
+        assert list(table.rows()) == ["a"]
+        table.process(TICK, clock_us=7)
+        assert not table.rows()
 
 
 @pytest.mark.parametrize(("ttl_us", "hidden_us"), [(HOUR, 13 * HOUR), (2 * HOUR, 12 * HOUR), (9 * HOUR, 12 * HOUR)])

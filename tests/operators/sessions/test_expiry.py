@@ -222,6 +222,9 @@ def test_an_idle_pipeline_makes_batches_as_long_as_closed_sessions_are_there() -
         assert harness.due_us() == 23 * MINUTE, "a is closed and not old enough"
         assert harness.process([], clock_us=30 * MINUTE).counts["deleted_by_ttl"] == 1
         assert harness.due_us() is None, "z never closes without events"
+        restate = {"kind": "restate", "key": "a", "start_us": MINUTE, "end_us": MINUTE, "event_count": 2}
+        harness.process([restate], clock_us=30 * MINUTE + 1)
+        assert harness.due_us() == 31 * MINUTE, "a correction makes a closed one without a move of the watermark"
 
 
 def test_a_scan_that_takes_no_more_than_it_may_goes_on_in_the_next_batches() -> None:
@@ -248,6 +251,9 @@ def test_a_round_of_a_bounded_cleanup_is_timed_by_the_clock() -> None:
             rounds.append(harness.state["cleanup_round_us"] // MINUTE)
         # Two, two and one of five; then anew. The first cleanup found none that was closed.
         assert rounds == [0, 1, 2, 0, 1]
+        assert harness._shards._cursors[0]["began_us"] == 25 * MINUTE
+        harness.process([], clock_us=MINUTE)
+        assert harness.state["cleanup_round_us"] == 0, "by a clock that was set back"
         assert "expiry_lag_us" not in harness.state, "a condition knows no time at which it became true"
 
 

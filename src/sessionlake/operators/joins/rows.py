@@ -53,7 +53,8 @@ def deleted_rows(spec: JoinSpec, removals: pa.Table | None, context: BatchContex
     if removals is None:
         return schema.empty_table()
     names = {"key": "join_key", "left_position": "left_position", "right_position": "right_position"}
-    grouped = removals.group_by(list(names)).aggregate([("time_us", "max")])
+    # By several threads the rows come in another order each time, and a batch that is run again must give the same.
+    grouped = removals.group_by(list(names), use_threads=False).aggregate([("time_us", "max")])
     pairs_of = grouped.select(list(names)).rename_columns(list(names.values()))
     n = len(pairs_of)
     found = {

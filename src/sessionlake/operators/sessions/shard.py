@@ -107,7 +107,8 @@ def _outcomes(told: pa.Table, stale: frozenset[str]) -> pa.Table:
 
 def _stale(removals: pa.Table, stale: frozenset[str]) -> pa.Table:
     """Return dead letters of stale corrections, one each."""
-    named = removals.group_by("correction_id").aggregate([("key", "min"), ("start_us", "min")])
+    # By several threads the rows come in another order each time, and a batch that is run again must give the same.
+    named = removals.group_by("correction_id", use_threads=False).aggregate([("key", "min"), ("start_us", "min")])
     named = named.filter(pc.is_in(named["correction_id"], value_set=pa.array(sorted(stale), pa.string())))
     n = named.num_rows
     arrays = [
