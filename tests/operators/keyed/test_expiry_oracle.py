@@ -288,11 +288,7 @@ def test_lru_keeps_those_that_changed_last(
     model = ExpiringTable(Table(RETENTION_S * SECOND), lambda *_: False, SECOND)
     ttl = {"pattern": "lru", "max_entries": bound} | ({"changelog_retention": f"{TTL_S} s"} if retained else {})
     clock, evicted = 100 * SECOND, 0
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        TableHarness(COLUMNS, retention=f"{RETENTION_S} s", event_id="eid", ttl=ttl) as harness,
-    ):
-        patch.setattr("sessionlake.operators.keyed.expiry.lru._FIRST_LOOK", 1)
+    with TableHarness(COLUMNS, retention=f"{RETENTION_S} s", event_id="eid", ttl=ttl) as harness:
         for number, (rows, step) in enumerate(batches):
             clock += step * SECOND
             if number in lost:

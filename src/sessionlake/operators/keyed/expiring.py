@@ -81,7 +81,10 @@ def taken_away(
                 spec.hidden_us(context),
             ),
         )
-        found = None if found is None else replace(found, took_us=watch.us)
+        if found is not None:
+            # What another pattern left in the cursor is of no use, and must not be there when that one comes back.
+            cursor = {} if found.cursor is None and context.cursor else found.cursor
+            found = replace(found, took_us=watch.us, cursor=cursor)
     return found or Found(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
 
 

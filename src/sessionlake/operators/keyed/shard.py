@@ -102,10 +102,11 @@ class KeyedShard:
         won = winners[outcome > 0]
         put, deletes = (won[news.deleted[won] == which] for which in (False, True))
         gone = np.isin(rows.codes, codes[won]) | removed.rows
-        changed = known.named.take(pa.array(distinct(np.concatenate([codes[won], rows.codes[gone]]))))
+        changed = distinct(np.concatenate([codes[won], rows.codes[gone]]))
+        held = int(np.isin(known.there.codes, changed).sum())
         since = self._inserted(codes, rows, removed, context)
         new = put_rows(self.spec, updates, put, context, since[put])
-        found = taken_away(self.spec, inputs, store, context, new, changed, int(gone.sum()))
+        found = taken_away(self.spec, inputs, store, context, new, known.named.take(pa.array(changed)), held)
         upserts, at_once = put[~found.at_once], put[found.at_once]
         if self.spec.by_offset:
             # Nothing that comes later is older, so that no deletion need be known: that of an absent key is none.

@@ -27,7 +27,7 @@ class Pass:
     changed: pa.Array
     """The keys, bytes, ascending, whose rows in the store the batch replaces or deletes, or that it gives a row."""
     held: int
-    """How many of them have a row in the store."""
+    """How many of them have a row in the store, hidden ones, too."""
     put: TableRows
     """The rows that the batch writes."""
     read: Callable[[pa.Array, Stored], TableRows]
