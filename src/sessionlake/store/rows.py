@@ -30,6 +30,8 @@ times, which are far below."""
 _WRITTEN, _MARKERS_END = 1 << 61, 1 << 60
 """From where on segments of rows by the time of writing are numbered; below what those of markers are."""
 _SIGN = 1 << 63
+_FIRST = b"\0"
+"""The key in an index whose value no entry is less than; all entries are greater."""
 _COUNT = "entries"
 """The metadata that have the number of an index' entries."""
 HEAD = np.dtype(
@@ -201,8 +203,10 @@ class RowStore(BlockStore):
         self, index: int, high: bytes | None = None, limit: int | None = None, after: bytes | None = None
     ) -> pa.Array:
         """Return the first `limit` entries of an index strictly after one, bytes, ascending; `high` is inclusive."""
-        low = None if after is None else after + b"\0"
-        items = self._db.items(index, low, high, limit) if index in self._db.segments else []
+        if index not in self._db.segments:
+            return pa.array([], pa.binary())
+        low = after + b"\0" if after is not None else self._first(index) or _FIRST + b"\0"
+        items = self._db.items(index, low, high, limit)
         return pa.array([entry for entry, _ in items], pa.binary())
 
     def entry_count(self, index: int) -> int:
@@ -211,10 +215,39 @@ class RowStore(BlockStore):
         return len(self.entries(index)) if known is None else int(known)
 
     def _counted(self, writes: pa.Table) -> dict[str, bytes]:
-        values = writes["value"].filter(pc.equal(writes["segment"], RECENCY))
+        of_entries = pc.and_(pc.equal(writes["segment"], RECENCY), pc.not_equal(writes["key"], _FIRST))
+        values = writes["value"].filter(of_entries)
         if not len(values):
             return {}
         return {f"{_COUNT}{RECENCY}": str(self.entry_count(RECENCY) + len(values) - 2 * values.null_count).encode()}
+
+    def index_writes(self, index: int, come: pa.Array, gone: pa.Array, first: bytes | None) -> pa.Table:
+        """Return the writes that put entries into an index, and remove others: distinct ones, ascending by their first number.
+
+        `first` is the first entry that was read, if any was: no other will be looked for before it. Entries go at an index' start, and
+        what RocksDB still has of those that went would have to be stepped over again and again.
+        """
+        entries = pa.concat_arrays([come, gone])
+        removed = np.arange(len(entries)) >= len(come)
+        numbers = parted(entries, 1)[0][0]
+        order = np.argsort(numbers, kind="stable")
+        nothing = binary_array(np.zeros(0, np.uint8), np.zeros(len(entries) + 1, np.int64))
+        values = pc.if_else(pa.array(removed[order]), pa.scalar(None, pa.binary()), nothing)
+        names = entries.take(pa.array(order))
+        known = self._first(index)
+        begins = known if first is None else first
+        if begins is not None and len(come):
+            begins = min(begins, sorted_numbers(numbers[: len(come)].min(keepdims=True))[0].as_py())
+        if begins != known:
+            names, values = (
+                pa.concat_arrays([pa.array([one], pa.binary()), of]) for one, of in ((_FIRST, names), (begins, values))
+            )
+        segment = pa.repeat(pa.scalar(index, pa.int64()), len(names))
+        return pa.Table.from_arrays([segment, names, values], schema=WRITE_SCHEMA)
+
+    def _first(self, index: int) -> bytes | None:
+        """Return what no entry of an index is less than; None where nothing is known."""
+        return self._db.get(index, [_FIRST])[0] if index in self._db.segments else None
 
     def scan(self) -> tuple[list[bytes], Stored, list[bytes], Stored]:
         """Return all keys that have rows and these, then all that have markers and these; for inspection."""
@@ -223,17 +256,6 @@ class RowStore(BlockStore):
             for segments in (self._row_segments(), [n for n in self._db.segments if n < _MARKERS_END])
         )
         return *_listed(rows), *_listed(markers)
-
-
-def index_writes(index: int, come: pa.Array, gone: pa.Array) -> pa.Table:
-    """Return the writes that put entries into an index, and remove others: distinct ones, ascending by their first number."""
-    entries = pa.concat_arrays([come, gone])
-    removed = np.arange(len(entries)) >= len(come)
-    order = np.argsort(parted(entries, 1)[0][0], kind="stable")
-    nothing = binary_array(np.zeros(0, np.uint8), np.zeros(len(entries) + 1, np.int64))
-    values = pc.if_else(pa.array(removed[order]), pa.scalar(None, pa.binary()), nothing)
-    segment = pa.repeat(pa.scalar(index, pa.int64()), len(entries))
-    return pa.Table.from_arrays([segment, entries.take(pa.array(order)), values], schema=WRITE_SCHEMA)
 
 
 def sorted_numbers(*columns: Ints) -> pa.Array:

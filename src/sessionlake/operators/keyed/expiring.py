@@ -24,7 +24,7 @@ from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
 from sessionlake.operators.keyed.spec import KeyedSpec
 from sessionlake.operators.keyed.ttl import EVICTED, written_us
-from sessionlake.store.rows import HEAD, RowStore, Stored, index_writes
+from sessionlake.store.rows import HEAD, RowStore, Stored
 
 NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
 
@@ -111,17 +111,17 @@ def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: Tab
     return {**counts, SCANNED: found.scanned, TOOK: found.took_us} if isinstance(pattern, TimeBoxed) else counts
 
 
-def indexed(spec: KeyedSpec, put: TableRows, was: TableRows, found: Found) -> pa.Table:
+def indexed(spec: KeyedSpec, store: RowStore, put: TableRows, was: TableRows, found: Found) -> pa.Table:
     """Return the writes of the index when rows are put, `was` are there before of what updates change, and others are found to go."""
     index, pattern = _indexing(spec)
     moved = pattern.moved(put, was, found)
-    return index_writes(index, moved.come, moved.gone)
+    return store.index_writes(index, moved.come, moved.gone, found.first)
 
 
-def indexed_anew(spec: KeyedSpec, rows: TableRows) -> pa.Table:
+def indexed_anew(spec: KeyedSpec, store: RowStore, rows: TableRows) -> pa.Table:
     """Return the writes that make an index of rows."""
     index, pattern = _indexing(spec)
-    return index_writes(index, pattern.entries(rows), pa.array([], pa.binary()))
+    return store.index_writes(index, pattern.entries(rows), pa.array([], pa.binary()), None)
 
 
 def _indexing(spec: KeyedSpec) -> tuple[int, Pattern]:

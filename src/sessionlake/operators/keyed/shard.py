@@ -146,7 +146,7 @@ class KeyedShard:
             was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
             replaced = stored_rows(self.spec, known.named.take(pa.array(was.codes)), was)
             entered = put_rows(self.spec, updates, upserts, context, since[upserts])
-            written.append(indexed(self.spec, entered, replaced, found))
+            written.append(indexed(self.spec, store, entered, replaced, found))
         writes = _by_segment(written)
         kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
@@ -190,7 +190,7 @@ class KeyedShard:
 
         fields = {name: head[name][kept].astype(np.int64) for name in ("time", "revision", "written", "inserted")}
         put = TableRows(keys=keys.take(pa.array(codes[kept])), columns=unpacked, **fields)
-        return _by_segment([writes, indexed_anew(self.spec, put)])
+        return _by_segment([writes, indexed_anew(self.spec, store, put)])
 
     def _against_stored(self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: Removed) -> Ints:
         """Return for the one update of each code 1 where it takes the place of what is there, 0 where it is that, else -1."""

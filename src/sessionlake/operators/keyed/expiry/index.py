@@ -6,7 +6,7 @@ updated often costs its index nothing, and is looked at once in each time to liv
 on where entries lie, which is another place once a store was restored.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -75,16 +75,16 @@ class Index(ByRule):
         look = _Look(self.rule, store, at, at.clock_us, self.most)
         # An entry of the clock or before it is less than the next microsecond's bytes, which end there.
         end = sorted_numbers(np.array([at.clock_us + 1]))[0].as_py()
-        scanned, after = 0, None
+        scanned, first, after = 0, None, None
         while len(page := store.entries(self.index, end, CHUNK, after)):
-            after = page[-1].as_py()
+            first, after = first or page[0].as_py(), page[-1].as_py()
             page = page.filter(pc.less(page, end))
             scanned += len(page)
             look.at(page)
             if len(page) < CHUNK or look.is_past(int(parted(page[-1:], 1)[0][0][0])):
                 break
         at_once = np.array(self.rule.expired(at.put, at.clock_us), bool)
-        return look.result(at_once, scanned)
+        return replace(look.result(at_once), scanned=scanned, first=first)
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _Look:
         self._met = [met.take(order[~again][: self.most])]
         return self._met[0]
 
-    def result(self, at_once: Bools, scanned: int) -> Found:
+    def result(self, at_once: Bools) -> Found:
         """Return what goes."""
         if not self._met:
             return Found(at_once, _NONE, stored_of(np.zeros(0, np.int64), []))
@@ -185,7 +185,6 @@ class _Look:
             at_once,
             by_key.keys,
             Stored(np.arange(len(by_key)), by_key.head, by_key.values),
-            scanned=scanned,
             decoded=self._decoded,
             left_over=len(met) == self.most,
             passed=pa.concat_arrays([*self._passed, met.entries]),

@@ -55,4 +55,5 @@ class Lru:
         keys = keys.take(pc.sort_indices(keys))
         at_once = np.zeros(len(at.put), bool)
         at_once[pc.sort_indices(self.entries(at.put)).to_numpy()[: excess - len(passed)]] = True
-        return Found(at_once, keys, store.rows(keys), scanned=len(entries), passed=passed)
+        first = entries[0].as_py() if len(entries) else None
+        return Found(at_once, keys, store.rows(keys), scanned=len(entries), first=first, passed=passed)

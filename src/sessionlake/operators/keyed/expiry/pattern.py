@@ -61,6 +61,8 @@ class Found:
     """Rows whose columns were unpacked."""
     left_over: bool = False
     """Whether as many rows go as may, so that there may be more."""
+    first: bytes | None = None
+    """The first entry of the index that was read; None where none was."""
     passed: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
     """Entries of the index that were met and go."""
     noted: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
