@@ -4,9 +4,10 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ import pytest
 from sessionlake.config.load import Config
 from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
+from sessionlake.serve.dispatch import Call
 from sessionlake.serve.peers import MovedError, Peers
 from tests.serve.replica_support import MINUTE, Stream
 from tests.serve.server_support import ask, serving
@@ -303,3 +305,37 @@ def test_wrong_settings(section: dict[str, Any], line: str) -> None:
     with pytest.raises(ConfigError) as refused:
         ServeSection(**section).check()
     assert str(refused.value).startswith(line)
+
+
+def test_what_is_left_unread_of_one_answer_is_not_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessionlake.serve.peers._MOST", 10)
+    bodies, asked_again = [b'"' + b"long" * 10_000 + b'"', b'"short"'], Event()
+
+    class Peer(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = bodies.pop(0)
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            with suppress(ConnectionError):
+                self.wfile.write(body[:20])
+                self.wfile.flush()
+                if body[20:]:
+                    asked_again.wait(30)
+                    self.wfile.write(body[20:])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Peer) as server:
+        Thread(target=server.serve_forever).start()
+        url, call = f"http://127.0.0.1:{server.server_port}", Call("/v1/status", {}, {"headers": []})
+        peers = Peers(ServeSection())
+        answers = [peers.ask(url, "b", call, "p/1") for _ in range(2)]
+        asked_again.set()
+        peers.close()
+        server.shutdown()
+    assert [answer and answer.body for answer in answers] == [None, b'"short"']

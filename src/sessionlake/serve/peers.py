@@ -97,12 +97,11 @@ class Peers:
             retries=False,
             preload_content=False,
         )
-        try:
-            body = response.read(_MOST + 1)
-        finally:
-            response.release_conn()
+        body = response.read(_MOST + 1)
         if len(body) > _MOST or response.headers.get("content-type") != "application/json":
+            response.close()  # what is left unread must not be the start of the next answer
             raise HTTPError("no answer of a query server")
+        response.release_conn()
         return response.status, body
 
 
