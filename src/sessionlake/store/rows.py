@@ -221,23 +221,23 @@ class RowStore(BlockStore):
             return {}
         return {f"{_COUNT}{RECENCY}": str(self.entry_count(RECENCY) + len(values) - 2 * values.null_count).encode()}
 
-    def index_writes(self, index: int, come: pa.Array, gone: pa.Array, first: bytes | None) -> pa.Table:
+    def index_writes(self, index: int, added: pa.Array, removed: pa.Array, first: bytes | None) -> pa.Table:
         """Return the writes that put entries into an index, and remove others: distinct ones, ascending by their first number.
 
         `first` is the first entry that was read, if any was: no other will be looked for before it. Entries go at an index' start, and
         what RocksDB still has of those that went would have to be stepped over again and again.
         """
-        entries = pa.concat_arrays([come, gone])
-        removed = np.arange(len(entries)) >= len(come)
+        entries = pa.concat_arrays([added, removed])
+        is_removed = np.arange(len(entries)) >= len(added)
         numbers = parted(entries, 1)[0][0]
         order = np.argsort(numbers, kind="stable")
         nothing = binary_array(np.zeros(0, np.uint8), np.zeros(len(entries) + 1, np.int64))
-        values = pc.if_else(pa.array(removed[order]), pa.scalar(None, pa.binary()), nothing)
+        values = pc.if_else(pa.array(is_removed[order]), pa.scalar(None, pa.binary()), nothing)
         names = entries.take(pa.array(order))
         known = self._first(index)
         begins = known if first is None else first
-        if begins is not None and len(come):
-            begins = min(begins, sorted_numbers(numbers[: len(come)].min(keepdims=True))[0].as_py())
+        if begins is not None and len(added):
+            begins = min(begins, sorted_numbers(numbers[: len(added)].min(keepdims=True))[0].as_py())
         if begins != known:
             names, values = (
                 pa.concat_arrays([pa.array([one], pa.binary()), of]) for one, of in ((_FIRST, names), (begins, values))

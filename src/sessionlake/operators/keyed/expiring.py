@@ -115,7 +115,7 @@ def indexed(spec: KeyedSpec, store: RowStore, put: TableRows, was: TableRows, fo
     """Return the writes of the index when rows are put, `was` are there before of what updates change, and others are found to go."""
     index, pattern = _indexing(spec)
     moved = pattern.moved(put, was, found)
-    return store.index_writes(index, moved.come, moved.gone, found.first)
+    return store.index_writes(index, moved.added, moved.removed, found.first)
 
 
 def indexed_anew(spec: KeyedSpec, store: RowStore, rows: TableRows) -> pa.Table:

@@ -20,6 +20,7 @@ from sessionlake.operators.keyed.expiring import (
     stored_rows,
     taken_away,
 )
+from sessionlake.operators.keyed.expiry.pattern import Found
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
@@ -142,11 +143,8 @@ class KeyedShard:
             self._writes_of_expired(store, found.keys, found.rows, expired),
         ]
         if self.spec.index is not None:
-            there = known.there
-            was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
-            replaced = stored_rows(self.spec, known.named.take(pa.array(was.codes)), was)
-            entered = put_rows(self.spec, updates, upserts, context, since[upserts])
-            written.append(indexed(self.spec, store, entered, replaced, found))
+            kept_new = new.take(np.flatnonzero(~found.at_once))
+            written.append(self._writes_of_index(store, known, kept_new, changes, found))
         writes = _by_segment(written)
         kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
@@ -255,6 +253,13 @@ class KeyedShard:
         values = Values(put.codes, put.head, put.ids, packed_of(self.spec, updates, upserts))
         replaced = rows.where(np.isin(rows.codes, np.concatenate([put.codes, gone])))
         return store.writes(known.named, values, replaced, kept, freed)
+
+    def _writes_of_index(
+        self, store: RowStore, known: Known, put: TableRows, changes: list[Change], found: Found
+    ) -> pa.Table:
+        there = known.there
+        was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
+        return indexed(self.spec, store, put, stored_rows(self.spec, known.named.take(pa.array(was.codes)), was), found)
 
     def _writes_of_expired(self, store: RowStore, keys: pa.Array, rows: Stored, expired: Change) -> pa.Table:
         """Return the writes that remove rows which no update names, and remember that they are gone."""

@@ -63,16 +63,16 @@ class Index(ByRule):
         sooner = np.zeros(len(was), bool)
         sooner[before.drop_null().to_numpy()] = (new < had)[known]
         freed = self.entries(was.take(np.flatnonzero(left | sooner)))
-        come = _entries(new, put.keys).filter(pa.array(wanted))
+        added = _entries(new, put.keys).filter(pa.array(wanted))
         return Moved(
-            pa.concat_arrays([come, pc.unique(found.noted)]), pc.unique(pa.concat_arrays([freed, found.passed]))
+            pa.concat_arrays([added, pc.unique(found.noted)]), pc.unique(pa.concat_arrays([freed, found.passed]))
         )
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return the first rows by expiry that have expired; entries after the clock aren't read."""
         if at.clock_us is None:
             return None
-        look = _Look(self.rule, store, at, at.clock_us, self.most)
+        walk = _Walk(self.rule, store, at, at.clock_us, self.most)
         # An entry of the clock or before it is less than the next microsecond's bytes, which end there.
         end = sorted_numbers(np.array([at.clock_us + 1]))[0].as_py()
         scanned, first, after = 0, None, None
@@ -80,11 +80,11 @@ class Index(ByRule):
             first, after = first or page[0].as_py(), page[-1].as_py()
             page = page.filter(pc.less(page, end))
             scanned += len(page)
-            look.at(page)
-            if len(page) < CHUNK or look.is_past(int(parted(page[-1:], 1)[0][0][0])):
+            walk.look_at(page)
+            if len(page) < CHUNK or walk.is_past(int(parted(page[-1:], 1)[0][0][0])):
                 break
         at_once = np.array(self.rule.expired(at.put, at.clock_us), bool)
-        return replace(look.result(at_once), scanned=scanned, first=first)
+        return replace(walk.result(at_once), scanned=scanned, first=first)
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class _Expired:
 
 
 @dataclass
-class _Look:
-    """A cleanup on its way through the index."""
+class _Walk:
+    """A cleanup on its way through the index: what it has met so far."""
 
     rule: Rule
     store: RowStore
@@ -128,7 +128,7 @@ class _Look:
     _noted: list[pa.Array] = field(default_factory=list)
     _decoded: int = 0
 
-    def at(self, page: pa.Array) -> None:
+    def look_at(self, page: pa.Array) -> None:
         """Look at the rows of a page of entries, ascending, whose times have come."""
         codes, keys = sorted_codes(parted(page, 1)[1])
         rows = self.store.rows(keys)

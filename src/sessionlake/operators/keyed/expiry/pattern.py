@@ -77,9 +77,9 @@ class Found:
 class Moved:
     """What a batch changes in the index."""
 
-    come: pa.Array
+    added: pa.Array
     """Distinct entries, bytes."""
-    gone: pa.Array
+    removed: pa.Array
     """The same; they need not be there."""
 
 
