@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake.cli import main
 from sessionlake.config.load import Config, parse_config, parse_toml
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.decode import decode
 
 COMMITS = Path(sessionlake.__file__).parent / "examples" / "commits"
 START = 1_750_000_000
@@ -297,3 +300,78 @@ def test_a_table_in_windows_is_refused_in_one_line(tmp_path: Path) -> None:
     result = init(json_file(tmp_path), "--table", "--window", "tumbling")
     said = "sessionlake: --table: stands beside --window tumbling; pass one of them\n"
     assert (result.exit_code, result.stderr) == (2, said)
+
+
+def test_events_more_than_an_hour_ahead_of_the_clock_make_no_others_late(tmp_path: Path) -> None:
+    now = int(time.time())
+    past = [{**row, "ts": now - 60 * (len(ROWS) - n)} for n, row in enumerate(ROWS)]
+    # One is within the hour, and measured.
+    future = [{**ROWS[0], "ts": now + 5 * 365 * 86_400}, {**ROWS[1], "ts": now + 3_000}, {**ROWS[1], "ts": now + 4_000}]
+
+    def write(first: list[dict[str, Any]]) -> None:
+        for n in range(4):
+            write_json(tmp_path / "in" / f"{n}.jsonl", [*past[50 * n : 50 * n + 50], *(first if n == 0 else [])])
+
+    write(future)
+    result = init(tmp_path / "in")
+    config = parse_config(parse_toml(result.stdout, "proposal"), tmp_path)
+    assert "# Proposed by `sessionlake init` from 201 events" in result.stdout
+    assert "# 2 events of the sample are further ahead of the clock than this." in result.stdout
+    assert config.event.max_future_skew == "1 hour"
+    write([future[1]])
+    without = init(tmp_path / "in").stdout
+    assert "# max_future_skew" in without
+    assert grace_lines(result.stdout) == grace_lines(without) != []
+
+
+def grace_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("grace") or line.endswith("%")]
+
+
+def test_a_sample_of_the_future_alone_gets_the_usual_values(tmp_path: Path) -> None:
+    write_json(tmp_path / "in.json", [{**row, "ts": int(time.time()) + 10**6 + n} for n, row in enumerate(ROWS)])
+    config = proposed(tmp_path / "in.json")
+    assert (config.session.gap, config.session.grace, config.event.max_future_skew) == ("30 minutes", "1 day", "1 hour")
+
+
+def test_of_two_usual_names_of_keys_the_one_called_an_id_is_taken(tmp_path: Path) -> None:
+    write_json(tmp_path / "in.json", [{**row, "device": f"d{n % 3}"} for n, row in enumerate(ROWS)])
+    assert proposed(tmp_path / "in.json").event.key == "user_id"
+    write_json(tmp_path / "two.json", [{**row, "device_id": f"d{n % 3}"} for n, row in enumerate(ROWS)])
+    assert "pass --key with one of: user_id, device_id\n" in init(tmp_path / "two.json").stderr
+
+
+def test_an_id_of_which_few_come_again_is_one_and_they_are_told(tmp_path: Path) -> None:
+    write_json(tmp_path / "in.json", [*ROWS, *ROWS[:2]])
+    result = init(tmp_path / "in.json")
+    assert parse_config(parse_toml(result.stdout, "proposal"), tmp_path).event.id == "event_id"
+    assert "# 0.99% of the rows have an id that came before." in result.stdout
+    assert "no two rows" not in result.stdout
+    write_json(tmp_path / "many.json", [*ROWS, *ROWS[:20]])
+    assert proposed(tmp_path / "many.json").event.id is None
+
+
+@pytest.mark.parametrize("ending", ["json", "csv"])
+def test_text_that_is_numbers_but_for_a_few_is_told_and_not_counted(ending: str, tmp_path: Path) -> None:
+    rows = [{**row, "load_ms": "n/a" if n == 7 else 1.5 * n} for n, row in enumerate(ROWS)]
+    path = tmp_path / f"in.{ending}"
+    if ending == "json":
+        write_json(path, rows)
+    else:
+        texts = [{**row, "load_ms": str(row["load_ms"])} for row in rows]
+        pa_csv.write_csv(pa.Table.from_pylist(texts), path)
+    text = init(path).stdout
+    config = parse_config(parse_toml(text, "proposal"), tmp_path)
+    assert '# load_ms is text: 0.50% of its values are no numbers, for example "n/a".' in text
+    assert '# load_ms_p95 = "percentile(load_ms, 0.95)"' in text
+    assert set(config.aggregates) == {"page_distinct", "price_sum"}
+    # What the comment says of such a type is so.
+    types = {"user_id": pa.string(), "ts": pa.int64(), "load_ms": pa.float64()}
+    kinds = EventColumns("user_id", "ts", "s", None, ("load_ms",), types)
+    (decoded,) = decode(str(path), str(path), config.source.format, kinds)
+    assert [n for n, error in enumerate(decoded.error.to_pylist()) if error] == [7]
+
+
+def test_a_pipeline_is_called_as_the_file_that_is_written(tmp_path: Path) -> None:
+    assert init(json_directory(tmp_path), "-o", tmp_path / "shop.toml").exit_code == 0
+    assert 'name = "shop"' in (tmp_path / "shop.toml").read_text()

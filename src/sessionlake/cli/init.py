@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--window", type=click.Choice(["tumbling", "hopping", "sliding"]), help="Propose windows in place of sessions."
 )
 @click.option("--table", is_flag=True, help="Propose a table of the latest row of each key in place of sessions.")
-@click.option("--name", help="Name of the pipeline.")
+@click.option("--name", help="Name of the pipeline.  [default: that of the file to write, else of the sample]")
 @click.option("--format", "file_format", type=click.Choice(["json", "csv", "parquet"]), help="Format of the files.")
 @click.option(
     "--sample-mb", type=click.IntRange(min=1), default=32, show_default=True, help="How much to look at, in memory."
@@ -49,7 +49,7 @@ def init_command(
 ) -> None:
     """Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."""
     from sessionlake.config.load import parse_config, parse_toml
-    from sessionlake.propose import config_text, read_sample
+    from sessionlake.propose import config_text, name_from, read_sample
     from sessionlake.sources.columns import EventColumns
 
     if output is not None and output.exists():
@@ -61,7 +61,8 @@ def init_command(
     columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
     directory = (output.parent if output is not None else Path()).resolve()
     measured = _measured(seen, choice, columns, window, table=table)
-    text = config_text(seen, choice, measured, name=name, directory=directory)
+    named = name or (None if output is None else name_from(output.name))
+    text = config_text(seen, choice, measured, name=named, directory=directory)
     parse_config(parse_toml(text, output or "the proposal"), directory)
     if output is None:
         click.echo(text, nl=False)

@@ -3,7 +3,7 @@
 from sessionlake.propose.choose import Choice, choose
 from sessionlake.propose.keyed import MeasuredTable, measure_table
 from sessionlake.propose.measure import Measured, measure
-from sessionlake.propose.sample import Sample, read_sample
+from sessionlake.propose.sample import Sample, name_from, read_sample
 from sessionlake.propose.text import config_text
 from sessionlake.propose.windows import MeasuredWindows, measure_windows
 
@@ -18,5 +18,6 @@ __all__ = [
     "measure",
     "measure_table",
     "measure_windows",
+    "name_from",
     "read_sample",
 ]

@@ -20,12 +20,25 @@ TIME_NAMES = re.compile(r"(event_?)?(time|timestamp|ts|datetime)|(occurred|happe
 _LIKE_A_TIME = re.compile(r"time|date|(^|_)(ts|at|on|when|epoch)($|_)|At$")
 _LIKE_AN_ID = re.compile(r"(^|_)(id|uuid|guid)$|Id$")
 _LIKE_A_DURATION = re.compile(r"(^|_)(ms|us|ns|secs?|seconds|millis)$|duration|latency|elapsed")
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _FROM_S, _TO_S = 946_684_800, 4_102_444_800
 """2000 and 2100 as seconds since the epoch: numbers in between, in some unit, may be times."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _AT_LEAST = 0.95
 _MOST_AGGREGATES = 8
+
+
+@dataclass(frozen=True)
+class NearlyNumbers:
+    """A column of text most of whose values are numbers."""
+
+    others: float
+    """Share of the values that are no numbers."""
+    example: str
+    """One of these."""
+    aggregate: tuple[str, str]
+    """Name and function of the aggregate that the column would have as numbers."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +49,14 @@ class Choice:
     time: str
     time_unit: str | None
     id: str | None
+    repeated: float
+    """Share of the rows whose id an earlier row of the sample has."""
     aggregates: dict[str, str]
     """Those that the config has."""
     others: dict[str, str]
     """More, which it mentions."""
+    nearly_numbers: dict[str, NearlyNumbers]
+    """Columns of text that would be numbers but for a few values."""
 
 
 def choose(sample: Sample, key: str | None = None, time: str | None = None) -> Choice:
@@ -58,17 +75,20 @@ def choose(sample: Sample, key: str | None = None, time: str | None = None) -> C
             )
     keys = [name for name in key_candidates(sample, head) if name not in units]
     key = _column("key", key, sample, keys, KEY_NAMES)
-    found_id = next((name for name in sample.types if name not in (key, time) and _is_id(name, head[name])), None)
+    found_id = _id([name for name in sample.types if name not in (key, time)], head)
     rest = [name for name in sample.types if name not in (key, time, found_id, *units) and _COLUMN.fullmatch(name)]
-    proposed = dict(filter(None, (_aggregate(name, head[name]) for name in rest)))
+    nearly = {name: found for name in rest if (found := _nearly_numbers(name, sample))}
+    proposed = dict(filter(None, (_aggregate(name, head[name]) for name in rest if name not in nearly)))
     names = list(proposed)
     return Choice(
         key,
         time,
         units[time],
         found_id,
+        0.0 if found_id is None else _repeated(sample, found_id),
         {name: proposed[name] for name in names[:_MOST_AGGREGATES]},
         {name: proposed[name] for name in names[_MOST_AGGREGATES:]},
+        nearly,
     )
 
 
@@ -84,16 +104,19 @@ def key_candidates(sample: Sample, head: pa.Table) -> list[str]:
 
 
 def _column(what: str, given: str | None, sample: Sample, found: object, names: re.Pattern[str]) -> str:
-    """Return the given column, else the one that is clear: the only candidate, or the only one of a usual name."""
+    """Return the given column, else the one that is clear.
+
+    It is the only candidate, the only one of a usual name, or the only one of these that is called an id.
+    """
     candidates = list(found)  # type: ignore[call-overload]
     if given is not None:
         if given not in sample.types:
             raise ConfigError(f"--{what}: no column {given!r}; pass one of {', '.join(sample.types)}")
         return given
     usual = [name for name in candidates if names.fullmatch(name.lower())]
-    clear = usual if len(usual) == 1 else candidates
-    if len(clear) == 1:
-        return str(clear[0])
+    for clear in (candidates, usual, [name for name in usual if _LIKE_AN_ID.search(name)]):
+        if len(clear) == 1:
+            return str(clear[0])
     listed = ", ".join(usual or candidates) or f"any of {', '.join(sample.types)}"
     raise ConfigError(f"--{what}: which column is the {what} is not clear; pass --{what} with one of: {listed}")
 
@@ -129,11 +152,36 @@ def _is_key(values: pa.ChunkedArray) -> bool:
     return 1 < distinct <= 0.9 * len(values)
 
 
-def _is_id(name: str, values: pa.ChunkedArray) -> bool:
-    if values.type not in (pa.string(), pa.int64()) or not _LIKE_AN_ID.search(name):
-        return False
-    present = values.drop_null()
-    return len(present) >= _AT_LEAST * len(values) and len(pc.unique(present)) == len(present)
+def _id(names: list[str], head: pa.Table) -> str | None:
+    """Return the column that is called an id and whose values come again the least, if they hardly do."""
+    shares = {name: _distinct_share(head[name]) for name in names if _LIKE_AN_ID.search(name)}
+    likely = [name for name, share in shares.items() if share >= _AT_LEAST]
+    return max(likely, key=shares.__getitem__, default=None)
+
+
+def _distinct_share(values: pa.ChunkedArray) -> float:
+    """Return the distinct values as a share of all rows; 0 if the column is of no type that an id can have."""
+    if values.type not in (pa.string(), pa.int64()):
+        return 0.0
+    return len(pc.unique(values.drop_null())) / max(1, len(values))
+
+
+def _repeated(sample: Sample, name: str) -> float:
+    present = sample.column(name).drop_null()
+    return 1 - len(pc.unique(present)) / max(1, len(present))
+
+
+def _nearly_numbers(name: str, sample: Sample) -> NearlyNumbers | None:
+    """Return how near to numbers a column of text is; None if it is of another type, or not near."""
+    if sample.types[name] != pa.string():
+        return None
+    texts = sample.column(name).drop_null()
+    wrong = texts if name in sample.numbers else texts.filter(pc.invert(pc.match_substring_regex(texts, _NUMBER)))
+    values = len(texts) + sample.numbers.get(name, 0.0) * sample.rows
+    if not values or not 0 < len(wrong) <= (1 - _AT_LEAST) * values:
+        return None
+    aggregate = _aggregate(name, pa.chunked_array([pa.array([0.0])]))
+    return aggregate and NearlyNumbers(len(wrong) / values, wrong[0].as_py(), aggregate)
 
 
 def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:

@@ -1,5 +1,6 @@
 """How far apart a key's events are, how far out of order they come, and what a gap and a grace would make of that."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.columnar.arrays import Groups, Ints
+from sessionlake.columnar.arrays import Groups, Ints, distinct
 from sessionlake.columnar.groups import group_intervals
 from sessionlake.config.durations import parse_duration
 from sessionlake.operators.sessions.windows import SessionWindows
@@ -24,6 +25,8 @@ FEW = 20
 """With fewer distances between events of a key the gap is the usual one."""
 LATE_ENOUGH = 0.001
 """The least grace that leaves at most this share late is proposed; a sample in perfect order does not promise none at all."""
+MOST_AHEAD = "1 hour"
+"""Events that are further ahead of the clock are not measured: the proposed config refuses them."""
 Batch = tuple[Ints, Ints]
 """Codes of the keys and times in microseconds of a batch's events."""
 
@@ -35,6 +38,8 @@ class Seen:
     events: int
     refused: int
     """Rows without a key or a time that can be read."""
+    ahead: int
+    """Events more than MOST_AHEAD ahead of the clock. They are in none of the other numbers."""
     keys: int
     first_us: int
     last_us: int
@@ -77,12 +82,15 @@ def measure(sample: Sample, columns: EventColumns) -> Measured:
 
 def look(sample: Sample, columns: EventColumns) -> tuple[list[Batch], Seen]:
     """Return the good events of each batch, and what there is to say of all of them."""
-    batches, refused = _batches(sample, columns)
+    read, refused = _batches(sample, columns)
+    # A stream refuses them, so that they move no watermark. One client with a wrong clock would else make all others late.
+    batches = _until(read, time.time_ns() // 1000 + parse_duration(MOST_AHEAD))
     codes, times = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
+    ahead = sum(len(times) for _, times in read) - len(times)
     if not len(times):
-        return batches, Seen(0, refused, 0, 0, 0, 0.0)
-    keys, bounds = int(codes.max()) + 1, (int(times.min()), int(times.max()))
-    return batches, Seen(len(times), refused, keys, *bounds, _behind(batches) / len(times))
+        return batches, Seen(0, refused, ahead, 0, 0, 0, 0.0)
+    bounds = int(times.min()), int(times.max())
+    return batches, Seen(len(times), refused, ahead, len(distinct(codes)), *bounds, _behind(batches) / len(times))
 
 
 def lateness(length: str, share: Callable[[str, str], float]) -> Lateness:
@@ -173,6 +181,11 @@ def _batches(sample: Sample, columns: EventColumns) -> tuple[list[Batch], int]:
     codes = encoded.indices.to_numpy().astype(np.int64)
     bounds = np.cumsum([len(part) for part in times])[:-1]
     return list(zip(np.split(codes, bounds), times, strict=True)), refused
+
+
+def _until(batches: Sequence[Batch], latest_us: int) -> list[Batch]:
+    """Return the batches with the events of no later time."""
+    return [(codes[times <= latest_us], times[times <= latest_us]) for codes, times in batches]
 
 
 def _distances(codes: Ints, times: Ints) -> Ints:

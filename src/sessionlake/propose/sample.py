@@ -4,7 +4,7 @@ import gzip
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sessionlake.config.source import Format
 from sessionlake.errors import SourceError
-from sessionlake.propose.tables import read_delta, read_topic
+from sessionlake.propose.tables import numbers_in, read_delta, read_topic
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.decode import Decoded, decode
 from sessionlake.sources.infer import all_columns, infer_types
@@ -45,11 +45,17 @@ class Sample:
     """What a batch is: a file, a commit, or an equal share of the rows."""
     whole: bool
     """Whether the source holds no more than this."""
+    numbers: dict[str, float] = field(default_factory=dict)
+    """Columns of text in which JSON has numbers, too, and the share of the rows that have one. In `batches` these are null."""
 
     @property
     def rows(self) -> int:
         """Rows that were read, also those that are no events."""
         return sum(batch.num_rows for batch in self.batches)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column of all rows."""
+        return pa.chunked_array([part for batch in self.batches for part in batch[name].chunks], self.types[name])
 
     def head(self, rows: int = 20_000) -> pa.Table:
         """Return the first rows."""
@@ -64,9 +70,9 @@ def read_sample(place: str, most_bytes: int, file_format: Format | None = None) 
     topic = _TOPIC.fullmatch(place)
     if topic:
         servers, name = topic["servers"], topic["topic"]
-        types, rows, whole = read_topic(servers, name, most_bytes)
+        types, rows, numbers, whole = read_topic(servers, name, most_bytes)
         source = {"kind": "kafka", "bootstrap_servers": servers, "topic": name, "format": "json"}
-        return _sample(_name(name), source, types, [rows], "", whole=whole)
+        return replace(_sample(name_from(name), source, types, [rows], "", whole=whole), numbers=numbers)
     if "://" in place:
         raise SourceError(
             f"init: {place!r} is not on this machine; pass a local copy of some files, or kafka://servers/topic"
@@ -79,7 +85,7 @@ def read_sample(place: str, most_bytes: int, file_format: Format | None = None) 
     if (path / "_delta_log").is_dir():
         types, commits, whole = read_delta(path, most_bytes)
         source = {"kind": "delta", "path": str(path)}
-        return _sample(_name(path.name), source, types, commits, "a batch for each commit", whole=whole)
+        return _sample(name_from(path.name), source, types, commits, "a batch for each commit", whole=whole)
     return _of_files(path, most_bytes, file_format)
 
 
@@ -106,7 +112,8 @@ def _of_files(path: Path, most_bytes: int, given: Format | None) -> Sample:
         size += rows.nbytes
     root = path if path.is_dir() else path.parent
     source = {"kind": "files", "path": str(root), "format": found}
-    return _sample(_name(path.name), source, types, batches, "a batch for each file", whole=whole)
+    sample = _sample(name_from(path.name), source, types, batches, "a batch for each file", whole=whole)
+    return replace(sample, numbers=numbers_in(names[0], names[0], types)) if found == "json" else sample
 
 
 def _decoded(parts: Iterator[Decoded], most_bytes: int) -> tuple[pa.Table, bool]:
@@ -165,6 +172,7 @@ def _format(files: list[Path]) -> Format:
     raise SourceError(f"init: the format of {os.fspath(files[0])!r} is not known; pass --format json, csv or parquet")
 
 
-def _name(text: str) -> str:
+def name_from(text: str) -> str:
+    """Return a name for a pipeline, made of a file's or a topic's."""
     stem = re.sub(r"[^A-Za-z0-9_-]+", "_", text.split(".", maxsplit=1)[0]).strip("_-")
     return stem if re.match(r"[A-Za-z_]", stem) else f"events_{stem}".rstrip("_")

@@ -92,8 +92,25 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column if textual else pa.chunked_array([pa.nulls(len(column), pa.string())])
 
 
-def read_topic(servers: str, topic: str, most_bytes: int) -> tuple[dict[str, pa.DataType], pa.Table, bool]:
-    """Return column types of a topic's JSON values, rows from its beginning by the records' time, and whether those are all."""
+def numbers_in(source: str | bytes, path: str, types: dict[str, pa.DataType]) -> dict[str, float]:
+    """Return the columns of text that have numbers at the beginning of some JSON, and the share of its rows that do."""
+    texts = [name for name, kind in types.items() if kind == pa.string()]
+    if not texts:
+        return {}
+    columns = EventColumns(texts[0], texts[0], None, None, tuple(texts), dict.fromkeys(texts, pa.float64()))
+    first = next(iter(decode(source, path, "json", columns))).table
+    shares = {name: 1 - first[name].null_count / max(1, first.num_rows) for name in texts}
+    return {name: share for name, share in shares.items() if share}
+
+
+def read_topic(
+    servers: str, topic: str, most_bytes: int
+) -> tuple[dict[str, pa.DataType], pa.Table, dict[str, float], bool]:
+    """Read a topic's JSON values from its beginning.
+
+    Return the columns' types, the rows by the records' time, the columns of text that have numbers, too (`numbers_in`), and
+    whether those rows are all.
+    """
     require_extra("init of a topic", "confluent_kafka", "kafka")
     records, whole = _records(servers, topic, most_bytes)
     # A line break inside of a JSON text is escaped, so that one in a value is white space.
@@ -106,8 +123,9 @@ def read_topic(servers: str, topic: str, most_bytes: int) -> tuple[dict[str, pa.
     types = {name: kind or pa.string() for name, kind in found.items()}
     first = next(iter(types))
     columns = EventColumns(first, first, None, None, tuple(types), types)
-    parts = decode(b"\n".join(values), f"{topic}.json", "json", columns)
-    return types, pa.concat_tables([part.table for part in parts]), whole
+    lines, path = b"\n".join(values), f"{topic}.json"
+    rows = pa.concat_tables([part.table for part in decode(lines, path, "json", columns)])
+    return types, rows, numbers_in(lines, path, types), whole
 
 
 def _records(servers: str, topic: str, most_bytes: int) -> tuple[list[tuple[int, bytes]], bool]:

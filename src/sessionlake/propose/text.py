@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from sessionlake.propose.choose import Choice
 from sessionlake.propose.keyed import MeasuredTable
-from sessionlake.propose.measure import FEW, LATE_ENOUGH, Lateness, Measured, Seen
+from sessionlake.propose.measure import FEW, LATE_ENOUGH, MOST_AHEAD, Lateness, Measured, Seen
 from sessionlake.propose.sample import Sample
 from sessionlake.propose.windows import FULL_ENOUGH, MeasuredWindows
 from sessionlake.sources.columns import TIMESTAMP
@@ -24,7 +23,6 @@ _TYPES = {
     TIMESTAMP: "timestamp",
     pa.date32(): "date",
 }
-_HOUR_US = 3_600_000_000
 
 
 def config_text(
@@ -95,13 +93,17 @@ def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:
     yield f"time = {_quoted(choice.time)}"
     if choice.time_unit:
         yield f"time_unit = {_quoted(choice.time_unit):<12}           # of the numbers, since 1970; judged by their size"
+    if choice.id and choice.repeated:
+        yield f"# {choice.repeated:.2%} of the rows have an id that came before. They are counted again (README, Limits)."
     if choice.id:
-        yield f"id = {_quoted(choice.id):<18}            # no two rows of the sample have the same; breaks ties of time"
-    if measured.last_us > time.time_ns() // 1000 + _HOUR_US:
-        yield f"# The sample has events of the future. They are refused beyond this, which is {skew} unless set:"
+        alone = "" if choice.repeated else "no two rows of the sample have the same; "
+        yield f"id = {_quoted(choice.id):<18}            # {alone}breaks ties of time"
+    if measured.ahead:
+        yield f"# {measured.ahead:,} events of the sample are further ahead of the clock than this. They become dead letters."
+        yield f"max_future_skew = {_quoted(MOST_AHEAD)}"
     else:
         yield f"# How far ahead of the clock an event may be: {skew}, unless set. Those beyond are dead letters."
-    yield '# max_future_skew = "1 hour"'
+        yield f"# max_future_skew = {_quoted(MOST_AHEAD)}"
 
 
 def _session(sample: Sample, measured: Measured) -> Iterator[str]:
@@ -205,6 +207,12 @@ def _aggregates(choice: Choice) -> Iterator[str]:
     for name, function in choice.aggregates.items():
         yield f"{name} = {_quoted(function)}"
     for name, function in choice.others.items():
+        yield f"# {name} = {_quoted(function)}"
+    for column, found in choice.nearly_numbers.items():
+        name, function = found.aggregate
+        yield f"# {column} is text: {found.others:.2%} of its values are no numbers, for example {_quoted(found.example[:40])}."
+        yield f'# With {column} = "double" in [source.types], rows whose value is no number (in JSON: quoted text) become dead'
+        yield "# letters, and this can be computed:"
         yield f"# {name} = {_quoted(function)}"
 
 
