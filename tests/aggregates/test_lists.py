@@ -1,5 +1,6 @@
 import json
 import pickle
+from datetime import date
 from random import Random
 from typing import Any
 
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
-from sessionlake.errors import ConfigError
+from sessionlake.columnar.arrays import Groups
+from sessionlake.errors import AggregateError, ConfigError
 from tests.aggregates.test_aggregates import TYPED, every_type, order_of, randoms, typed
 from tests.operators.sessions.merging import Event, by_group, events, values_of
 from tests.support import examples
@@ -142,3 +144,50 @@ def test_result_of_another_type_than_declared_is_told() -> None:
     (aggregate,) = build_aggregates({"a": f"{HERE}:Wrong"}, {})
     with pytest.raises(ConfigError, match=r"aggregates\.a: .*Wrong\.result .* value_type long"):
         aggregate.value([pa.array([b'{"n": 1, "longest": ""}'])])
+
+
+class Largest:
+    """KIP-94's reduce of one column."""
+
+    columns = "x"
+    value_type = "long"
+
+    def reducer(self, left: int, right: int) -> int:
+        return max(left, right)
+
+
+class NewestRow:
+    """KIP-94's reduce of whole rows, in which a time is a text."""
+
+    def reducer(self, left: Any, right: Any) -> Any:
+        return max(left, right, key=lambda row: (row["at"], row["x"]))
+
+    def result(self, aggregate: Any) -> str:
+        return str(aggregate["x"])
+
+
+class Raising(Largest):
+    def reducer(self, left: int, right: int) -> int:
+        raise ValueError(left + right)
+
+
+@given(rows=events(st.integers(-9, 9)), random=randoms)
+def test_a_reducer_of_one_column_leaves_nulls_out(rows: list[Event], random: Random) -> None:
+    found = values_of(f"{HERE}:Largest", pa.int64(), rows, random)
+    for group, members in by_group(rows).items():
+        assert found[group] == max((m.value for m in members if m.value is not None), default=None)
+
+
+def test_a_reducer_of_rows_is_handed_rows() -> None:
+    (aggregate,) = build_aggregates({"a": f"{HERE}:NewestRow"}, {})
+    days = pa.array([date(2026, 1, day) for day in (2, 3, 1)])
+    states = aggregate.lift(Events(pa.array(["k"] * 3), np.arange(3), {"x": pa.array(["a", "b", "c"]), "at": days}))
+    groups = Groups(np.array([0]), 3, lambda: pa.array(["k"]))
+    assert aggregate.value(aggregate.merge(states, groups)).to_pylist() == ["b"]
+
+
+def test_a_reducer_that_raises_is_named() -> None:
+    (aggregate,) = build_aggregates({"a": f"{HERE}:Raising"}, {})
+    states = aggregate.lift(Events(pa.array(["k"] * 2), np.arange(2), {"x": pa.array([1, 2])}))
+    with pytest.raises(AggregateError, match=r"Raising\.reducer raised ValueError: 3 at test_lists\.py:\d+, for a key"):
+        aggregate.merge(states, Groups(np.array([0]), 2, lambda: pa.array(["k"])))

@@ -1,11 +1,12 @@
-"""Users' classes, named by import path, and KIP-94's own among them: those with initializer, aggregator and merger.
+"""Users' classes, named by import path: how they are loaded, and what is stored and told of them.
 
-`full.py` has those with evaluate.
+`folded.py` has those that merge aggregates (KIP-94), `full.py` those that evaluate all rows.
 
 A user's code raises what it likes. Where it raises at an event, that event is to blame and becomes a dead letter; where it
 raises in a merge, no row is, and the batch stops. Only MemoryError is never taken for the user's fault.
 """
 
+import base64
 import importlib
 import json
 import sys
@@ -13,38 +14,19 @@ import traceback
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
+from sessionlake.aggregates.base import Aggregate, Events, States
 from sessionlake.aggregates.scalars import BYTES
-from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import AggregateError, BadEventsError, ConfigError, first_line
 
-KIP_94 = ("initializer", "aggregator", "merger")
 _VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
-
-
-class SessionAggregator(Protocol):
-    """What a user's class offers; `merger` must be associative and commutative (KIP-94).
-
-    Optional attributes: `columns`, the event columns that `aggregator` reads (default: every column of the source);
-    `value_type`, one of long, double, string, boolean (default: string, the JSON text of the result);
-    `result(aggregate)`, the value users see (default: the aggregate); `serialize(aggregate) -> bytes` and
-    `deserialize(bytes)` (default: JSON).
-    """
-
-    def initializer(self) -> Any:
-        """Return the aggregate of nothing."""
-
-    def aggregator(self, key: str, event: dict[str, Any], aggregate: Any) -> Any:
-        """Return the aggregate with one more event."""
-
-    def merger(self, key: str, left: Any, right: Any) -> Any:
-        """Return the aggregate of two sessions that became one."""
 
 
 def load_user(name: str, path: str, directory: str | None) -> Any:
@@ -63,6 +45,9 @@ def load_user(name: str, path: str, directory: str | None) -> Any:
 
 class Custom(Aggregate):
     """An aggregate by a user's class, whatever methods that has."""
+
+    as_json: Callable[[object], Any] | None = None
+    """Makes JSON of a value that has no form there, if the class stores rows; of an aggregate the user's class must."""
 
     def __init__(self, name: str, path: str, directory: str | None, user: Any) -> None:
         self.name, self.path, self.directory, self.user = name, path, directory, user
@@ -84,13 +69,13 @@ class Custom(Aggregate):
         return load_user(self.name, self.path, self.directory)
 
     @abstractmethod
-    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes]:
+    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes | None]:
         """Return what the user's class makes of each event, as it is stored."""
 
     def _dump(self, aggregate: Any) -> bytes:
         """Return the aggregate as it is stored. Keys of JSON are sorted: equal aggregates must have equal bytes."""
         custom: Callable[[Any], bytes] | None = getattr(self.user, "serialize", None)
-        return custom(aggregate) if custom else json.dumps(aggregate, sort_keys=True).encode()
+        return custom(aggregate) if custom else json.dumps(aggregate, sort_keys=True, default=self.as_json).encode()
 
     def _load(self, data: bytes) -> Any:
         custom: Callable[[bytes], Any] | None = getattr(self.user, "deserialize", None)
@@ -111,9 +96,9 @@ class Custom(Aggregate):
         rows = columns.to_pylist() if columns.num_columns else [{} for _ in range(len(keys))]
         return pa.array(self._lifted(keys.to_pylist(), rows), BYTES)
 
-    def _one_by_one(self, keys: pa.Array, columns: pa.Table) -> list[bytes]:
+    def _one_by_one(self, keys: pa.Array, columns: pa.Table) -> list[bytes | None]:
         """Lift event by event, once all at once has raised: to find out which raise."""
-        states: list[bytes] = []
+        states: list[bytes | None] = []
         reasons: dict[int, str] = {}
         for row in range(len(keys)):
             try:
@@ -153,64 +138,6 @@ class Custom(Aggregate):
             ) from error
 
 
-class Folded(Custom):
-    """An aggregate by a user's class of KIP-94's methods. Its Python runs once an event and once a merge."""
-
-    state = (BYTES,)
-    spans_keys = False
-
-    def __init__(self, name: str, path: str, directory: str | None, user: SessionAggregator) -> None:
-        super().__init__(name, path, directory, user)
-        try:
-            self._load(self._dump(user.initializer()))
-        except Exception as error:
-            raise ConfigError(
-                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); "
-                "return JSON values or add serialize and deserialize"
-            ) from error
-
-    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes]:
-        user = self.user
-        return [self._dump(user.aggregator(key, row, user.initializer())) for key, row in zip(keys, rows, strict=True)]
-
-    def merge(self, states: States, groups: Groups) -> States:
-        """Merge each group's aggregates in turn."""
-        return merge_shared(states, groups, self._merge_groups)
-
-    def _merge_groups(self, states: States, groups: Groups) -> States:
-        parts = states[0].to_pylist()
-        merged = []
-        for key, start, size in zip(
-            groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True
-        ):
-            # Sorted, so that an aggregate that is order-free only up to rounding still comes out the same on a rerun.
-            try:
-                merged.append(self._merged(key, sorted(parts[start : start + size])))
-            except MemoryError:
-                raise
-            except Exception as error:
-                # Which row to blame can't be told: each was good alone, and other batches would have met others.
-                raise self._raised("merger", error, str(key)) from error
-        return [pa.array(merged, BYTES)]
-
-    def _merged(self, key: str, parts: list[bytes]) -> bytes:
-        total, *others = (self._load(part) for part in parts)
-        for one in others:
-            total = self.user.merger(key, total, one)
-        return self._dump(total)
-
-    def value(self, states: States) -> pa.Array:
-        """Return each aggregate's result."""
-        result = getattr(self.user, "result", lambda aggregate: aggregate)
-        try:
-            values = [result(self._load(part)) for part in states[0].to_pylist()]
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise self._raised("result", error) from error
-        return self._column("result", values)
-
-
 def _place(error: Exception) -> str:
     """Return the file and line where an error was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -220,3 +147,14 @@ def _place(error: Exception) -> str:
 def _described(error: Exception) -> str:
     """Return an error as a dead letter's reason tells it: one line, of bounded length."""
     return f"{type(error).__name__}: {first_line(error)}"[:200]
+
+
+def json_of_value(value: object) -> str:
+    """Return the text of a column's value that JSON has no form for."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON; add serialize and deserialize")

@@ -3,11 +3,6 @@
 Their states hold all values, so that they grow with the events of a session or window; to merge is to concatenate and sort.
 """
 
-import base64
-import json
-from collections.abc import Callable
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate, Events, States, merge_shared
-from sessionlake.aggregates.custom import Custom
+from sessionlake.aggregates.custom import Custom, json_of_value
 from sessionlake.aggregates.numeric import number_type
 from sessionlake.aggregates.ordered import Collect
 from sessionlake.aggregates.scalars import BYTES, DOUBLE, LONG, to_state
@@ -104,6 +99,7 @@ class Evaluated(Custom):
 
     state = (BYTES, *Collect.state)
     full_state = True
+    as_json = staticmethod(json_of_value)
 
     def __init__(self, name: str, path: str, directory: str | None, user: RowsEvaluator) -> None:
         super().__init__(name, path, directory, user)
@@ -115,13 +111,9 @@ class Evaluated(Custom):
         keys = plain_text(events.keys).cast(BYTES)
         return [keys, *self._rows.lift(Events(events.keys, events.time_us, {"row": rows}, events.event_id))]
 
-    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes]:
+    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes | None]:
         del keys
         return [self._dump(row) for row in rows]
-
-    def _dump(self, aggregate: Any) -> bytes:
-        custom: Callable[[Any], bytes] | None = getattr(self.user, "serialize", None)
-        return custom(aggregate) if custom else json.dumps(aggregate, sort_keys=True, default=_text).encode()
 
     def merge(self, states: States, groups: Groups) -> States:
         """Put the rows of all together, by time."""
@@ -139,14 +131,3 @@ class Evaluated(Custom):
             except Exception as error:
                 raise self._raised("evaluate", error, text) from error
         return self._column("evaluate", values)
-
-
-def _text(value: object) -> str:
-    """Return as text what JSON has no form for."""
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON; add serialize and deserialize")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate
-from sessionlake.aggregates.custom import KIP_94, Custom, Folded, load_user
+from sessionlake.aggregates.custom import Custom, load_user
+from sessionlake.aggregates.folded import KIP_94, Folded, Reduced
 from sessionlake.aggregates.full import Evaluated, Quantile
 from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Sum
 from sessionlake.aggregates.ordered import Collect, Edge
@@ -105,15 +106,17 @@ def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bo
 
 
 def build_custom(name: str, path: str, directory: str | None = None) -> Custom:
-    """Return the aggregate of a user's class: KIP-94's, or else one with `evaluate`; ConfigError for neither."""
+    """Return the aggregate of a user's class: by KIP-94's three methods, by `evaluate` or by `reducer`; ConfigError for none."""
     user = load_user(name, path, directory)
     missing = [part for part in KIP_94 if not callable(getattr(user, part, None))]
     if not missing:
         return Folded(name, path, directory, user)
     if callable(getattr(user, "evaluate", None)):
         return Evaluated(name, path, directory, user)
+    if callable(getattr(user, "reducer", None)):
+        return Reduced(name, path, directory, user)
     raise ConfigError(
-        f"aggregates.{name}: {path!r} lacks {', '.join(missing)}; add the methods of KIP-94, or evaluate(key, rows) in their place"
+        f"aggregates.{name}: {path!r} lacks {', '.join(missing)}; add these methods, or in their place reducer(left, right) or evaluate(key, rows)"
     )
 
 

@@ -1,0 +1,135 @@
+"""Users' classes that make one aggregate of two: KIP-94's initializer, aggregator and merger, and its reducer."""
+
+from abc import abstractmethod
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sessionlake.aggregates.base import States, merge_shared
+from sessionlake.aggregates.custom import Custom, json_of_value
+from sessionlake.aggregates.scalars import BYTES
+from sessionlake.columnar.arrays import Groups
+from sessionlake.errors import ConfigError
+
+KIP_94 = ("initializer", "aggregator", "merger")
+
+
+class SessionAggregator(Protocol):
+    """What a user's class offers; `merger` must be associative and commutative (KIP-94).
+
+    Optional attributes: `columns`, the event columns that `aggregator` reads (default: every column of the source);
+    `value_type`, one of long, double, string, boolean (default: string, the JSON text of the result);
+    `result(aggregate)`, the value users see (default: the aggregate); `serialize(aggregate) -> bytes` and
+    `deserialize(bytes)` (default: JSON).
+    """
+
+    def initializer(self) -> Any:
+        """Return the aggregate of nothing."""
+
+    def aggregator(self, key: str, event: dict[str, Any], aggregate: Any) -> Any:
+        """Return the aggregate with one more event. It is handed what `initializer` returns; `merger` does the rest."""
+
+    def merger(self, key: str, left: Any, right: Any) -> Any:
+        """Return the aggregate of two sessions that became one."""
+
+
+class Merging(Custom):
+    """An aggregate by a user's class that makes one aggregate of two. Its Python runs once an event and once a merge."""
+
+    state = (BYTES,)
+    spans_keys = False
+    merges: str
+    """The method of the user's class that makes one of two."""
+
+    @abstractmethod
+    def _of_two(self, key: str, left: Any, right: Any) -> Any:
+        """Return one aggregate of two."""
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Merge each group's aggregates in turn."""
+        return merge_shared(states, groups, self._merge_groups)
+
+    def _merge_groups(self, states: States, groups: Groups) -> States:
+        parts = states[0].to_pylist()
+        merged: list[bytes | None] = []
+        for key, start, size in zip(
+            groups.keys().to_pylist(), groups.starts.tolist(), groups.sizes.tolist(), strict=True
+        ):
+            # Sorted, so that an aggregate that is order-free only up to rounding still comes out the same on a rerun.
+            try:
+                some = sorted(part for part in parts[start : start + size] if part is not None)
+                merged.append(self._merged(key, some) if some else None)
+            except MemoryError:
+                raise
+            except Exception as error:
+                # Which row to blame can't be told: each was good alone, and other batches would have met others.
+                raise self._raised(self.merges, error, str(key)) from error
+        return [pa.array(merged, BYTES)]
+
+    def _merged(self, key: str, parts: list[bytes]) -> bytes:
+        total, *others = (self._load(part) for part in parts)
+        for one in others:
+            total = self._of_two(key, total, one)
+        return self._dump(total)
+
+    def value(self, states: States) -> pa.Array:
+        """Return each aggregate's result."""
+        result = getattr(self.user, "result", lambda aggregate: aggregate)
+        try:
+            values = [None if part is None else result(self._load(part)) for part in states[0].to_pylist()]
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._raised("result", error) from error
+        return self._column("result", values)
+
+
+class Folded(Merging):
+    """An aggregate by a user's class of KIP-94's three methods."""
+
+    merges = "merger"
+
+    def __init__(self, name: str, path: str, directory: str | None, user: SessionAggregator) -> None:
+        super().__init__(name, path, directory, user)
+        try:
+            self._load(self._dump(user.initializer()))
+        except Exception as error:
+            raise ConfigError(
+                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); "
+                "return JSON values or add serialize and deserialize"
+            ) from error
+
+    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes | None]:
+        user = self.user
+        return [self._dump(user.aggregator(key, row, user.initializer())) for key, row in zip(keys, rows, strict=True)]
+
+    def _of_two(self, key: str, left: Any, right: Any) -> Any:
+        return self.user.merger(key, left, right)
+
+
+class Reducer(Protocol):
+    """The method of a user's class that keeps a value of the events' own kind (KIP-94's `reduce`).
+
+    `reducer` must be associative and commutative. Optional attributes: those of SessionAggregator.
+    """
+
+    def reducer(self, left: Any, right: Any) -> Any:
+        """Return one value of two. A value is that of the one column that `columns` names, else a dict of the row."""
+
+
+class Reduced(Merging):
+    """An aggregate by a user's class with `reducer`: an event's value is its row, or that of its one column if not null."""
+
+    merges = "reducer"
+    as_json = staticmethod(json_of_value)
+
+    def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes | None]:
+        del keys
+        if len(self.inputs) != 1:
+            return [self._dump(row) for row in rows]
+        values = [row[self.inputs[0]] for row in rows]
+        return [None if value is None else self._dump(value) for value in values]
+
+    def _of_two(self, key: str, left: Any, right: Any) -> Any:
+        del key
+        return self.user.reducer(left, right)
