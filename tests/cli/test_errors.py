@@ -172,7 +172,7 @@ def test_bootstrap_of_a_used_pipeline(used: Project) -> None:
         (
             "30 minutes",
             "20 minutes",
-            ["session.gap", "1800000000", "1200000000", "`sessionlake rebuild CONFIG --warehouse NEW`"],
+            ["session.gap", "'30min'", "'20min'", "`sessionlake rebuild CONFIG --warehouse NEW`"],
         ),
         ("sum(v)", "max(v)", ["aggregates", "'sum(v)'", "'max(v)'", "rebuild"]),
         ('key = "user"', 'key = "v"', ["event.key", "'user'", "'v'", "rebuild"]),

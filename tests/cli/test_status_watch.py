@@ -65,11 +65,11 @@ def test_tables_come_and_go(ran: Project, monkeypatch: pytest.MonkeyPatch) -> No
     result = CliRunner().invoke(main, ["status", str(ran.path), "--watch"])
     assert (result.exit_code, result.stderr) == (0, "")
     shown = re.findall(
-        r"no batches yet|clicks  batch \d+|a file|reconciles +yes|last commit 3h(?= \w+ ago)", result.stdout
+        r"no batches yet|clicks  batch \d+|a file|reconciles +yes|last commit 3 h(?= ago)", result.stdout
     )
     assert shown == [
         *("no batches yet", "clicks  batch 0", "reconciles   yes", "a file"),
-        *("clicks  batch 0", "last commit 3h", "reconciles   yes"),
+        *("clicks  batch 0", "last commit 3 h", "reconciles   yes"),
     ]
     assert "line of Java" not in result.stdout
     assert looks.pauses == 4
