@@ -77,7 +77,7 @@ def test_an_object_as_csv_is_flat_and_has_no_lists() -> None:
 def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
     script = "from tests.cli.test_rows import shown; shown()"
     with subprocess.Popen(
-        [sys.executable, "-c", script, "500000", "--format", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", script, "50000", "--format", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as made:
         assert made.stdout is not None
         assert made.stderr is not None
