@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, overload
 
 from sessionlake.config.load import Config
+from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -74,9 +75,16 @@ def read_table(*arguments: Any) -> Any:
     return _live("table", arguments)
 
 
+_READERS = {"session": "read_sessions", "window": "read_windows", "join": "read_joins", "table": "read_table"}
+_COMPUTED = {"session": "sessions", "window": "windows", "join": "joins", "table": "a table"}
+
+
 def _live(operator: str, arguments: tuple[Any, ...]) -> Any:
     config: Config = arguments[-1]
-    config.require(operator)
+    if config.operator != operator:
+        raise ConfigError(
+            f"{_READERS[operator]}: this pipeline computes {_COMPUTED[config.operator]}; use: sessionlake.{_READERS[config.operator]}"
+        )
     if len(arguments) == 1:
         from sessionlake.serve.queries import read_live as without_spark
 

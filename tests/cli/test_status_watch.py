@@ -1,5 +1,6 @@
 """`status --watch`: shows, goes on through what passes, and ends well on ctrl-C; the exporter's command as well."""
 
+import json
 import os
 import pty
 import re
@@ -24,6 +25,7 @@ from sessionlake.errors import PipelineStateError
 from sessionlake.observe import watch
 from sessionlake.observe.status import read_status
 from tests.cli.support import CONFIG, Project
+from tests.cli.test_status_told import STATUS
 
 MAIN = "from sessionlake.cli import main; main()"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -65,15 +67,28 @@ def test_tables_come_and_go(ran: Project, monkeypatch: pytest.MonkeyPatch) -> No
     result = CliRunner().invoke(main, ["status", str(ran.path), "--watch"])
     assert (result.exit_code, result.stderr) == (0, "")
     shown = re.findall(
-        r"no batches yet|clicks  batch \d+|a file|reconciles +yes|last commit 3h(?= \w+ ago)", result.stdout
+        r"no batches yet|clicks  batch \d+|a file|reconciles +yes|last commit 3 h(?= ago)", result.stdout
     )
     assert shown == [
         *("no batches yet", "clicks  batch 0", "reconciles   yes", "a file"),
-        *("clicks  batch 0", "last commit 3h", "reconciles   yes"),
+        *("clicks  batch 0", "last commit 3 h", "reconciles   yes"),
     ]
     assert "line of Java" not in result.stdout
     assert looks.pauses == 4
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_watched_by_a_program(config: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    Looks(monkeypatch, PipelineStateError("no batches yet"), STATUS, replace(STATUS, batch_id=2))
+    result = CliRunner().invoke(main, ["status", str(config), "--watch", "--format", form])
+    assert (result.exit_code, result.stderr) == (0, "sessionlake: no batches yet\n")
+    lines = result.stdout.splitlines()
+    if form == "csv":
+        assert lines[0].startswith("pipeline,batch_id,")
+        assert [line.split(",")[1] for line in lines[1:]] == ["1", "2"]
+    else:
+        assert [json.loads(line)["batch_id"] for line in lines] == [1, 2]
 
 
 def test_a_defect_is_not_hidden(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,8 +146,10 @@ def test_the_command_windows_and_its_counterpart(ran: Config, tmp_path: Path) ->
     assert all(isinstance(line["final"], bool) for line in lines)
     done = CliRunner().invoke(main, ["sessions", str(path), "--key", "a"])
     assert done.exit_code == 2
-    assert "window: this is for pipelines of sessions, with a section [session]; name such a config" in done.stderr
-    with pytest.raises(ConfigError, match=r"^window: this is for pipelines of sessions"):
+    assert f"sessions: this pipeline computes windows; use: sessionlake windows {path} --key KEY" in done.stderr
+    with pytest.raises(
+        ConfigError, match=r"^read_sessions: this pipeline computes windows; use: sessionlake.read_windows"
+    ):
         sessionlake.read_sessions(ran)
 
 

@@ -15,9 +15,10 @@ from sessionlake.config.load import Config
 from sessionlake.errors import LakeError, PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.reading import read_sessions
-from sessionlake.serve.database import open_database
+from sessionlake.serve.database import open_database, open_rows
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 from sessionlake.warehouse.tables import Tables
@@ -68,15 +69,17 @@ def test_the_same_as_sparks(spark: SparkSession, config: Config) -> None:
 
 @pytest.mark.parametrize("key", [*KEYS, "new", "nobody", "A"])
 def test_a_keys_sessions(config: Config, key: str) -> None:
-    everything = sessionlake.read_sessions(config).order("session_start").fetchall()
-    of_key = [row for row in everything if row[0] == key]
+    everything = sessionlake.read_sessions(config).order("session_start")
+    of_key = [row for row in everything.select("* exclude (state)").fetchall() if row[0] == key]
     assert find_rows(config, key, None, None, 100)[1] == of_key
     # Inclusive where a session ends, exclusive where it starts: the middle one alone has a time in the range.
     middle = [row for row in of_key if row[1].timestamp() == DAY / 1e6]
     assert find_rows(config, key, 6, 2 * DAY, 100)[1] == middle
     assert find_rows(config, key, None, None, 1)[1] == of_key[:1]
     columns, rows = query_tables(
-        config, f"select * from sessions_live where session_key = '{key.replace(chr(39), chr(39) * 2)}' order by 2", 9
+        config,
+        f"select * exclude (state) from sessions_live where session_key = '{key.replace(chr(39), chr(39) * 2)}' order by 2",
+        9,
     )
     assert (columns[0], rows) == ("session_key", of_key)
 
@@ -130,6 +133,22 @@ def test_a_key_reaches_each_scan_of_sparks_view(spark: SparkSession, config: Con
     pushed = re.findall(r"FileScan parquet .*?PushedFilters: (\[.*?\]), ReadSchema", plan)
     assert len(pushed) == plan.count("FileScan parquet") >= 2
     assert all("EqualTo(session_key,a)" in filters for filters in pushed), pushed
+
+
+def test_who_may_reach_files(config: Config, tmp_path: Path) -> None:
+    """What answers SQL and HTTP may not; a relation in Python is the caller's, who may anyhow."""
+    lake = Lake(config.pipeline.warehouse)
+    last = find_last_batch(lake)
+    assert last is not None
+    for database in (open_database(config, lake), open_rows(config, lake, last)):
+        with closing(database):
+            assert database.execute("select count(*) from sessions_live").fetchall()
+            with pytest.raises(duckdb.PermissionException):
+                database.execute("select * from read_text('/proc/self/environ')")
+            with pytest.raises(duckdb.InvalidInputException, match="locked"):
+                database.execute("set enable_external_access = true")
+    sessionlake.read_sessions(config).write_csv(str(tmp_path / "sessions.csv"))
+    assert (tmp_path / "sessions.csv").read_text().startswith("session_key,")
 
 
 def test_views_stay_where_they_were_opened(spark: SparkSession, config: Config) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import sessionlake
 from sessionlake.cli import views
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
 from sessionlake.serve.views import DIALECTS, live_view
 from sessionlake.warehouse import schemas
@@ -85,9 +85,14 @@ def test_trino_takes_it(shown: Config) -> None:
     assert tables >= {"delta.clicks.sessions", "delta.clicks.session_changelog", "delta.clicks.sessions_live"}
 
 
-def test_trino_has_no_paths(config: Config) -> None:
-    with pytest.raises(ConfigError, match="--schema: is missing; trino names no table by its path"):
-        live_view(config, "trino")
+def test_trino_without_a_schema_means_the_one_in_use(config: Config) -> None:
+    told = live_view(config, "trino")
+    assert told.startswith("-- in the schema in which the tables are registered, as after: use delta.")
+    (statement,) = sqlglot.parse(told, dialect="trino")
+    assert statement is not None
+    tables = list(statement.find_all(sqlglot.exp.Table))
+    assert {t.name for t in tables} >= {"sessions", "session_changelog", "sessions_live"}
+    assert not any(t.catalog or t.db for t in tables)
 
 
 def test_no_tables(tmp_path: Path) -> None:

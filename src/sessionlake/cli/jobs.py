@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from sessionlake.cli.observed import observed
+from sessionlake.cli.reports import report_lines
 from sessionlake.cli.sessionizer import print_batch
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
@@ -121,10 +122,8 @@ def print_report(report: "JobReport") -> None:
         "dry run, nothing written" if report.dry_run else "done before, nothing repeated" if report.repeated else "done"
     )
     console.print(Text.assemble((report.job, "bold"), f" {report.run_id}: {state}"))
-    for name, value in report.counts.items():
-        console.print(f"  {name.replace('_', ' '):<28}{value:>14,}")
-    for note in report.notes:
-        console.print(f"  {note}")
+    for line in (*report_lines(report.counts), *report.notes):
+        console.print(f"  {line}")
     click.echo(json.dumps({"job": report.job, "run_id": report.run_id, "dry_run": report.dry_run, **report.counts}))
 
 

@@ -1,14 +1,13 @@
 """The command that queries the tables."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
-from sessionlake.cli.shared import console, one_line_errors, open_session
+from sessionlake.cli.rows import at_most, format_options, limit_option, print_rows, tell
+from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
-from sessionlake.errors import SessionlakeError, first_line
+from sessionlake.errors import ConfigError, SessionlakeError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,37 +18,47 @@ ENGINES = ("duckdb", "spark")
 @click.command("sql")
 @click.argument("config_path", metavar="CONFIG")
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Rows to print at the most.")
+@limit_option
+@format_options("an object a line, for each row")
+@click.option(
+    "--allow-files",
+    is_flag=True,
+    help="Let the query read and write whatever this user may: files, network, extensions. Without it the query sees the tables alone.",
+)
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default=ENGINES[0],
     show_default=True,
-    help="What reads the tables, and whose SQL it is; Spark takes some seconds to start.",
+    help="What reads the tables, and whose SQL it is. Spark takes some seconds to start, and needs --allow-files.",
 )
 @one_line_errors
-def sql_command(config_path: str, query: str, limit: int, engine: str) -> None:
+def sql_command(
+    config_path: str,
+    query: str,
+    limit: int | None,
+    form: str,
+    allow_files: bool,  # noqa: FBT001 (click passes flags by name)
+    engine: str,
+) -> None:
     """Run SQL over the tables and sessions_live or windows_live, each registered by name."""
+    if engine == "spark" and not allow_files:
+        raise ConfigError(
+            "--engine: Spark's SQL can read and write all files that this user may; add --allow-files, or leave --engine out"
+        )
     config = load_config(config_path)
     if engine == "spark":
         spark = open_session(config)
         register_tables(spark, config)
-        columns, rows = run_sql(spark, query, limit + 1)
-    else:
-        from sessionlake.serve.queries import query_tables
+        columns, rows = run_sql(spark, query, at_most(limit, form))
+        print_rows(columns, rows, limit=limit, form=form)
+        return
+    from sessionlake.serve.queries import answer_sql
 
-        columns, rows = query_tables(config, query, limit + 1)
-    print_rows(columns, rows, limit)
-
-
-def print_rows(columns: list[str], rows: list[Any], limit: int) -> None:
-    """Print the first rows of a table, and that there are more."""
-    table = Table(*columns)
-    for row in rows[:limit]:
-        table.add_row(*(_cell(value) for value in row))
-    console.print(table)
-    if len(rows) > limit:
-        console.print(f"only the first {limit} rows; raise --limit for more")
+    with answer_sql(config, query, allow_files=allow_files) as answer:
+        print_rows(answer.columns, answer.rows, limit=limit, form=form)
+    if answer.batch_id is None:
+        tell("no batch is committed yet, so that the tables are empty; run `sessionlake run` first", form)
 
 
 def register_tables(spark: "SparkSession", config: Config) -> None:
@@ -71,20 +80,12 @@ def register_tables(spark: "SparkSession", config: Config) -> None:
     read_batches(tables).createOrReplaceTempView(schemas.BATCHES)
 
 
-def run_sql(spark: "SparkSession", query: str, limit: int) -> tuple[list[str], list[Any]]:
-    """Return the columns and the first rows of a query; what Spark refuses or fails on is a user's error."""
+def run_sql(spark: "SparkSession", query: str, most: int | None) -> tuple[list[str], list[Any]]:
+    """Return the columns and the rows of a query, one more than `most` if there are so many; what Spark refuses or fails on is a user's error."""
     from pyspark.errors import PySparkException
 
     try:
         result = spark.sql(query)
-        return result.columns, result.limit(limit).collect()
+        return result.columns, (result if most is None else result.limit(most + 1)).collect()
     except PySparkException as error:
         raise SessionlakeError(f"sql: {first_line(error)}; correct the query") from error
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bytes | bytearray):
-        return f"<{len(value)} bytes>"
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
-    return "" if value is None else str(value)

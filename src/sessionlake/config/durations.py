@@ -18,6 +18,7 @@ _UNITS = {
 _SIZES = {name: size for names, size in _UNITS.items() for name in names.split()}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?) *([A-Za-zµ]+)[ ,]*")
 _CLOCK = re.compile(r"([0-9]+):([0-9]{1,2}):([0-9]{1,2}(?:\.[0-9]+)?)")
+_ROUGH_DAYS = 2
 _LONGEST_US = (1 << 63) // 1000
 """292 years: counted in nanoseconds, as pandas and Arrow may do, a duration still fits 64 bits."""
 
@@ -68,3 +69,14 @@ def format_duration(micros: int) -> str:
         if amount:
             parts.append(f"{amount}{name}")
     return sign + (" ".join(parts[:2]) or "0s")
+
+
+def rough_duration(micros: int) -> str:
+    """Return a duration for people who want its size: "92 days", "3 h 20 min", "1 min", "39 s"; below a second "0 s"."""
+    seconds = abs(micros) // 1_000_000
+    days, hours, minutes = seconds // 86_400, seconds // 3600, seconds // 60
+    if days >= _ROUGH_DAYS:
+        return f"{days:,} days"
+    if hours:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{minutes} min" if minutes else f"{seconds} s"

@@ -9,7 +9,7 @@ from sessionlake.operators.registry import kind_of
 from sessionlake.operators.sessions.kind import Sessions
 from sessionlake.operators.windows.kind import Windows
 from sessionlake.sources.registry import sources_of
-from sessionlake.stream.pipeline import check_settings
+from sessionlake.stream.settings import check_settings
 from sessionlake.warehouse.batch_commit import BatchCommit
 
 

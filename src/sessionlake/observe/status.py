@@ -11,6 +11,7 @@ from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
 from sessionlake.serve.database import open_database
+from sessionlake.stream.settings import refusal
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
@@ -49,6 +50,8 @@ class Status:
     last_batches: list[dict[str, Any]]
     evicted: int | None = None
     """How many rows of a keyed table with `changelog_retention` went before it was over; None of others."""
+    refused: str | None = None
+    """Why a run of the config would be refused: it has changed what the tables are bound to. None if it would not be."""
 
 
 def read_status(config: Config) -> Status:
@@ -103,6 +106,7 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
         changelog_version=last.version,
         last_batches=_last_batches(database, last_id),
         evicted=last.state.get(EVICTED_ROWS),
+        refused=refusal(config, last),
     )
 
 

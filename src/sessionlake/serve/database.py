@@ -23,19 +23,26 @@ from sessionlake.warehouse.changelog import (
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
-_STORED_BATCHES = "stored_batches"
-_NEW_BATCHES = "new_batches"
+_PARTS = "parts"
+"""A database beside, in which the two halves of `batches` are: `show tables` does not list it."""
+_STORED_BATCHES, _NEW_BATCHES = f"{_PARTS}.stored_batches", f"{_PARTS}.new_batches"
+_LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
 
-def open_database(config: Config, lake: Lake, condition: str | None = None) -> DuckDBPyConnection:
+def open_database(
+    config: Config, lake: Lake, condition: str | None = None, *, allow_files: bool = False
+) -> DuckDBPyConnection:
     """Return a database with a view of each table that is there, and those of the latest rows (`Changelog.live`, `every`); times are UTC.
 
     The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
-    about the key, says which rows are asked for. NoBatchesError where there are none yet.
+    about the key, says which rows are asked for. Queries reach no other files, no network and no extensions, unless
+    `allow_files`. NoBatchesError where there are none yet.
     """
     database = _opened(lake, (*lake.changelog.tables, *schemas.SHARED), condition)
     _view_latest(database, config, lake, find_last_batch(lake))
     _view_batches(database, lake)
+    if not allow_files:
+        database.execute(_LOCKED)
     return database
 
 
@@ -43,6 +50,7 @@ def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | No
     """Return a database of the views of the latest rows alone, as `open_database` does; what is shown is as of the batch `last`."""
     database = _opened(lake, lake.changelog.tables, condition)
     _view_latest(database, config, lake, last)
+    database.execute(_LOCKED)
     return database
 
 
@@ -59,10 +67,19 @@ def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPy
     # The changelog first: trim stops at the fold point of a snapshot that is there already, so that no batch is in neither.
     for name in names:
         if lake[name].exists():
-            asked = condition if name in of.tables else None
-            shown = _STORED_BATCHES if name == schemas.BATCHES else name
-            database.register(shown, TableScan(lake[name].open(), asked))
+            scan = TableScan(lake[name].open(), condition if name in of.tables else None)
+            if name == schemas.BATCHES:
+                _store_batches(database, scan)
+            else:
+                database.register(name, scan)
     return database
+
+
+def _store_batches(database: DuckDBPyConnection, scan: TableScan) -> None:
+    # `register` knows no other database than its own.
+    database.execute(f"attach ':memory:' as {_PARTS}; use {_PARTS}")
+    database.from_arrow(scan).create_view("stored_batches")
+    database.execute("use memory")
 
 
 def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last: BatchCommit | None) -> None:
@@ -92,7 +109,7 @@ def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:
     """Make a view of the saved batches, and of the newer ones that only the changelog's commits tell of."""
     seen = database.execute(f"select coalesce(max(changelog_version), -1) from {_STORED_BATCHES}").fetchall()[0][0]
     rows = [batch.row(lake.changelog.counts) for batch in batches_after(lake, seen)]
-    database.execute(f"create temp table {_NEW_BATCHES} as select * from {_STORED_BATCHES} limit 0")
+    database.execute(f"create table {_NEW_BATCHES} as select * from {_STORED_BATCHES} limit 0")
     # By parameters: an Arrow table of rows of Python would cost the import of pandas.
     schema = schemas.batches(lake.changelog.counts)
     times = {field.name for field in schema if field.type == schemas.TIME}

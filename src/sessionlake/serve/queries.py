@@ -1,6 +1,10 @@
 """What users ask of the tables without Spark: SQL, and the sessions or windows of a key."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import duckdb
@@ -9,23 +13,47 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, LakeError
 from sessionlake.serve.database import open_database
+from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
 
+_AT_ONCE = 1000
+_STATE = "state"
+_CLOSED = (
+    "file system operations are disabled by configuration",
+    "extensions is disabled",
+    "configuration has been locked",
+)
+"""What DuckDB says where a query reaches further than `open_database` lets it."""
 
-def query_tables(config: Config, query: str, limit: int) -> tuple[list[str], list[Any]]:
-    """Return the columns and the first rows of a query in DuckDB's SQL; LakeError where it can't be answered."""
-    with closing(open_database(config, Lake.of(config))) as database:
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows that answer a question; they are fetched while the answer is open."""
+
+    columns: list[str]
+    rows: Iterator[tuple[Any, ...]]
+    batch_id: int | None
+    """The last committed batch; None before the first one."""
+
+
+@contextmanager
+def answer_sql(config: Config, query: str, *, allow_files: bool = False) -> Iterator[Answer]:
+    """Open the answer to a query in DuckDB's SQL, which reaches the pipeline's tables alone unless `allow_files`.
+
+    LakeError where it can't be answered.
+    """
+    lake = Lake.of(config)
+    with closing(open_database(config, lake, allow_files=allow_files)) as database:
         try:
-            return _fetched(database.execute(query), limit)
+            yield _answer(lake, database.execute(query))
         except duckdb.Error as error:
-            raise LakeError(f"sql: {_said(error)}; correct the query, or run it with --engine spark") from error
+            raise LakeError(f"sql: {_said(error)}") from error
 
 
-def find_rows(
-    config: Config, key: str, from_us: int | None, to_us: int | None, limit: int
-) -> tuple[list[str], list[Any]]:
-    """Return the columns and the first of a key's sessions or windows, oldest first, that have a time in [from_us, to_us).
+@contextmanager
+def answer_key(config: Config, key: str, from_us: int | None, to_us: int | None) -> Iterator[Answer]:
+    """Open a key's sessions or windows, oldest first, that have a time in [from_us, to_us), without their packed states.
 
     Only files are read whose bounds of the key hold it.
     """
@@ -40,28 +68,49 @@ def find_rows(
         given = {"key": key, **{name: us for name, us in bounds.items() if us is not None}}
         conditions = {"low": f" and epoch_us({of.end}) {reaches} $low", "high": f" and epoch_us({of.start}) < $high"}
         where = "".join(conditions.get(name, "") for name in given)
-        found = database.execute(
-            f"select * from {of.live} where {of.key} = $key{where} order by {', '.join(dict.fromkeys((of.start, *of.identity)))}",
-            given,
+        order = ", ".join(dict.fromkeys((of.start, *of.identity)))
+        shown = "*" if of.keyed else f"columns(lambda name: name <> '{_STATE}')"
+        yield _answer(
+            lake,
+            database.execute(f"select {shown} from {of.live} where {of.key} = $key{where} order by {order}", given),
         )
-        return _fetched(found, limit)
+
+
+def query_tables(config: Config, query: str, limit: int) -> tuple[list[str], list[Any]]:
+    """Return the columns and the first rows of a query, as `answer_sql` does."""
+    with answer_sql(config, query) as answer:
+        return answer.columns, list(islice(answer.rows, limit))
+
+
+def find_rows(
+    config: Config, key: str, from_us: int | None, to_us: int | None, limit: int
+) -> tuple[list[str], list[Any]]:
+    """Return the columns and the first rows of a key, as `answer_key` does."""
+    with answer_key(config, key, from_us, to_us) as answer:
+        return answer.columns, list(islice(answer.rows, limit))
 
 
 def read_live(config: Config) -> DuckDBPyRelation:
     """Return all sessions or windows as of the last committed batch, as DuckDB's relation: lazy, and its sql() can filter and aggregate.
 
     Of a query only the columns and rows it needs are read; .fetchall(), .to_arrow_table(), .df() and .pl() give the rows.
+    The relation may write files: it is the caller's, whose Python may write them as well.
     """
     lake = Lake.of(config)
-    return open_database(config, lake).table(lake.changelog.live)
+    return open_database(config, lake, allow_files=True).table(lake.changelog.live)
 
 
-def _fetched(result: DuckDBPyConnection, limit: int) -> tuple[list[str], list[Any]]:
+def _answer(lake: Lake, result: DuckDBPyConnection) -> Answer:
     columns = [column[0] for column in result.description or ()]
-    return columns, result.fetchmany(limit) if columns else []
+    fetched = iter(partial(result.fetchmany, _AT_ONCE), []) if columns else iter(())
+    last = find_last_batch(lake)
+    return Answer(columns, chain.from_iterable(fetched), None if last is None else last.batch_id)
 
 
 def _said(error: duckdb.Error) -> str:
-    """Return DuckDB's message without the excerpt of the query below it."""
+    """Return DuckDB's message without the excerpt of the query below it, and what to do."""
     lines = [line.strip() for line in str(error).split("\n\nLINE ")[0].splitlines() if line.strip()]
-    return " ".join(lines) or type(error).__name__
+    said = " ".join(lines) or type(error).__name__
+    if any(sign in said for sign in _CLOSED):
+        return f"the query reaches beyond the pipeline's tables ({said}); for files, network and settings add --allow-files, to save rows --format csv"
+    return f"{said}; correct the query, or run it with --engine spark --allow-files"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, NoBatchesError
+from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, live_sql
 from sessionlake.warehouse.lake import Lake
@@ -20,7 +20,8 @@ DIALECTS: dict[str, tuple[Dialect, Callable[[str], str] | None]] = {
 def live_view(config: Config, name: str, schema: str | None = None) -> str:
     """Return the statement that creates or replaces the view of the latest rows in an engine's SQL.
 
-    The tables are named by their paths, or as those of a schema in which they are registered; the view is made there too.
+    The tables are named by their paths, or as those of a schema in which they are registered; the view is made there too. An
+    engine that knows no paths gets their names alone, which mean the schema in use.
     What is final hangs on the watermark of the saved batches, which may be behind: none is called final too early.
     """
     dialect, by_path = DIALECTS[name]
@@ -30,10 +31,7 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
         raise NoBatchesError(
             f"pipeline.warehouse: {lake.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
-    if schema is None and by_path is None:
-        raise ConfigError(
-            f"--schema: is missing; {name} names no table by its path, write for example 'delta.{config.pipeline.name}'"
-        )
+    by_use = schema is None and by_path is None
     prefix = "" if schema is None else f"{schema}."
 
     def table(name: str) -> str:
@@ -62,4 +60,9 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
         final=final if section.shown == "marked" else None,
         hidden_us=hidden_us,
     )
-    return f"create or replace view {prefix}{of.live} as\n{live};"
+    remark = (
+        f"-- in the schema in which the tables are registered, as after: use delta.{config.pipeline.name}\n"
+        if by_use
+        else ""
+    )
+    return f"{remark}create or replace view {prefix}{of.live} as\n{live};"

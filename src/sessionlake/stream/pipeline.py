@@ -1,16 +1,13 @@
-"""A pipeline of any kind as the engine's coordinator sees it, and whether its tables were made by such a one."""
-
-import json
-from typing import Any
+"""A pipeline of any kind as the engine's coordinator sees it."""
 
 from sessionlake.config.load import Config
 from sessionlake.engine.pipeline import Pipeline
-from sessionlake.errors import PipelineStateError
 from sessionlake.stream.events import type_names
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.planned import fingerprint
+from sessionlake.stream.settings import all_bound
 from sessionlake.stream.tables import outputs_of
-from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+from sessionlake.warehouse.batch_commit import Settings
 from sessionlake.warehouse.tables import Tables
 
 
@@ -24,32 +21,10 @@ def make_pipeline(tables: Tables, config: Config, kind: Kind, checkpoint_id: str
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
         outputs=outputs_of(tables, kind),
-        settings=Settings(_bound(config, kind.bound_settings()), config.live_settings(), type_names(kind.inputs)),
+        settings=Settings(all_bound(config, kind.bound_settings()), config.live_settings(), type_names(kind.inputs)),
         next_state=kind.next_state,
         stored_state=lambda operator, state: kind.stored(tables, operator, state),
         asked_for=lambda operator, state, needs: kind.lookups(tables, operator, state, needs),
         input_of=lambda batch_id: fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         store_layout=kind.store_layout,
     )
-
-
-def check_settings(config: Config, last: BatchCommit | None, bound: dict[str, Any]) -> None:
-    """Refuse a config whose settings are not those the tables were made with; `bound` are `Kind.bound_settings`."""
-    if last is None:
-        return
-    if last.pipeline != config.pipeline.name:
-        raise PipelineStateError(
-            f"pipeline.name: warehouse {config.pipeline.warehouse!r} belongs to pipeline {last.pipeline!r}, not {config.pipeline.name!r}; "
-            "use one warehouse a pipeline"
-        )
-    before, now = last.settings.rebuild, json.loads(json.dumps(_bound(config, bound)))
-    for name in now:
-        if before.get(name) != now[name]:
-            raise PipelineStateError(
-                f"{name}: changed from {before.get(name)!r} to {now[name]!r} on existing {config.operator}s; "
-                "restore the old value, or build the tables anew: `sessionlake rebuild CONFIG --warehouse NEW`, then switch readers"
-            )
-
-
-def _bound(config: Config, bound: dict[str, Any]) -> dict[str, Any]:
-    return {**config.rebuild_settings(), **bound}

@@ -26,10 +26,11 @@ from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs
 from sessionlake.stream.kind import Kind
 from sessionlake.stream.lock import checkpoint_id, locked_store
-from sessionlake.stream.pipeline import check_settings, make_pipeline
+from sessionlake.stream.pipeline import make_pipeline
 from sessionlake.stream.planned import PlannedOffsets, clock_of, fingerprint
 from sessionlake.stream.queries import is_second_driver, run_to_end
 from sessionlake.stream.replan import replan
+from sessionlake.stream.settings import check_settings
 from sessionlake.stream.tables import create_tables
 from sessionlake.stream.ticks import Ticks
 from sessionlake.stream.watermark import watermark_of

@@ -134,7 +134,7 @@ class Lake(Logs):
         except (DeltaError, OSError, ValueError) as error:
             raise LakeError(
                 f"pipeline.warehouse: {self.warehouse!r} can't be read without Spark ({_cause(error)}); put its credentials "
-                "and region into the environment (AWS_..., AZURE_..., GOOGLE_...), or use `sessionlake sql --engine spark`"
+                "and region into the environment (AWS_..., AZURE_..., GOOGLE_...), or use `sessionlake sql --engine spark --allow-files`"
             ) from error
 
 

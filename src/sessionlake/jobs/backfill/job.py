@@ -26,7 +26,7 @@ from sessionlake.operators.registry import kind_of
 from sessionlake.operators.sessions.kind import Sessions
 from sessionlake.sources.files import NEEDED
 from sessionlake.stream.input_log import batch_inputs
-from sessionlake.stream.pipeline import check_settings
+from sessionlake.stream.settings import check_settings
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

@@ -23,7 +23,7 @@ from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, asked_time
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
 from sessionlake.operators.registry import kind_of
 from sessionlake.sources.registry import sources_of
-from sessionlake.stream.pipeline import check_settings
+from sessionlake.stream.settings import check_settings
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables

@@ -14,7 +14,7 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.run import JobRun
 from sessionlake.operators.registry import kind_of
 from sessionlake.stream.kind import Kind
-from sessionlake.stream.pipeline import check_settings
+from sessionlake.stream.settings import check_settings
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch

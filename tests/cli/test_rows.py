@@ -1,0 +1,86 @@
+"""How rows go out: the forms, their limits, and the lines about them."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sessionlake.cli.rows import format_options, limit_option, print_object, print_rows
+
+
+@click.command()
+@click.argument("count", type=int)
+@limit_option
+@format_options("a row a line")
+def shown(count: int, limit: int | None, form: str) -> None:
+    print_rows(["n", "n"], [[n, str(n)] for n in range(count)], limit=limit, form=form, none_told="nothing there")
+
+
+def run(*arguments: str) -> tuple[list[str], str]:
+    result = CliRunner().invoke(shown, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines(), result.stderr
+
+
+MORE = "only the first {} rows; raise --limit for more"
+
+
+def test_a_table_stops_at_a_hundred_rows_and_says_so() -> None:
+    lines, _ = run("101")
+    assert (len(lines), lines[-1]) == (102, MORE.format(100))
+    assert run("100")[0][-1].split() == ["99", "99"]
+
+
+@pytest.mark.parametrize(("form", "heads"), [("json", 0), ("csv", 1)])
+def test_programs_get_all_rows_unless_a_limit_is_given(form: str, heads: int) -> None:
+    lines, said = run("101", "--format", form)
+    assert (len(lines), said) == (101 + heads, "")
+    lines, said = run("101", "--format", form, "--limit", "7")
+    assert (len(lines), said) == (7 + heads, f"{MORE.format(7)}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdout", "stderr"),
+    [([], ["nothing there"], ""), (["--json"], [], "nothing there\n"), (["--format", "csv"], ["n,n"], "nothing there\n")],
+)  # fmt: skip
+def test_no_rows(arguments: list[str], stdout: list[str], stderr: str) -> None:
+    assert run("0", *arguments) == (stdout, stderr)
+
+
+def test_columns_of_one_name_are_told_apart_in_an_object() -> None:
+    assert [json.loads(line) for line in run("1", "--json")[0]] == [{"n": 0, "n_1": "0"}]
+    assert run("1", "--format", "csv")[0] == ["n,n", "0,0"]
+
+
+def test_csv_quotes_and_writes_lists_as_json() -> None:
+    @click.command()
+    def command() -> None:
+        rows: list[list[Any]] = [['a,"b"\nc', None, True, ["x", 1]]]
+        print_rows(["text", "none", "yes", "list"], rows, limit=None, form="csv")
+
+    assert CliRunner().invoke(command).stdout == 'text,none,yes,list\n"a,""b""\nc",,true,"[""x"", 1]"\n'
+
+
+def test_an_object_as_csv_is_flat_and_has_no_lists() -> None:
+    @click.command()
+    def command() -> None:
+        print_object({"a": 1, "b": {"c": None, "d": "x"}, "e": [1]}, "csv")
+        print_object({"a": 2, "b": {"c": 3, "d": "y"}, "e": []}, "csv", headed=False)
+
+    assert CliRunner().invoke(command).stdout == "a,b_c,b_d\n1,,x\n2,3,y\n"
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+    script = "from tests.cli.test_rows import shown; shown()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "50000", "--format", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as made:
+        assert made.stdout is not None
+        assert made.stderr is not None
+        assert made.stdout.readline() == b"n,n\n"
+        made.stdout.close()
+        assert (made.stderr.read(), made.wait(60)) == (b"", 0)
