@@ -23,9 +23,10 @@ from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
 from sessionlake.serve import guard
 from sessionlake.serve.answers import Answers
+from sessionlake.serve.connections import MAX_HEAD, Joined
 from sessionlake.serve.cursors import read_cursor, write_cursor
 from sessionlake.serve.dispatch import MAX_BODY
-from sessionlake.serve.guard import HEADERS, MAX_HEAD, Joined, Rates
+from sessionlake.serve.guard import HEADERS, Rates
 from sessionlake.serve.refused import RefusedError
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving

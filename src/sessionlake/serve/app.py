@@ -272,9 +272,11 @@ class Server:
                 f"{HOP.decode()}: is of another pipeline than {self._config.pipeline.name!r}; correct serve.peers there",
             )
         least = asked.min_batch_id
-        if least is None:
+        if least is None or least <= self._following.reached:
             return
-        if not await self._following.comes_to(least, asked.wait_ms / 1000):
+        async with call.place.waiting():
+            comes = await self._following.comes_to(least, asked.wait_ms / 1000)
+        if not comes:
             found = self._following.now.commit.batch_id
             raise RefusedError(
                 412,

@@ -12,10 +12,11 @@ from sessionlake.config.load import Config
 from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
 from sessionlake.serve.app import Server
+from sessionlake.serve.connections import LimitedProtocol
 from sessionlake.serve.following import Following
-from sessionlake.serve.guard import HEADERS, Guard, LimitedProtocol
+from sessionlake.serve.guard import HEADERS, Guard
 
-_CONNECTIONS = 512
+CONNECTIONS = 512
 _BACKLOG = 128
 _SHUTDOWN_S = 5
 
@@ -46,7 +47,7 @@ def prepared(
             server_header=False,
             headers=HEADERS,
             proxy_headers=False,
-            limit_concurrency=_CONNECTIONS,
+            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=_SHUTDOWN_S,
             ssl_certfile=section.tls_certificate,
             ssl_keyfile=section.tls_key,
