@@ -409,6 +409,10 @@ def test_an_erased_store_is_not_read(tmp_path: Path) -> None:
         for path, parameters in (("sessions", {"key": "a"}), ("sessions", {"key_from": ""}), ("open", {})):
             status, answer, headers = ask(url, f"/v1/{path}", **parameters)
             assert (status, headers["retry-after"]) == (503, "5"), answer
+        # At once, and not only with the next batch.
+        missing = ask(url, "/v1/status")[1]["shards"]["missing"]
+        assert missing == dict.fromkeys(("0", "1"), "its store was removed")
+        assert 'sessionlake_serve_missing_shards{pipeline="p"} 2.0' in ask(url, "/metrics")[1]
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
