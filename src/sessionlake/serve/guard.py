@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from sessionlake.config.serve import ServeSection, is_loopback
+from sessionlake.config.serve import ServeSection, Tokens, is_loopback
 from sessionlake.serve.places import PLACE, Caller, Place, Places
 from sessionlake.serve.refused import RefusedError
 
@@ -20,6 +20,8 @@ App = Callable[[Scope, Callable[[], Awaitable[Any]], Send], Awaitable[None]]
 ALIVE = "/healthz"
 OPEN_PATHS = ("/", ALIVE)
 """What needs no token: they have no data."""
+METRICS_PATHS = (*OPEN_PATHS, "/metrics")
+"""What may be asked with a token for metrics."""
 BATCH = ":batch"
 """What paths end with that are asked by POST."""
 CALLERS = 10_000
@@ -51,12 +53,11 @@ class Rates:
 class Guard:
     """Refuses what may not be asked."""
 
-    def __init__(
-        self, app: App, section: ServeSection, tokens: tuple[str, ...], refused: Callable[[int], None]
-    ) -> None:
+    def __init__(self, app: App, section: ServeSection, tokens: Tokens, refused: Callable[[int], None]) -> None:
         """`refused` is told the status of each request that is refused here."""
         self._app, self._section, self._told = app, section, refused
-        self._tokens = [sha256(token.encode()).digest() for token in tokens]
+        self._full = frozenset(map(_digest, tokens.full))
+        self._tokens = [*self._full, *map(_digest, tokens.metrics)]
         self._rates = Rates(section.requests_per_second)
         self._places = Places()
 
@@ -97,6 +98,11 @@ class Guard:
                 "authorization: no token, or not one of this server's; send the header 'Authorization: Bearer TOKEN'",
                 {"www-authenticate": "Bearer"},
             )
+        if known is not None and known not in self._full and path not in METRICS_PATHS:
+            raise RefusedError(
+                403,
+                f"authorization: this token is for /metrics alone; send one of {self._section.token_variable}",
+            )
         return Place(self._places, caller, costs=path != ALIVE)
 
     def _check_rate(self, caller: Caller) -> None:
@@ -108,9 +114,9 @@ class Guard:
             )
 
     def _token(self, header: bytes) -> bytes | None:
-        """Return the digest of the token that a header has, where it is one of ours; each is compared, whole, whatever is found."""
+        """Return the digest of the token that a header has, if it is one of ours; each is compared, whole, whatever is found."""
         scheme, _, token = header.partition(b" ")
-        digest = sha256(token.strip()).digest()
+        digest = _digest(token.strip())
         known = [hmac.compare_digest(digest, other) for other in self._tokens]
         return digest if any(known) and scheme.lower() == b"bearer" else None
 
@@ -120,6 +126,10 @@ async def _refuse(refused: RefusedError, send: Send) -> None:
     more = [(name.encode(), value.encode()) for name, value in refused.headers.items()]
     await send({"type": "http.response.start", "status": refused.status, "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": refused.body})
+
+
+def _digest(token: str | bytes) -> bytes:
+    return sha256(token.encode() if isinstance(token, str) else token).digest()
 
 
 def _check_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
