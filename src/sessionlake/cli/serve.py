@@ -45,7 +45,7 @@ def serve(config: Config) -> None:
         sys.setswitchinterval(_SWITCH_S)
         console.print(f"{config.pipeline.name} at {url}, the page and /openapi.json; ctrl-C ends it")
         if terminal is not None:
-            # A browser sends nobody what stands behind the #.
+            # A browser sends the part behind the # to no server.
             click.echo(f"the page, with a token for this run: {url}/#token={tokens.full[0]}", file=terminal)
         try:
             server.run(sockets=[bound])
@@ -54,7 +54,7 @@ def serve(config: Config) -> None:
 
 
 def _terminal(section: ServeSection) -> TextIO:
-    """Return what shows a token to the user and keeps it in no log; ConfigError if there is none."""
+    """Return the stream that shows a token to the user and is no log; ConfigError if there is none."""
     for stream in (sys.stdout, sys.stderr):
         if stream.isatty():
             return stream

@@ -133,19 +133,22 @@ def _digest(token: str | bytes) -> bytes:
 
 
 def _check_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-    """Raise RefusedError for what a page of somebody else's has a browser ask of a server that asks for no token."""
+    """Raise RefusedError for a request that a page of another site makes of a server that asks for no token."""
     host = headers.get(b"host", b"")
-    # By another name such a page could have the browser take this server for its own (DNS rebinding).
+    # By another name of this host the browser would take this server for the one that such a page came from (DNS rebinding).
     if not _is_here(host):
         raise RefusedError(
-            421, "host: is not this machine's loopback address; ask 127.0.0.1 or localhost, or set tokens"
+            421,
+            "host: is not this machine's loopback address; ask 127.0.0.1 or localhost, or remove serve.tokens = false",
         )
     origin = headers.get(b"origin")
     # Browsers say who asks; nobody else does. To open the page by a link from elsewhere is not to read it.
     follows_link = scope["path"] == "/" and headers.get(b"sec-fetch-mode") == b"navigate"
     is_foreign = headers.get(b"sec-fetch-site", b"none") not in (b"same-origin", b"none")
     if (is_foreign and not follows_link) or (origin is not None and origin.partition(b"://")[2] != host):
-        raise RefusedError(403, "origin: is a page of another site; ask from the page of this server, or set tokens")
+        raise RefusedError(
+            403, "origin: is a page of another site; ask from the page of this server, or remove serve.tokens = false"
+        )
 
 
 @lru_cache(64)

@@ -34,7 +34,7 @@ class StorePage:
 
 
 class PageReader:
-    """Reads one page of a view; `most` is what it may look at: stored values of a range, and sessions of large keys."""
+    """Reads one page of a view; of a range it looks at `most` stored values, and at so many sessions of large keys."""
 
     def __init__(self, view: View, asked: Question, most: int, *, keyed: bool) -> None:
         self._view, self._asked, self._most, self._keyed = view, asked, most, keyed
