@@ -71,6 +71,7 @@ last_page = "last(page)"
 [serve]
 port = 0
 requests_per_second = 100000
+tokens = false
 """
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _TICKS = os.sysconf("SC_CLK_TCK")

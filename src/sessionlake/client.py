@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ssl import SSLContext, create_default_context
 from threading import local
 from typing import Any, Literal, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
 
 from sessionlake.errors import SessionlakeError
 
@@ -33,6 +33,7 @@ class QueryClient:
 
     Listings are iterators that ask for page after page; pages may be of different batches. `retries` is how often a request
     is sent again that the server had no time for (429, 503) or that found no connection. Times in rows are ISO texts.
+    `url` may be the link with a token that `sessionlake serve` shows.
     ValueError for a URL that is none, QueryError for what is not answered.
     """
 
@@ -47,8 +48,12 @@ class QueryClient:
     ) -> None:
         found = urlsplit(url)
         if found.scheme not in ("http", "https") or not found.hostname or found.path.strip("/") or found.query:
-            raise ValueError(f"url: {url!r} is no address of a server; write for example 'http://127.0.0.1:8787'")
+            raise ValueError(
+                f"url: {urldefrag(url).url!r} is no address of a server; write for example 'http://127.0.0.1:8787'"
+            )
         self._scheme, self._host, self._port = found.scheme, found.hostname, found.port
+        if token is None:
+            token = dict(parse_qsl(found.fragment)).get("token")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._timeout, self._retries, self._tls = timeout, retries, tls
         self._own = local()

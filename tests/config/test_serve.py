@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sessionlake.config.serve import ServeSection
+from sessionlake.config.serve import ServeSection, Tokens
 from sessionlake.errors import ConfigError
 from tests.infra.infra_files import ROOT
 from tests.support import make_config
@@ -25,7 +25,11 @@ OUTSIDE = "serve.host: '0.0.0.0' is reached from outside"
         ({"tables_timeout": "0 s"}, "serve.tables_timeout: '0 s' must be longer than zero"),
         ({"tables_timeout": "soon"}, "serve.tables_timeout: 'soon' is not a duration"),
         ({"max_rows": 0}, "serve.max_rows: 0 is wrong"),
-        ({"tokens": ["x"]}, "serve.tokens: is unknown"),
+        ({"tokens": ["s3cr3t-token"]}, "serve.tokens: is true or false; tokens stand in the environment variable that "),
+        ({"tokens": "s3cr3t-token"}, "serve.tokens: is true or false; tokens stand in the environment variable that "),
+        ({"tokens": False, "host": "::", "insecure_http": True}, "serve.tokens: false lets everybody read who reaches '::'; "),
+        ({"metrics_token_variable": "a-b"}, "serve.metrics_token_variable: 'a-b' is no name of a variable"),
+        ({"metrics_token_variable": "SESSIONLAKE_SERVE_TOKENS"}, "serve.metrics_token_variable: 'SESSIONLAKE_SERVE_TOKENS' is serve.token_variable, too"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_one_line(tmp_path: Any, section: dict[str, Any], line: str) -> None:
@@ -43,20 +47,41 @@ def test_files_are_absolute(tmp_path: Any) -> None:
 def test_tokens_are_taken_from_the_environment_and_not_told() -> None:
     outside = ServeSection(host="192.0.2.1", insecure_http=True)
     name = outside.token_variable
-    assert outside.tokens({name: " a-token-of-16-ch ,b-token-of-16-ch,,a-token-of-16-ch"}) == (
+    assert outside.tokens_in({name: " a-token-of-16-ch ,b-token-of-16-ch,,a-token-of-16-ch"}).full == (
         "a-token-of-16-ch",
         "b-token-of-16-ch",
     )
-    assert ServeSection(host="localhost").tokens({}) == ()
+    assert ServeSection(host="localhost").tokens_in({}) == Tokens()
     with pytest.raises(
         ConfigError,
         match=r"^serve\.host: '192\.0\.2\.1' is reached from outside, and SESSIONLAKE_SERVE_TOKENS holds no token",
     ):
-        outside.tokens({name: ","})
+        outside.tokens_in({name: ","})
     for short in ("a-token-of-15-c", "a token of 16 ch", "a-token-of-16-é-"):
         with pytest.raises(ConfigError) as refused:
-            outside.tokens({name: short})
+            outside.tokens_in({name: short})
         assert short not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "environment", "line"),
+    [
+        ({"tokens": False}, {"SESSIONLAKE_SERVE_TOKENS": "a-token-of-16-ch"}, "serve.tokens: is false, and SESSIONLAKE_SERVE_TOKENS holds tokens"),
+        ({"tokens": False}, {"SESSIONLAKE_SERVE_METRICS_TOKENS": "a-token-of-16-ch"}, "serve.tokens: is false, and SESSIONLAKE_SERVE_METRICS_TOKENS holds tokens"),
+        ({}, {"SESSIONLAKE_SERVE_METRICS_TOKENS": "short"}, "serve.token_variable: SESSIONLAKE_SERVE_METRICS_TOKENS holds a token that is shorter"),
+        ({}, dict.fromkeys(("SESSIONLAKE_SERVE_TOKENS", "SESSIONLAKE_SERVE_METRICS_TOKENS"), "a-token-of-16-ch"), "serve.metrics_token_variable: SESSIONLAKE_SERVE_METRICS_TOKENS holds a token that SESSIONLAKE_SERVE_TOKENS holds, too"),
+        ({"peers": "http://{host}:1"}, {}, "serve.peers: servers that ask each other need the same token, and SESSIONLAKE_SERVE_TOKENS holds none"),
+    ],
+)  # fmt: skip
+def test_tokens_that_do_not_go_with_the_rest(section: dict[str, Any], environment: dict[str, str], line: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ServeSection(**section).tokens_in(environment)
+    assert str(refused.value).startswith(line)
+    assert "a-token" not in str(refused.value)
+
+
+def test_tokens_are_not_shown() -> None:
+    assert repr(Tokens(("a-token-of-16-ch",), ("b-token-of-16-ch",))) == "Tokens()"
 
 
 def test_options_are_checked_as_the_file_is() -> None:

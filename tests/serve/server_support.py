@@ -16,10 +16,11 @@ Answer = tuple[int, Any, dict[str, str]]
 
 @contextmanager
 def serving(config: Config, environment: Mapping[str, str] | None = None, **section: Any) -> Iterator[str]:
-    """Yield the address of a server; `section` changes [serve]."""
-    changed = config.serve.model_copy(update={"port": 0, **section})
+    """Yield the address of a server, which asks for no token unless the environment holds one; `section` changes [serve]."""
+    changed = config.serve.model_copy(update={"port": 0, "tokens": bool(environment), **section})
     changed.check()
-    with prepared(config.model_copy(update={"serve": changed}), environment or {}) as (server, bound, url):
+    tokens = changed.tokens_in(environment or {})
+    with prepared(config.model_copy(update={"serve": changed}), tokens) as (server, bound, url):
         thread = Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

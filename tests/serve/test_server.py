@@ -23,9 +23,10 @@ from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
 from sessionlake.serve import guard
 from sessionlake.serve.answers import Answers
+from sessionlake.serve.connections import MAX_HEAD, Joined
 from sessionlake.serve.cursors import read_cursor, write_cursor
 from sessionlake.serve.dispatch import MAX_BODY
-from sessionlake.serve.guard import HEADERS, MAX_HEAD, Joined, Rates
+from sessionlake.serve.guard import HEADERS, Rates
 from sessionlake.serve.refused import RefusedError
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving
@@ -250,6 +251,21 @@ def test_tokens(stream: Stream) -> None:
         assert ask(url, "/v1/status", {"Authorization": f"Bearer {OLD}"})[0] == 401
 
 
+def test_a_token_for_metrics_opens_nothing_else(stream: Stream) -> None:
+    given = {"SESSIONLAKE_SERVE_TOKENS": NEW, "SESSIONLAKE_SERVE_METRICS_TOKENS": OLD}
+    with serving(stream.config, given) as url:
+        for token, status in ((OLD, 403), (NEW, 200)):
+            headers = {"Authorization": f"Bearer {token}"}
+            assert [ask(url, path, headers)[0] for path in ("/metrics", "/healthz", "/")] == [200] * 3
+            for path in ("/v1/status", "/v1/sessions?key=a", "/v1/open", "/openapi.json"):
+                assert ask(url, path, headers)[0] == status
+            assert ask(url, "/v1/sessions:batch", headers, body={"keys": ["a"]})[0] == status
+        assert ask(url, "/metrics")[0] == 401
+        assert ask(url, "/v1/status", {"Authorization": f"Bearer {OLD}"})[1] == {
+            "error": "authorization: this token is for /metrics alone; send one of SESSIONLAKE_SERVE_TOKENS"
+        }
+
+
 def test_metrics_count_answers_and_refusals(stream: Stream) -> None:
     token = {"Authorization": f"Bearer {NEW}"}
     with serving(stream.config, {"SESSIONLAKE_SERVE_TOKENS": NEW}) as url:
@@ -302,6 +318,10 @@ def test_rates(stream: Stream) -> None:
         found = [ask(url, "/v1/status") for _ in range(20)]
         assert {status for status, _, _ in found} == {200, 429}
         assert next(headers["retry-after"] for status, _, headers in found if status == 429) == "1"
+        # It is counted apart, so that nobody at the same address can have it refused.
+        assert [ask(url, "/healthz")[0] for _ in range(20)].count(429) > 0
+    with serving(stream.config, requests_per_second=1) as url:
+        assert 429 in {ask(url, "/v1/status")[0] for _ in range(20)}
         assert ask(url, "/healthz")[0] == 200
 
 
@@ -408,6 +428,10 @@ def test_an_erased_store_is_not_read(tmp_path: Path) -> None:
         for path, parameters in (("sessions", {"key": "a"}), ("sessions", {"key_from": ""}), ("open", {})):
             status, answer, headers = ask(url, f"/v1/{path}", **parameters)
             assert (status, headers["retry-after"]) == (503, "5"), answer
+        # At once, and not only with the next batch.
+        missing = ask(url, "/v1/status")[1]["shards"]["missing"]
+        assert missing == dict.fromkeys(("0", "1"), "its store was removed")
+        assert 'sessionlake_serve_missing_shards{pipeline="p"} 2.0' in ask(url, "/metrics")[1]
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")

@@ -1,4 +1,5 @@
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.records import Records
-from sessionlake.store.layout import pack, unpack
+from sessionlake.store.layout import heads_of, pack, sessions_of, states_of, unpack
 
 longs = st.integers(-(2**63), 2**63 - 1)
 rows = st.tuples(longs, longs, longs, longs, st.binary(max_size=20))
@@ -45,6 +46,19 @@ def test_layout_is_count_then_heads_then_states(values: list[list[Any]]) -> None
     for data, sessions in zip(packed, values, strict=True):
         heads = b"".join(struct.pack("<qqqqI", *s[:4], len(s[4])) for s in sessions)
         assert data == struct.pack("<I", len(sessions)) + heads + b"".join(s[4] for s in sessions)
+
+
+@given(value=st.lists(rows, min_size=1, max_size=6), layout=st.sampled_from(["plain", "with until"]), picked=st.data())
+def test_some_sessions_of_a_value_are_those_of_all(value: list[Any], layout: str, picked: Any) -> None:
+    sessions, with_until = columns(value, [0] * len(value)), layout == "with until"
+    if with_until:
+        sessions = replace(sessions, until=sessions.end)
+    [data] = pack(sessions, np.array([len(value)], np.int64)).to_pylist()
+    places = np.array(picked.draw(st.lists(st.integers(0, len(value) - 1))), np.int64)
+    heads = heads_of(data, with_until=with_until)
+    found = zip((head[:-1] for head in heads[places].tolist()), states_of(data, heads, places), strict=True)
+    every = sessions_of(data, with_until=with_until)
+    assert list(found) == [every[place] for place in places.tolist()]
 
 
 @pytest.mark.parametrize("values", [[], [None], [None, None]])

@@ -1,13 +1,20 @@
 """The command that serves a pipeline's rows over HTTP."""
 
+import os
+import secrets
 import sys
+from dataclasses import replace
+from typing import TextIO
 
 import click
 
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.load import Config, load_config
+from sessionlake.config.serve import ServeSection
+from sessionlake.errors import ConfigError
 from sessionlake.extras import require_extra
 
+_TOKEN_BYTES = 24
 _SWITCH_S = 0.0005
 """How long a thread that follows a commit, or reads a page, may keep a request waiting; Python's own 5 ms are longer than one takes."""
 
@@ -30,10 +37,28 @@ def serve(config: Config) -> None:
         require_extra("serve", module, "serve")
     from sessionlake.serve.server import prepared
 
-    with prepared(config) as (server, bound, url):
+    tokens, terminal = config.serve.tokens_in(os.environ), None
+    if config.serve.tokens and not tokens.full:
+        terminal = _terminal(config.serve)
+        tokens = replace(tokens, full=(secrets.token_hex(_TOKEN_BYTES),))
+    with prepared(config, tokens) as (server, bound, url):
         sys.setswitchinterval(_SWITCH_S)
         console.print(f"{config.pipeline.name} at {url}, the page and /openapi.json; ctrl-C ends it")
+        if terminal is not None:
+            # A browser sends the part behind the # to no server.
+            click.echo(f"the page, with a token for this run: {url}/#token={tokens.full[0]}", file=terminal)
         try:
             server.run(sockets=[bound])
         except KeyboardInterrupt:
             return
+
+
+def _terminal(section: ServeSection) -> TextIO:
+    """Return the stream that shows a token to the user and is no log; ConfigError if there is none."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream.isatty():
+            return stream
+    raise ConfigError(
+        f"serve.tokens: {section.token_variable} holds no token, and there is no terminal to show one that is made for the run; "
+        "set it, or write tokens = false to let all accounts of this machine read"
+    )

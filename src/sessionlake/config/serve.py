@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.sections import Duration, Section
@@ -21,6 +22,16 @@ _PEERS = re.compile(r"https?://([A-Za-z0-9-]+\.)*\{host\}(\.[A-Za-z0-9-]+)*:[0-9
 _TOKEN = re.compile(r"[!-+\--~]+")
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of a server; what shows it shows none of them."""
+
+    full: tuple[str, ...] = field(default=(), repr=False)
+    """With one of these everything may be asked."""
+    metrics: tuple[str, ...] = field(default=(), repr=False)
+    """With one of these /metrics may be asked, and what needs no token."""
+
+
 class ServeSection(Section):
     """The query server of `sessionlake serve`."""
 
@@ -30,6 +41,10 @@ class ServeSection(Section):
     """0 takes a free one."""
     token_variable: str = "SESSIONLAKE_SERVE_TOKENS"  # noqa: S105 (the variable's name)
     """Name of the environment variable that holds the tokens, parted by commas: with two of them one can be replaced."""
+    metrics_token_variable: str = "SESSIONLAKE_SERVE_METRICS_TOKENS"  # noqa: S105 (the variable's name)
+    """Name of the one that holds tokens for /metrics alone."""
+    tokens: bool = True
+    """Whether a token is needed: if the variable holds none, one is made for the run. False only on a loopback address."""
     tls_certificate: str | None = None
     """A PEM file, and `tls_key` the one of its key."""
     tls_key: str | None = None
@@ -51,6 +66,16 @@ class ServeSection(Section):
     """Stored values that are looked at for an answer."""
     tables_timeout: Duration = "10 seconds"
     """How long an answer may be looked for in the tables, where the stores don't have it."""
+
+    @field_validator("tokens", mode="before")
+    @classmethod
+    def _no_secret(cls, given: Any) -> Any:
+        if not isinstance(given, bool):
+            # It may be a token: it is not shown.
+            raise ValueError(  # noqa: TRY004 (pydantic makes a problem of this one alone)
+                "is true or false; tokens stand in the environment variable that serve.token_variable names"
+            )
+        return given
 
     @property
     def is_loopback(self) -> bool:
@@ -75,10 +100,7 @@ class ServeSection(Section):
             raise ConfigError(
                 f"serve.host: {self.host!r} is no host; write a name or an address, and the port as serve.port"
             )
-        if not _NAME.fullmatch(self.token_variable):
-            raise ConfigError(
-                f"serve.token_variable: {self.token_variable!r} is no name of a variable; write letters, digits and _, no token"
-            )
+        self._check_variables()
         for given, missing in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
             if getattr(self, given) and not getattr(self, missing):
                 raise ConfigError(f"serve.{missing}: is missing; serve.{given} needs it")
@@ -88,6 +110,10 @@ class ServeSection(Section):
             raise ConfigError(
                 f"serve.host: {self.host!r} is reached from outside and needs TLS; write serve.tls_certificate and serve.tls_key, "
                 "or serve.insecure_http = true where something else encrypts"
+            )
+        if not self.is_loopback and not self.tokens:
+            raise ConfigError(
+                f"serve.tokens: false lets everybody read who reaches {self.host!r}; leave it out, or serve 127.0.0.1"
             )
         self._check_peers()
         if self.tables_timeout_us == 0:
@@ -106,6 +132,18 @@ class ServeSection(Section):
         """Whether a client's token may be sent on to peers: where nobody between can read it, or it was said that nobody does."""
         return self.peers is not None and (self.peers.startswith("https://") or self.insecure_http or self.is_loopback)
 
+    def _check_variables(self) -> None:
+        for name in ("token_variable", "metrics_token_variable"):
+            variable = getattr(self, name)
+            if not _NAME.fullmatch(variable):
+                raise ConfigError(
+                    f"serve.{name}: {variable!r} is no name of a variable; write letters, digits and _, no token"
+                )
+        if self.token_variable == self.metrics_token_variable:
+            raise ConfigError(
+                f"serve.metrics_token_variable: {self.token_variable!r} is serve.token_variable, too; name another variable"
+            )
+
     def _check_peers(self) -> None:
         if self.peers is None:
             if self.peers_authority is not None:
@@ -121,18 +159,35 @@ class ServeSection(Section):
                 "or serve.insecure_http = true where something else encrypts"
             )
 
-    def tokens(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the tokens that an environment holds; ConfigError, which shows none, for one that is too short, and where one is needed."""
-        given = (text.strip() for text in environment.get(self.token_variable, "").split(","))
+    def tokens_in(self, environment: Mapping[str, str]) -> Tokens:
+        """Return the tokens that an environment holds; ConfigError, which shows none, for wrong ones, and if one is missing."""
+        found = Tokens(*(self._held(environment, name) for name in (self.token_variable, self.metrics_token_variable)))
+        if set(found.full) & set(found.metrics):
+            raise ConfigError(
+                f"serve.metrics_token_variable: {self.metrics_token_variable} holds a token that {self.token_variable} holds, too; "
+                "make another one by `openssl rand -hex 32`"
+            )
+        if not self.tokens and (found.full or found.metrics):
+            held = self.token_variable if found.full else self.metrics_token_variable
+            raise ConfigError(f"serve.tokens: is false, and {held} holds tokens; remove one of them")
+        if not found.full and not self.is_loopback:
+            raise ConfigError(
+                f"serve.host: {self.host!r} is reached from outside, and {self.token_variable} holds no token; set it, or serve 127.0.0.1"
+            )
+        if not found.full and self.tokens and self.peers is not None:
+            raise ConfigError(
+                f"serve.peers: servers that ask each other need the same token, and {self.token_variable} holds none; set it on each host"
+            )
+        return found
+
+    @staticmethod
+    def _held(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+        given = (text.strip() for text in environment.get(name, "").split(","))
         tokens = tuple(dict.fromkeys(text for text in given if text))
         if any(len(token) < SHORTEST_TOKEN or not _TOKEN.fullmatch(token) for token in tokens):
             raise ConfigError(
-                f"serve.token_variable: {self.token_variable} holds a token that is shorter than {SHORTEST_TOKEN} characters, or has "
+                f"serve.token_variable: {name} holds a token that is shorter than {SHORTEST_TOKEN} characters, or has "
                 "others than ASCII's letters, digits and signs; make one by `openssl rand -hex 32`"
-            )
-        if not tokens and not self.is_loopback:
-            raise ConfigError(
-                f"serve.host: {self.host!r} is reached from outside, and {self.token_variable} holds no token; set it, or serve 127.0.0.1"
             )
         return tokens
 

@@ -1,8 +1,7 @@
 """Questions answered as JSON, each from one batch: from the stores of this host, else from the tables (docs/rules.md, rule 194)."""
 
-import operator
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -16,11 +15,11 @@ from sessionlake.config.load import Config
 from sessionlake.serve.cursors import Position, read_cursor, write_cursor
 from sessionlake.serve.encoded import Times, encoded, envelope, joined, moment, row_json, within
 from sessionlake.serve.following import Following, Now
-from sessionlake.serve.found import Found, Packed
+from sessionlake.serve.pages import ALL_OF_KEY, PageReader
 from sessionlake.serve.parts import OpenPart, Part, longest, position_of, together
 from sessionlake.serve.questions import Question
 from sessionlake.serve.refused import RefusedError
-from sessionlake.serve.replica import KeyRange, NotLocalError, View
+from sessionlake.serve.replica import NotLocalError, View
 from sessionlake.serve.tables import Moment
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.changelog import changelog_of
@@ -29,7 +28,6 @@ STORE, DELTA = "store", "delta"
 LISTS = {"session": "sessions", "table": "rows", "window": "windows", "join": "joins"}
 """What an answer's rows are called, by operator, and the path that they are asked for at."""
 _NO_VIEW = "is read from the tables"
-_ALL_OF_KEY = (1 << 63) - 1
 
 
 class Answers:
@@ -44,21 +42,25 @@ class Answers:
         """What was last found of open sessions, in the stores and in the tables: all who look at the page ask for it with each batch."""
         self._heads: dict[tuple[str, bool, Times, bool | None], bytes] = {}
 
-    def of_store(self, asked: Question, *, times: Times) -> bytes | None:
-        """Return a page from the stores of this host, with the cursor of the next one; None where a shard that it needs is not here."""
+    def of_store(self, asked: Question, *, times: Times, at_once: bool = False) -> bytes | None:
+        """Return a page from the stores of this host, with the cursor of the next one; None where a shard that it needs is not here.
+
+        LargeKeyError if it is to be read `at_once`, and a named key has too many bytes for that.
+        """
         now = self._following.now
         if now.view is None:
             return None
         try:
-            found, rest, left = self._from_store(now.view, asked)
+            page = self._reader(now.view, asked).read(at_once=at_once)
         except NotLocalError:
             return None
+        found = page.found
         rows = [row_json(row) for row in now.view.decoder.told(found, times)]
 
         def position(at: int) -> Position:
             return (found[at].key,) if self._of.keyed else (found[at].key, found[at].start_us)
 
-        return self._page(asked, rows, position, rest, self._head(now.commit, now.view, times), left=left)
+        return self._page(asked, rows, position, page.rest, self._head(now.commit, now.view, times), left=page.left)
 
     def lacks(self, asked: Question, now: Now) -> dict[int, str | None]:
         """Return the shards that a question needs and that are not here, each with the host that ran it last, None where that is not known."""
@@ -71,17 +73,18 @@ class Answers:
     def part(self, asked: Question, view: View, *, times: Times) -> Part | None:
         """Return a page of the shards that a view is of; None where one of them is not here."""
         try:
-            found, rest, left = self._from_store(view, asked)
+            page = self._reader(view, asked).read()
         except NotLocalError:
             return None
+        found, rest = page.found, page.rest
         rows = [row_json(row) for row in view.decoder.told(found, times)]
         fit = within(rows, self._config.serve.max_bytes)
         places = [(of.key, of.start_us) for of in found[:fit]]
         reached: tuple[str, int] | None = None
-        if fit < len(rows) or (left and rest is None):
+        if fit < len(rows) or (page.left and rest is None):
             reached = places[-1]
         elif rest is not None:
-            reached = str(rest[0]), _ALL_OF_KEY
+            reached = str(rest[0]), int(rest[1])
         texts = [row.decode() for row in rows[:fit]]
         return Part([(*place, text) for place, text in zip(places, texts, strict=True)], reached)
 
@@ -96,7 +99,7 @@ class Answers:
         def position(at: int) -> Position:
             return position_of(whole.rows[at][:2], keyed=self._of.keyed)
 
-        ended = None if rest is None else (rest if rest[1] == _ALL_OF_KEY else position_of(rest, keyed=self._of.keyed))
+        ended = None if rest is None else (rest if rest[1] == ALL_OF_KEY else position_of(rest, keyed=self._of.keyed))
         return self._page(asked, rows, position, ended, self._head(now.commit, now.view, times), left=left)
 
     def of_tables(self, asked: Question, *, times: Times) -> bytes:
@@ -113,14 +116,20 @@ class Answers:
             asked, encoded(rows, times), position, None, self._head(tables.commit, tables, times), left=left
         )
 
-    def one_of_store(self, asked: Question, start_us: int | None, *, times: Times) -> bytes | None:
-        """Return the session of a key that starts at a time, or the row of a key; None where the tables are to be asked."""
+    def one_of_store(
+        self, asked: Question, start_us: int | None, *, times: Times, at_once: bool = False
+    ) -> bytes | None:
+        """Return the session of a key that starts at a time, or the row of a key; None where the tables are to be asked.
+
+        LargeKeyError as in `of_store`.
+        """
         now = self._following.now
         if now.view is None:
             return None
         decoder = now.view.decoder
+        one = asked if start_us is None else replace(asked, to_us=start_us, limit=1, descending=True)
         try:
-            found = decoder.found(now.view.packed([asked.key or ""]), asked.include)
+            found = self._reader(now.view, one).read(at_once=at_once).found
         except NotLocalError:
             return None
         found = [of for of in found if start_us is None or of.start_us == start_us]
@@ -195,7 +204,7 @@ class Answers:
         commit, view = now.commit, now.view
         watermark = commit.watermark_us
         clock_us = time.time_ns() // 1000
-        missing = dict.fromkeys(range(len(commit.shards)), _NO_VIEW) if view is None else dict(view.missing)
+        missing = dict.fromkeys(range(len(commit.shards)), _NO_VIEW) if view is None else view.lacking
         return {
             "pipeline": self._config.pipeline.name,
             "operator": self._config.operator,
@@ -247,6 +256,9 @@ class Answers:
         """Return a question that goes on after a cursor."""
         return asked if cursor is None else replace(asked, after=read_cursor(asked.text, cursor))
 
+    def _reader(self, view: View, asked: Question) -> PageReader:
+        return PageReader(view, asked, self._config.serve.max_scan, keyed=self._of.keyed)
+
     def _head(
         self, commit: BatchCommit, source: View | Moment | None, times: Times, *, complete: bool | None = None
     ) -> bytes:
@@ -282,52 +294,3 @@ class Answers:
             after = position(fit - 1) if fit and (fit < len(rows) or rest is None) else rest
         cursor = None if after is None else write_cursor(asked.text, after)
         return envelope(head, self._name, joined(rows[:fit]), cursor)
-
-    def _from_store(self, view: View, asked: Question) -> tuple[list[Found], Position | None, bool]:
-        """Return the first rows, where looking ended, and whether there may be more."""
-        found: list[Found] = []
-        for packed, ended in self._chunks(view, asked):
-            found += self._kept(view.decoder.found(packed, asked.include), asked)
-            if len(found) > asked.limit:
-                return found[: asked.limit], None, True
-            if ended is not None:
-                return found, ended, True
-        return found, None, False
-
-    def _chunks(self, view: View, asked: Question) -> Iterator[tuple[Packed, Position | None]]:
-        """Yield what may be asked for, the last of it with where looking ended before the end of the range."""
-        if asked.named is not None:
-            first = b"" if asked.after is None else str(asked.after[0]).encode()
-            yield view.packed(key for key in asked.named if key.encode() >= first), None
-            return
-        low, after, looked, most = asked.low, None, 0, self._config.serve.max_scan
-        if asked.after is not None:
-            key, *rest = asked.after
-            if self._of.keyed or rest == [_ALL_OF_KEY]:
-                after = str(key)
-            else:
-                # That key again: not all of its rows may have been sent.
-                low = max(low or "", str(key), key=str.encode)
-        while True:
-            keys = KeyRange(low, asked.high, after, asked.prefix)
-            packed, after = view.packed_range(keys, asked.limit + 1, most=most - looked, rows=asked.limit + 1)
-            looked += len(packed.values)
-            ended = after is not None and looked >= most
-            yield packed, (after, _ALL_OF_KEY) if ended and after is not None else None
-            if after is None or ended:
-                return
-
-    def _kept(self, found: list[Found], asked: Question) -> list[Found]:
-        """Return the rows within the times that are asked for, and after the position."""
-        if asked.from_us is not None:
-            found = [of for of in found if of.end_us >= asked.from_us]
-        if asked.to_us is not None:
-            found = [of for of in found if of.start_us <= asked.to_us]
-        if asked.after is not None:
-            key, *rest = asked.after
-            if self._of.keyed or not rest:
-                found = [of for of in found if of.key != key]
-            else:
-                sent: Callable[[Any, Any], bool] = operator.ge if asked.descending else operator.le
-                found = [of for of in found if of.key != key or not sent(of.start_us, rest[0])]
-        return found[::-1] if asked.descending else found

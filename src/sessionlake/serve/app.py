@@ -37,11 +37,14 @@ from sessionlake.serve.models import (
     TimedKeys,
 )
 from sessionlake.serve.page import read_page
+from sessionlake.serve.pages import LargeKeyError
 from sessionlake.serve.questions import Question, included, micros_of
 from sessionlake.serve.refused import RefusedError, error_body
 from sessionlake.serve.threads import Threads
 
 DEFAULT_LIMIT = 100
+LARGE_KEYS = 10_000
+"""Large keys that are remembered."""
 
 
 class Server:
@@ -51,6 +54,8 @@ class Server:
         self._config, self._following = config, following
         self._answers = Answers(config, following)
         self._threads = Threads()
+        self._large: set[int] = set()
+        """Hashes of keys that were seen to be large: even to read them takes too long to be done here."""
         self._hosts = Hosts(config, following, self._answers, self._threads)
         self.meters = Meters(config.pipeline.name, following)
 
@@ -148,6 +153,11 @@ class Server:
 
     async def open(self, asked: Limited, call: Call) -> Reply:
         """Return the longest sessions that events can still lengthen; `complete` says whether all were looked at."""
+        if not self._config.serve.ranges:
+            raise RefusedError(
+                403,
+                "open: lists keys that nobody named, and ranges are not served here (serve.ranges); ask for keys by name",
+            )
         await self._ready(asked, call)
         limit, times = self._limit(asked), asked.times
         part = _part_of(call)
@@ -195,11 +205,11 @@ class Server:
             return await self._hosts.part(part, partial(self._answers.part, after, times=asked.times))
         body = None
         if not asked.cold:
-            # A look-up of one key takes less than handing it to a thread.
+            of_store = partial(self._answers.of_store, after, times=asked.times)
             if question.key is not None:
-                body = self._answers.of_store(after, times=asked.times)
+                body = await self._of_key(question.key, of_store)
             else:
-                body = await self._threads.in_stores(lambda: self._answers.of_store(after, times=asked.times))
+                body = await self._threads.in_stores(of_store)
         if body is not None:
             return Reply(body)
         if not asked.cold:
@@ -211,9 +221,22 @@ class Server:
                 return reply
         return Reply(await self._threads.in_tables(lambda: self._answers.of_tables(after, times=asked.times)))
 
+    async def _of_key(self, key: str, of_store: Callable[..., bytes | None]) -> bytes | None:
+        """Return an answer about one key: to look it up takes less than handing it to a thread, unless it is a large one."""
+        name = hash(key)
+        if name not in self._large:
+            try:
+                return of_store(at_once=True)
+            except LargeKeyError:
+                if len(self._large) == LARGE_KEYS:
+                    self._large.clear()
+                self._large.add(name)
+        return await self._threads.in_stores(of_store)
+
     async def _one(self, asked: OneSession | OneRow, question: Question, start_us: int | None, call: Call) -> Reply:
         await self._ready(asked, call)
-        body = self._answers.one_of_store(question, start_us, times=asked.times)
+        of_store = partial(self._answers.one_of_store, question, start_us, times=asked.times)
+        body = await self._of_key(asked.key, of_store)
         if body is not None:
             return Reply(body)
         reply = await self._hosts.owner(asked.key, call, redirect=asked.redirect)
@@ -272,9 +295,11 @@ class Server:
                 f"{HOP.decode()}: is of another pipeline than {self._config.pipeline.name!r}; correct serve.peers there",
             )
         least = asked.min_batch_id
-        if least is None:
+        if least is None or least <= self._following.reached:
             return
-        if not await self._following.comes_to(least, asked.wait_ms / 1000):
+        async with call.place.waiting():
+            comes = await self._following.comes_to(least, asked.wait_ms / 1000)
+        if not comes:
             found = self._following.now.commit.batch_id
             raise RefusedError(
                 412,

@@ -22,11 +22,11 @@ from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.quarantine import above
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.serve.encoded import Times, moment
-from sessionlake.serve.found import ALL, OPEN, QUARANTINED, Decoder, Found, Packed
+from sessionlake.serve.found import ALL, OPEN, QUARANTINED, Decoder, Found, Packed, Span
 from sessionlake.serve.told import columns_as_they_are, columns_of
 from sessionlake.sources.columns import type_named
 from sessionlake.sources.record_columns import META
-from sessionlake.store.layout import count_of, sessions_of, unpack
+from sessionlake.store.layout import Heads, count_of, heads_of, sessions_of, states_of, unpack
 from sessionlake.store.rows import has_rows, row_of, stored_of
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.batch_commit import BatchCommit
@@ -101,6 +101,43 @@ class SessionDecoder:
         kept.sort()
         keys = {owner: packed.keys[owner].decode() for owner, _, _ in kept}
         return [Found(keys[owner], fields[0], fields[1], fields, state) for owner, fields, state in kept]
+
+    def page(self, packed: Packed, include: Collection[str], span: Span) -> tuple[list[Found], int, int | None]:
+        """Return some sessions of one key, how many were looked at, and the start of the last of these if there are more."""
+        key, with_until = packed.keys[0].decode(), self._windows.keeps_until
+        found: list[Found] = []
+        total, last = 0, None
+        # Of one key those that are shown don't overlap: by end, as they are stored, they come by start, too.
+        for value in reversed(packed.values) if span.descending else packed.values:
+            heads = heads_of(value, with_until=with_until)
+            places = np.flatnonzero(self._in_span(heads, span))
+            if span.descending:
+                places = places[::-1]
+            looked = places[: span.most - total]
+            kept = looked[self._shown(_records(heads[looked]), include)][: span.limit - len(found)]
+            rows = zip(heads[kept].tolist(), states_of(value, heads, kept), strict=True)
+            found += [Found(key, head[0], head[1], head[:-1], state) for head, state in rows]
+            total += len(looked)
+            if len(looked):
+                last = int(heads["start"][looked[-1]])
+            if len(found) == span.limit:
+                break
+            if len(looked) < len(places):
+                return found, total, last
+        return found, total, None
+
+    def _in_span(self, heads: Heads, span: Span) -> Bools:
+        """Say which sessions are asked for, and are not too cold to be shown."""
+        until = heads["until"] if self._windows.keeps_until else self._windows.open_until(heads["end"])
+        chosen: Bools = until >= self._expired_us
+        if span.from_us is not None:
+            chosen &= heads["end"] >= span.from_us
+        if span.to_us is not None:
+            chosen &= heads["start"] <= span.to_us
+        if span.after_us is not None:
+            start = heads["start"]
+            chosen &= start < span.after_us if span.descending else start > span.after_us
+        return chosen
 
     def told(self, found: Sequence[Found], times: Times) -> list[dict[str, Any]]:
         """Return sessions by the names of the columns, in their order."""
@@ -227,6 +264,11 @@ class TableDecoder:
             rows = [(owner, value) for owner, value in rows if row_of(value).written > self._hidden_us]
         return [Found(packed.keys[owner].decode(), 0, 0, (), value) for owner, value in rows]
 
+    def page(self, packed: Packed, include: Collection[str], span: Span) -> tuple[list[Found], int, int | None]:
+        """Return the row of one key."""
+        del span
+        return self.found(packed, include), len(packed.values), None
+
     def told(self, found: Sequence[Found], times: Times) -> list[dict[str, Any]]:
         """Return rows by the names of the columns, in their order."""
         stored = [row_of(of.packed) for of in found]
@@ -243,6 +285,14 @@ class TableDecoder:
         if self._ids:
             columns["event_id"] = [row.id.decode() for row in stored]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _records(heads: Heads) -> Records:
+    """Return records of heads, without states."""
+    start, end, count, revision = (heads[name] for name in ("start", "end", "count", "revision"))
+    return Records(
+        start, start, end, count, revision, _NO_STATES, heads["until"] if "until" in (heads.dtype.names or ()) else None
+    )
 
 
 def config_names(aggregates: Sequence[Any]) -> list[str]:

@@ -4,7 +4,6 @@ FastAPI describes the paths (/openapi.json) and serves what has no rows; to let 
 long as a look-up.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
+from sessionlake.serve.places import PLACE, Place
 from sessionlake.serve.refused import RefusedError, error_body, refusal
 
 Scope = Mapping[str, Any]
@@ -26,8 +26,6 @@ Answered = Callable[[str, int, float], None]
 
 MAX_BODY = 1 << 20
 """Bytes of a request's body."""
-BODY_SECONDS = 10
-"""How long a client may take to send it."""
 HOP = b"sessionlake-hop"
 """The header of requests that another server sends on: they are answered here, whatever is missing."""
 _LOG = logging.getLogger("uvicorn.error")
@@ -43,6 +41,12 @@ class Call:
     scope: Scope
     body: bytes | None = None
     """What was sent by POST."""
+
+    @property
+    def place(self) -> Place:
+        """Its place among those that are answered."""
+        place: Place = self.scope[PLACE]
+        return place
 
     @cached_property
     def headers(self) -> Mapping[bytes, bytes]:
@@ -109,29 +113,26 @@ class Dispatch:
 
 async def _answered(path: Path, scope: Scope, receive: Receive) -> Reply:
     if path.method == "POST":
-        body = await _body(receive)
+        async with scope[PLACE].waiting():
+            body = await _body(receive)
         return await path.handler(path.asked.model_validate_json(body), Call(path.path, {}, scope, body))
     given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     return await path.handler(path.asked.model_validate(given), Call(path.path, given, scope))
 
 
 async def _body(receive: Receive) -> bytes:
-    """Return a request's body; RefusedError where it is too long, or comes too slowly."""
+    """Return a request's body; RefusedError if it is too long, or ends too soon."""
     parts: list[bytes] = []
     length, more = 0, True
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise RefusedError(400, "body: ended before it was whole; ask again")
-                parts.append(message.get("body", b""))
-                length += len(parts[-1])
-                if length > MAX_BODY:
-                    raise RefusedError(413, f"body: has more than {MAX_BODY} bytes; ask for fewer keys at a time")
-                more = message.get("more_body", False)
-    except TimeoutError as error:
-        raise RefusedError(408, f"body: took more than {BODY_SECONDS} seconds; ask again") from error
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RefusedError(400, "body: ended before it was whole; ask again")
+        parts.append(message.get("body", b""))
+        length += len(parts[-1])
+        if length > MAX_BODY:
+            raise RefusedError(413, f"body: has more than {MAX_BODY} bytes; ask for fewer keys at a time")
+        more = message.get("more_body", False)
     return b"".join(parts)
 
 

@@ -22,6 +22,22 @@ class Packed:
     values: Sequence[bytes]
 
 
+@dataclass(frozen=True)
+class Span:
+    """The rows of one key that are asked for; bounds are inclusive, and None if open."""
+
+    limit: int
+    most: int
+    """Rows that are looked at."""
+    from_us: int | None = None
+    """Rows that end there or later."""
+    to_us: int | None = None
+    """Rows that start there or earlier."""
+    after_us: int | None = None
+    """Rows that come after the one that starts there, in the order that is asked for."""
+    descending: bool = False
+
+
 class Found(NamedTuple):
     """One row of a store, whose values are still packed."""
 
@@ -54,6 +70,12 @@ class Decoder(Protocol):
 
     def found(self, packed: Packed, include: Collection[str] = ALL) -> list[Found]:
         """Return the same rows in the same order, their values packed."""
+
+    def page(self, packed: Packed, include: Collection[str], span: Span) -> tuple[list[Found], int, int | None]:
+        """Return such rows of one key, how many were looked at, and the start of the last of these if there are more.
+
+        No more are decoded than are returned. Stored values come in the order of their segments.
+        """
 
     def told(self, found: Sequence[Found], times: Times) -> list[dict[str, Any]]:
         """Return found rows by the names of the columns, in their order, their values as answers tell them."""

@@ -76,7 +76,7 @@ class _Followed(Collector):
         yield self._gauge("batch_id", "The batch that answers are of", now.commit.batch_id)
         yield self._gauge("batch_age_seconds", "How long ago that was committed", max(age, 0.0))
         if now.view is not None:
-            missing = len(now.view.missing)
+            missing = len(now.view.lacking)
             yield self._gauge(
                 "missing_shards", "Shards that are not read here: of other hosts, or being restored", missing
             )

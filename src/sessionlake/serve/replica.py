@@ -159,6 +159,18 @@ class View:
             return None
         return self.missing.get(shard, "its store was removed")
 
+    @property
+    def lacking(self) -> dict[int, str]:
+        """The shards that can't be read here as of now, each with the reason."""
+        reasons = {shard: self.why_missing(shard) for shard in range(len(self.commit.shards))}
+        return {shard: reason for shard, reason in reasons.items() if reason is not None}
+
+    def require_local(self, keys: Iterable[str]) -> None:
+        """Raise NotLocalError if a shard of these keys is not here."""
+        for shard in {self.shard_of(key) for key in keys}:
+            if self.covered is None or shard in self.covered:
+                self._local(shard)
+
     def find(self, keys: Sequence[str], include: Collection[str] = ALL) -> pa.Table:
         """Return the rows of keys, by key and time; NotLocalError where a shard of theirs is not here.
 

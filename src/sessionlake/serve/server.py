@@ -1,35 +1,32 @@
 """The query server as a process: its socket, TLS, and the application behind its guard."""
 
-import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
 
 from sessionlake.config.load import Config
-from sessionlake.config.serve import ServeSection
+from sessionlake.config.serve import ServeSection, Tokens
 from sessionlake.errors import ConfigError
 from sessionlake.serve.app import Server
+from sessionlake.serve.connections import LimitedProtocol
 from sessionlake.serve.following import Following
-from sessionlake.serve.guard import HEADERS, Guard, LimitedProtocol
+from sessionlake.serve.guard import HEADERS, Guard
 
-_CONNECTIONS = 512
+CONNECTIONS = 512
 _BACKLOG = 128
 _SHUTDOWN_S = 5
 
 
 @contextmanager
-def prepared(
-    config: Config, environment: Mapping[str, str] = os.environ
-) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
+def prepared(config: Config, tokens: Tokens) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
     """Yield a server that is ready to `run(sockets=[...])`, its socket and its address; ConfigError where it can't listen.
 
-    The pipeline is followed from then on, also before it has a batch.
+    Without tokens it asks for none. The pipeline is followed from then on, also before it has a batch.
     """
     section = config.serve
-    tokens = section.tokens(environment)
     bound = _listening(section)
     following = Following(config)
     application = Server(config, following)
@@ -46,7 +43,7 @@ def prepared(
             server_header=False,
             headers=HEADERS,
             proxy_headers=False,
-            limit_concurrency=_CONNECTIONS,
+            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=_SHUTDOWN_S,
             ssl_certfile=section.tls_certificate,
             ssl_keyfile=section.tls_key,

@@ -83,6 +83,18 @@ def _parts(value: bytes, head: Struct) -> Iterator[tuple[tuple[int, ...], int, i
     return zip(heads, range(first, states, head.size), ends, ends[1:], strict=False)
 
 
+def heads_of(value: bytes, *, with_until: bool) -> Heads:
+    """Return the heads of the sessions of one value, in place: fields start, end, count, revision, `until` if the layout has it, and length."""
+    return np.frombuffer(value, _HEAD_UNTIL if with_until else _HEAD, count_of(value), _COUNT.itemsize)
+
+
+def states_of(value: bytes, heads: Heads, places: Ints) -> list[bytes]:
+    """Return the states of those sessions of one value that stand at some places."""
+    ends = np.cumsum(heads["length"], dtype=np.int64) + (_COUNT.itemsize + heads.nbytes)
+    lows = (ends - heads["length"])[places]
+    return [value[low:high] for low, high in zip(lows.tolist(), ends[places].tolist(), strict=True)]
+
+
 def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:
     """Return one value for each run of records, of sizes[i] >= 1; fills the heads' field `length`."""
     offsets, data = offsets_of(state)
