@@ -196,7 +196,7 @@ def change_logged(store: S, sink: Sink) -> S:
 
 
 def open_replica(config: "Config") -> "Replica":
-    """Return a pipeline's local stores of sessions or of table rows, as of the last batch; `refresh()` follows the next ones.
+    """Return a pipeline's local stores of sessions, windows by time or table rows, as of the last batch; `refresh()` follows the next ones.
 
     It reads beside the stream and changes nothing. NoBatchesError where there is no batch yet, ConfigError for a pipeline
     that computes something else.
