@@ -3,11 +3,13 @@
 Made by `Stores`, with serdes of `Serdes`; which to choose, and examples that are run, are in docs/stores.md.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from sessionlake.store.standalone.base import K, StoreOfRows, V
+from sessionlake.store.standalone.expiring import MemoryExpiringRows, RocksExpiringRows
 from sessionlake.store.standalone.interface import (
     KeyValueStore,
     ReadOnlyKeyValueStore,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from sessionlake.serve.replica import Replica
 
 __all__ = [
+    "Clock",
     "Duration",
     "KeyValueStore",
     "Lazy",
@@ -57,6 +60,8 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=StateStore)
+Clock = Callable[[], Time]
+"""Gives the time, as all times of a store."""
 
 
 class Stores:
@@ -70,15 +75,38 @@ class Stores:
 
     @staticmethod
     def persistent_key_value_store(
-        name: str, directory: str | Path, key_serde: Serde[K], value_serde: Serde[V]
+        name: str,
+        directory: str | Path,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        ttl: Duration | None = None,
+        clock: Clock | None = None,
+        unit: Unit = "us",
     ) -> KeyValueStore[K, V]:
-        """Open a key-value store on disk."""
-        return KeyValueStoreOfRows(name, RocksRows(_path(name, directory)), key_serde, value_serde)
+        """Open a key-value store on disk; with `ttl` a row is absent exactly so long after it was written.
+
+        `clock` gives the time, a whole number of `unit` or a datetime with a time zone: that of the machine, where none is given.
+        """
+        path = _path(name, directory)
+        kept = _ttl(ttl, clock, unit)
+        rows = RocksRows(path) if kept is None else RocksExpiringRows(path, *kept, units(unit).minute, {"unit": unit})
+        return KeyValueStoreOfRows(name, rows, key_serde, value_serde)
 
     @staticmethod
-    def in_memory_key_value_store(name: str, key_serde: Serde[K], value_serde: Serde[V]) -> KeyValueStore[K, V]:
-        """Make a key-value store in memory."""
-        return KeyValueStoreOfRows(name, MemoryRows(), key_serde, value_serde)
+    def in_memory_key_value_store(
+        name: str,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        ttl: Duration | None = None,
+        clock: Clock | None = None,
+        unit: Unit = "us",
+    ) -> KeyValueStore[K, V]:
+        """Make a key-value store in memory; `ttl` and `clock` as in `persistent_key_value_store`."""
+        kept = _ttl(ttl, clock, unit)
+        rows = MemoryRows() if kept is None else MemoryExpiringRows(*kept)
+        return KeyValueStoreOfRows(name, rows, key_serde, value_serde)
 
     @staticmethod
     def lru_map(
@@ -196,7 +224,7 @@ def change_logged(store: S, sink: Sink) -> S:
 
 
 def open_replica(config: "Config") -> "Replica":
-    """Return a pipeline's local stores of sessions or of table rows, as of the last batch; `refresh()` follows the next ones.
+    """Return a pipeline's local stores of sessions, windows by time or table rows, as of the last batch; `refresh()` follows the next ones.
 
     It reads beside the stream and changes nothing. NoBatchesError where there is no batch yet, ConfigError for a pipeline
     that computes something else.
@@ -212,6 +240,17 @@ def _path(name: str, directory: str | Path) -> Path:
     if not name or name in {".", ".."} or "/" in name or "\0" in name:
         raise ValueError(f"name: {name!r} is no name of a directory; choose one without slashes")
     return Path(directory) / name
+
+
+def _ttl(ttl: Duration | None, clock: Clock | None, unit: Unit) -> tuple[int, Callable[[], int]] | None:
+    """Return the time to live and the clock in a unit; None where rows stay."""
+    of_unit = units(unit)
+    if ttl is None:
+        if clock is not None:
+            raise ValueError("clock: is of stores with ttl; give ttl, or leave the clock out")
+        return None
+    read = clock or (lambda: time.time_ns() // 1000 // of_unit.microseconds)
+    return of_unit.duration(ttl, "ttl"), lambda: of_unit.time(read())
 
 
 def _window_settings(

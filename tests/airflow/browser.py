@@ -60,9 +60,18 @@ class Browser:
 
     def text(self) -> str:
         """Return what can be read on the page."""
-        return str(
-            _send("POST", f"{self._base}/execute/sync", {"script": "return document.body.innerText", "args": []})
-        )
+        return str(self.run("return document.body.innerText"))
+
+    def run(self, script: str, *args: Any) -> Any:
+        """Run a script in the page; return what it returns."""
+        return _send("POST", f"{self._base}/execute/sync", {"script": script, "args": list(args)})
+
+    def back(self) -> None:
+        _send("POST", f"{self._base}/back", {})
+
+    def devtools(self, command: str, **parameters: Any) -> Any:
+        """Give a command of Chromium's developer tools, such as one that emulates a small screen."""
+        return _send("POST", f"{self._base}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def source(self) -> str:
         return str(_send("GET", f"{self._base}/source"))

@@ -33,11 +33,12 @@ def log_commit(
     types: Mapping[str, Any],
     live: dict[str, Any],
     places: Places | None = None,
+    times_us: tuple[int, int] = (0, 0),
 ) -> None:
     """Commit a batch of pipeline "p", whose shards' stores are to be at these commits, to the log below a directory."""
     settings = Settings({}, live, {name: str(type_) for name, type_ in types.items()})
     of = BatchCommit(
-        "p", "id", batch_id, commit_id, state, {}, tuple(shards), "", settings, None, 0, 0, places or Places()
+        "p", "id", batch_id, commit_id, state, {}, tuple(shards), "", settings, None, *times_us, places or Places()
     )
     info = {"commitInfo": {"userMetadata": json.dumps({"sessionlake": of.metadata()})}}
     log = root / f"lake/session_changelog/_delta_log/{batch_id:020d}.json"
@@ -74,6 +75,8 @@ class Stream:
         self.batch_id, self.attempts = -1, 0
         self.expected: list[str | None] = [None] * SHARDS
         self.live: dict[tuple[str, Any], dict[str, Any]] = {}
+        self.times_us = (0, 0)
+        """When the next batches start and are committed."""
 
     @property
     def config(self) -> Config:
@@ -128,7 +131,9 @@ class Stream:
             if row["op"] == "upsert":
                 self.live[name] = row
         types, live = self.operator.spec.columns.types, {"grace_us": GRACE, "retention_us": RETENTION}
-        log_commit(self.root, self.batch_id, commit_id, self.state, self.expected, types, live, self.places)
+        log_commit(
+            self.root, self.batch_id, commit_id, self.state, self.expected, types, live, self.places, self.times_us
+        )
 
     def run(self, rows: list[tuple[str, int]]) -> None:
         self.commit(self.attempt(rows))

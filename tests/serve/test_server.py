@@ -5,6 +5,7 @@ import logging
 import shutil
 import socket
 import subprocess
+import time
 import warnings
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -181,9 +182,26 @@ def test_envelope_status_and_batches(url: str) -> None:
     status = ask(url, "/v1/status", times="us")[1]
     assert (status["pipeline"], status["batch_id"], status["watermark"]) == ("p", 1, 30 * MINUTE)
     assert (status["shards"], status["failure"]) == ({"all": 2, "missing": {}}, None)
+    assert (status["quiet_after_us"], status["stale"]) == (30_000_000, True)  # committed in 1970
     assert [row["batch_id"] for row in ask(url, "/v1/batches")[1]["batches"]] == [0, 1]
     assert [row["batch_id"] for row in ask(url, "/v1/batches", after=0)[1]["batches"]] == [1]
     assert "/v1/sessions" in ask(url, "/openapi.json")[1]["paths"]
+
+
+def test_a_batch_is_overdue_after_three_triggers_or_the_time_of_three_batches(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    for took_s, age_s, quiet_s, stale in (
+        (1, 5, 30, False),
+        (1, 31, 30, True),
+        (40, 31, 120, False),
+        (40, 121, 120, True),
+    ):
+        committed_us = time.time_ns() // 1000 - age_s * 1_000_000
+        stream.times_us = (committed_us - took_s * 1_000_000, committed_us)
+        stream.run([("a", 0)])
+        with serving(stream.config) as url:
+            status = ask(url, "/v1/status")[1]
+        assert (status["quiet_after_us"], status["stale"]) == (quiet_s * 1_000_000, stale)
 
 
 @pytest.mark.parametrize(

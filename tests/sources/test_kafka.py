@@ -20,7 +20,17 @@ from sessionlake.sources.kafka import KafkaSource
 from sessionlake.stream.run import RunSummary
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
-from tests.sources.kafka_support import T0, Row, Topic, as_record, config_of, event, expected_sessions, some_events
+from tests.sources.kafka_support import (
+    T0,
+    Row,
+    Topic,
+    as_record,
+    config_of,
+    event,
+    every_message,
+    expected_sessions,
+    some_events,
+)
 
 
 def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, int, int]]:
@@ -199,12 +209,25 @@ def test_avro_values_with_the_records_own_key_and_time(spark: SparkSession, brok
         format="avro",
         key="_key",
         time="_timestamp",
+        most=15,
     )
+    positions = {"first": "first_position()", "last": "last_position()"}
+    config = config.model_copy(update={"aggregates": {**config.aggregates, **positions}})
     summary = run(spark, config, once=True)
     assert counts(summary) | {"upserts": 0} == {"input": 42, "accepted": 40, "dead": 2, "upserts": 0}
     assert sessions(spark, config) == expected_sessions(rows)
     dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "raw", "session_key").collect()
     assert {row["session_key"] for row in dead} == {"user-1"}
+    read = [message for message in every_message(broker, topic.name) if message.value() not in wrong]
+    times = [F.unix_seconds(name).alias(name) for name in ("session_start", "session_end")]
+    for row in read_sessions(spark, config).select("session_key", *times, "first", "last").collect():
+        places = [
+            message.partition() * 2**40 + message.offset()
+            for message in read
+            if message.key().decode() == row["session_key"]
+            and row["session_start"] <= message.timestamp()[1] // 1000 <= row["session_end"]
+        ]
+        assert (row["first"], row["last"]) == (min(places), max(places))
     assert all(row["reason"].startswith("bad Avro") for row in dead)
     assert sorted(row["raw"] for row in dead) == sorted(base64.b64encode(value).decode() for value in wrong)
 

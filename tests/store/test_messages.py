@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sessionlake.columnar.arrays import sorted_codes
 from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, together
+from sessionlake.store.rocks import RocksSegments
 from tests.support import examples
 
 BLOCK, SEGMENT = 10, 35
@@ -69,19 +70,29 @@ def plain(keys: pa.Array | list[bytes], found: Messages, side: str) -> list[Row]
     batches=st.lists(st.tuples(ROWS, st.integers(-90, 60)), max_size=4),
     asked=st.integers(-99, 99),
     width=st.integers(0, 40),
+    indexed_from=st.integers(0, 5),
 )
 def test_what_is_around_and_in_ranges_is_a_plain_lists(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[Row], int]], asked: int, width: int
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[tuple[list[Row], int]],
+    asked: int,
+    width: int,
+    indexed_from: int,
 ) -> None:
+    """From some opening on the store has an index by place, which takes in what was written without one."""
     path, oldest, every = tmp_path_factory.mktemp("store") / "0", -1000, dict[tuple[object, ...], Row]()
-    for rows, at in batches:
+    for number, (rows, at) in enumerate(batches):
         opened = MessageStore(path, block=BLOCK, segment=SEGMENT)
+        if number >= indexed_from:
+            opened.index()
         oldest = max(oldest, at)
         every |= {row[:4]: row for row in rows}
         kept = [row for row in every.values() if row[2] >= oldest]
         write(opened, kept, oldest)
         opened.close()
     opened = MessageStore(path, block=BLOCK, segment=SEGMENT)
+    if len(batches) >= indexed_from:
+        opened.index()
     kept = sorted(row for row in every.values() if row[2] >= oldest)
     names = sorted({row[1] for row in kept}) or ["a"]
     codes = np.arange(len(names))
@@ -93,7 +104,48 @@ def test_what_is_around_and_in_ranges_is_a_plain_lists(
         assert all(asked - BLOCK < row[2] < asked + width + BLOCK for row in around)
         keys, scanned = opened.scan(side, max(asked, oldest), asked + width)
         assert sorted(plain(keys, scanned, side)) == expected
+        for name in ("", "a", "al", "b"):
+            keys, scanned = opened.scan(side, max(asked, oldest), asked + width, name.encode())
+            assert plain(keys, scanned, side) == [row for row in expected if row[1] == name]
     opened.close()
+
+
+class Counting(RocksSegments):
+    """Counts the entries that are read."""
+
+    read = 0
+
+    def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        self.read += len(keys)
+        return super().get(segment, keys)
+
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        found = super().items(segment, low, high, limit)
+        self.read += len(found)
+        return found
+
+
+def test_a_range_costs_the_blocks_it_lies_in_and_not_the_store(tmp_path: Path) -> None:
+    """Of 40 keys with a message in each of 100 blocks: what is read of one, or of all, in a range of two blocks."""
+    opened: list[Counting] = []
+
+    def counting(path: Path) -> Counting:
+        opened.append(Counting(path))
+        return opened[0]
+
+    store = MessageStore(tmp_path / "0", block=BLOCK, segment=1000, opened=counting)
+    store.index()
+    write(store, [("l", f"k{key}", place * BLOCK, 1, b"") for key in range(40) for place in range(100)], -100)
+    costs = []
+    for key in (b"k7", None):
+        before = opened[0].read
+        assert len(store.scan("l", 500, 519, key)[1]) == (2 if key else 80)
+        costs.append(opened[0].read - before)
+    # Of all keys each block is read once in the index and once itself.
+    assert costs == [2, 160]
+    store.close()
 
 
 def test_a_block_that_several_stretches_touch_comes_once(store: MessageStore) -> None:

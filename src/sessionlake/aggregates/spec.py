@@ -12,6 +12,7 @@ from sessionlake.aggregates.folded import KIP_94, Folded, Reduced
 from sessionlake.aggregates.full import Evaluated, Quantile
 from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Sum
 from sessionlake.aggregates.ordered import Collect, Edge
+from sessionlake.aggregates.positions import OFFSET, PARTITION, PositionEdge
 from sessionlake.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, CountDistinct, Percentile
 from sessionlake.errors import ConfigError
 
@@ -23,7 +24,9 @@ _TIMED = ("first", "last", "collect")
 """Functions that order by time, and break ties by the event's id."""
 _FRACTION = ("percentile", "quantile")
 """Functions whose argument need not be a whole number."""
-FUNCTIONS = ("count", *_ONE_COLUMN, "count_distinct", "percentile", "quantile", "collect")
+_OF_POSITIONS = ("first_position", "last_position")
+_NO_COLUMN = ("count", *_OF_POSITIONS)
+FUNCTIONS = ("count", *_OF_POSITIONS, *_ONE_COLUMN, "count_distinct", "percentile", "quantile", "collect")
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,23 @@ class AggregateSpec:
                 f"aggregates.{name}: {text!r} is unknown; write one of {', '.join(FUNCTIONS)} as in 'sum(column)', or 'package.module:Class'"
             )
         function, column, argument = call[1], call[2] or None, call[3]
-        if column is None and function != "count":
+        if column is None and function not in _NO_COLUMN:
             raise ConfigError(f"aggregates.{name}: {text!r} names no column; write '{function}(column)'")
+        if column is not None and function in _OF_POSITIONS:
+            raise ConfigError(f"aggregates.{name}: {text!r} takes no column; write '{function}()'")
         return cls(name, function, column, _argument(name, function, argument))
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Columns the aggregate reads, as far as the text tells."""
+        if self.of_positions:
+            return (PARTITION, OFFSET)
         return (self.column,) if self.column else ()
+
+    @property
+    def of_positions(self) -> bool:
+        """Whether it is of the events' positions in their topic."""
+        return self.function in _OF_POSITIONS
 
 
 def _argument(name: str, function: str, text: str | None) -> float | None:
@@ -94,6 +106,8 @@ def build_aggregates(
 def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bool, directory: str | None) -> Aggregate:
     if spec.path is not None:
         return build_custom(spec.name, spec.path, directory)
+    if spec.of_positions:
+        return PositionEdge(spec.name, latest=spec.function == "last_position")
     if spec.column is None:
         return Count(spec.name, None)
     if spec.column not in types:

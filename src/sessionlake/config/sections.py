@@ -43,6 +43,11 @@ class PipelineSection(Section):
     archive: bool = False
     """Keep every event that was not refused in the table `events`, so that a source which forgets can be read again."""
 
+    @property
+    def quiet_after_us(self) -> int:
+        """How long after its last commit a stream is taken to be at work: three triggers, half a minute at least."""
+        return max(3 * parse_duration(self.trigger), 30_000_000)
+
 
 class EventSection(Section):
     """Which columns make an event."""

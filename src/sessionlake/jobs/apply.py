@@ -5,16 +5,12 @@ import time
 
 from pyspark.sql import SparkSession
 
-from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.errors import LockedError
 from sessionlake.operators.run import run
 from sessionlake.stream.run import OnCommit
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.tables import Tables
-
-_TRIGGERS = 3
-_AT_LEAST_US = 30_000_000
 
 
 def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit | None = None) -> bool:
@@ -38,6 +34,6 @@ def stream_elsewhere(spark: SparkSession, config: Config, now_us: int | None = N
     if last is None:
         return None
     age_us = (time.time_ns() // 1000 if now_us is None else now_us) - last.committed_us
-    recent = age_us < max(_TRIGGERS * parse_duration(config.pipeline.trigger), _AT_LEAST_US)
+    recent = age_us < config.pipeline.quiet_after_us
     host = last.driver
     return host if recent and host not in (None, socket.gethostname()) else None

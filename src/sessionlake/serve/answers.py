@@ -204,6 +204,7 @@ class Answers:
         commit, view = now.commit, now.view
         watermark = commit.watermark_us
         clock_us = time.time_ns() // 1000
+        age_us, quiet_after_us = max(clock_us - commit.committed_us, 0), self._quiet_after_us()
         missing = dict.fromkeys(range(len(commit.shards)), _NO_VIEW) if view is None else view.lacking
         return {
             "pipeline": self._config.pipeline.name,
@@ -213,7 +214,9 @@ class Answers:
             "numbered": self._of.numbered,
             "batch_id": commit.batch_id,
             "committed_at": moment(commit.committed_us, times),
-            "age_us": max(clock_us - commit.committed_us, 0),
+            "age_us": age_us,
+            "quiet_after_us": quiet_after_us,
+            "stale": age_us > quiet_after_us,
             "watermark": moment(watermark, times),
             "lag_us": None if watermark is None else clock_us - watermark,
             "complete_from": moment(None if view is None else view.complete_from_us, times),
@@ -221,6 +224,12 @@ class Answers:
             "counts": dict(now.totals),
             "failure": self._following.failure,
         }
+
+    def _quiet_after_us(self) -> int:
+        """Return after how long without a batch the stream counts as quiet; one of long batches is given the time of three."""
+        history = self._following.history
+        took = history[-1]["committed_at"] - history[-1]["started_at"] if history else 0
+        return max(self._config.pipeline.quiet_after_us, 3 * took)
 
     @property
     def pipeline(self) -> str:

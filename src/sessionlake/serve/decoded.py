@@ -24,6 +24,7 @@ from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.serve.encoded import Times, moment
 from sessionlake.serve.found import ALL, OPEN, QUARANTINED, Decoder, Found, Packed, Span
 from sessionlake.serve.told import columns_as_they_are, columns_of
+from sessionlake.serve.windowed import WindowDecoder
 from sessionlake.sources.columns import type_named
 from sessionlake.sources.record_columns import META
 from sessionlake.store.layout import Heads, count_of, heads_of, sessions_of, states_of, unpack
@@ -37,14 +38,17 @@ _NO_STATES = pa.array([], pa.binary())
 
 
 def decoder_of(config: Config, commit: BatchCommit) -> Decoder:
-    """Return that of a pipeline as of a batch; ConfigError for what is neither sessions nor a keyed table."""
+    """Return that of a pipeline as of a batch; ConfigError for joins and windows by count."""
     types = {name: type_named(text) for name, text in commit.settings.types.items()}
     if config.operator == "session":
         return SessionDecoder(config, commit, types)
     if config.operator == "table":
         return TableDecoder(config, types, commit.state.get(HIDDEN_WRITTEN))
+    if config.operator == "window" and not config.section.by_count:
+        return WindowDecoder(config, commit)
+    computed = "windows by count" if config.operator == "window" else f"{config.operator}s"
     raise ConfigError(
-        f"{config.operator}: stores of sessions and of tables can be read, not of {config.operator}s; use `sessionlake sql`"
+        f"{config.operator}: stores of sessions, of tables and of windows by time can be read, not of {computed}; use `sessionlake sql`"
     )
 
 

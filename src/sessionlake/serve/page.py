@@ -1,11 +1,12 @@
 """The page at `/`: one file of HTML, which the browser lets do nothing but ask this server."""
 
-import re
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
 
-_FILE = Path(__file__).with_name("page.html")
+_FOLDER = Path(__file__).with_name("web")
+_SCRIPTS = ("format", "elements", "charts", "found", "main")
+"""In the order in which they need each other."""
 _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; style-src '{style}'; script-src '{script}'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -14,9 +15,16 @@ _POLICY = (
 
 def read_page() -> tuple[str, dict[str, str]]:
     """Return the page, and the headers that go with it: its own style and script run, and nothing else."""
-    text = _FILE.read_text(encoding="utf-8")
-    hashes = {tag: _hash(re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)[0]) for tag in ("style", "script")}
-    return text, {"content-security-policy": _POLICY.format(**hashes)}
+    page = _text("page.html")
+    contents = {"style": _text("style.css"), "script": "".join(_text(f"{name}.js") for name in _SCRIPTS)}
+    for tag, content in contents.items():
+        page = page.replace(f"<{tag}></{tag}>", f"<{tag}>{content}</{tag}>")
+    hashes = {tag: _hash(content) for tag, content in contents.items()}
+    return page, {"content-security-policy": _POLICY.format(**hashes)}
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

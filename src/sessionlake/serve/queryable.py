@@ -1,7 +1,7 @@
 """A view as the read-only stores that users know: what `QueryableStoreTypes.sessionStore()` and `keyValueStore()` are in Kafka Streams."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from operator import itemgetter
 from struct import Struct
@@ -27,12 +27,12 @@ _OF_KEYS = (SESSIONS.key, SESSIONS.start, SESSIONS.end, SESSIONS.id, TABLE.key)
 
 def session_store(view: "View") -> ReadOnlySessionStore[str, Row]:
     """Return a view of sessions as a session store."""
-    return SessionStoreOfRows("sessions", _Sessions(view), Serdes.string(), _Columns(view, _unpacked), units("us"))
+    return SessionStoreOfRows("sessions", _Sessions(view), Serdes.string(), RowSerde(view, unpack_found), units("us"))
 
 
 def key_value_store(view: "View") -> ReadOnlyKeyValueStore[str, Row]:
     """Return a view of a keyed table as a key-value store."""
-    return KeyValueStoreOfRows("table", _Table(view), Serdes.string(), _Columns(view, _whole))
+    return KeyValueStoreOfRows("table", _Table(view), Serdes.string(), RowSerde(view, _whole))
 
 
 def require(view: "View", operator: str, computed: str) -> None:
@@ -41,7 +41,7 @@ def require(view: "View", operator: str, computed: str) -> None:
         raise ConfigError(f"{operator}: batch {view.batch_id} is of a pipeline with [{computed}]; ask for its store")
 
 
-class _ReadOnly(Rows):
+class ReadOnlyRows(Rows):
     """Rows of a view, of the shards that are here: NotLocalError for others. A commit writes them, and nobody else."""
 
     persistent = True
@@ -74,17 +74,34 @@ class _ReadOnly(Rows):
         raise _refused("restore")
 
     def flush(self) -> None:
-        pass
+        """Do nothing."""
 
     def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
-class _Sessions(_ReadOnly, TimedRows):
+class ReadOnlyTimedRows(ReadOnlyRows, TimedRows):
+    """The same of rows that have times."""
+
+    dropped = 0
+
+    def put(self, key: bytes, time: int, rank: int | None, value: bytes) -> int | None:
+        """Refuse: a commit does that."""
+        raise _refused("put")
+
+    def delete(self, key: bytes, time: int, rank: int) -> None:
+        """Refuse: a commit does that."""
+        raise _refused("remove")
+
+    def is_empty(self) -> bool:
+        """Say whether nothing is stored."""
+        return next(self.find(None, None, LEAST, LARGEST, backward=False), None) is None
+
+
+class _Sessions(ReadOnlyTimedRows):
     """Sessions by segment of the end, key and end; of one key by end."""
 
     keys = SESSION_KEYS
-    dropped = 0
     live_from = LEAST
 
     def get(self, key: bytes, time: int, rank: int) -> bytes | None:
@@ -102,7 +119,7 @@ class _Sessions(_ReadOnly, TimedRows):
         for key, found in self._of_keys(key_from, key_to, backward):
             for one in reversed(found) if backward else found:
                 if time_from <= one.end_us <= time_to:
-                    yield key, one.end_us, one.start_us, _packed(one)
+                    yield key, one.end_us, one.start_us, pack_found(one)
 
     def _of_keys(
         self,
@@ -118,19 +135,8 @@ class _Sessions(_ReadOnly, TimedRows):
             for key, value in self._items([number], key_from, key_to, backward):
                 yield key, self._found(key, value)
 
-    def is_empty(self) -> bool:
-        return next(self.find(None, None, LEAST, LARGEST, backward=False), None) is None
 
-    def put(self, key: bytes, time: int, rank: int | None, value: bytes) -> int | None:
-        """Refuse: a commit does that."""
-        raise _refused("put")
-
-    def delete(self, key: bytes, time: int, rank: int) -> None:
-        """Refuse: a commit does that."""
-        raise _refused("remove")
-
-
-class _Table(_ReadOnly, KeyValueRows):
+class _Table(ReadOnlyRows, KeyValueRows):
     """Rows of a keyed table by key, in whatever segments they lie."""
 
     def get(self, key: bytes) -> bytes | None:
@@ -160,11 +166,11 @@ class _Table(_ReadOnly, KeyValueRows):
         raise _refused("put_all")
 
 
-class _Columns(Serde[Row]):
+class RowSerde(Serde[Row]):
     """Rows by the names of the columns, less those that the key says; times in microseconds."""
 
-    def __init__(self, view: "View", found: Callable[[bytes], Found]) -> None:
-        self._told, self._found = view.decoder.told, found
+    def __init__(self, view: "View", found: Callable[[bytes], Found], hidden: Collection[str] = _OF_KEYS) -> None:
+        self._told, self._found, self._hidden = view.decoder.told, found, hidden
 
     def serialize(self, value: Row) -> bytes:
         """Refuse: a commit does that."""
@@ -173,15 +179,16 @@ class _Columns(Serde[Row]):
     def deserialize(self, data: bytes) -> Row:
         """Return the row that `found` makes of bytes."""
         [row] = self._told([self._found(data)], "us")
-        return {name: value for name, value in row.items() if name not in _OF_KEYS}
+        return {name: value for name, value in row.items() if name not in self._hidden}
 
 
-def _packed(found: Found) -> bytes:
-    """Return a session's head and state as one value, which `_unpacked` reads."""
+def pack_found(found: Found) -> bytes:
+    """Return a row's head and state as one value, which `unpack_found` reads."""
     return bytes([len(found.head)]) + Struct(f"<{len(found.head)}q").pack(*found.head) + found.packed
 
 
-def _unpacked(data: bytes) -> Found:
+def unpack_found(data: bytes) -> Found:
+    """Return the row of `pack_found`, less its key."""
     head = Struct(f"<{data[0]}q")
     fields = head.unpack_from(data, 1)
     return Found("", fields[0], fields[1], fields, data[1 + head.size :])

@@ -26,6 +26,7 @@ from sessionlake.errors import ConfigError, NoBatchesError, StoreError
 from sessionlake.serve.decoded import SessionDecoder, decoder_of
 from sessionlake.serve.found import ALL, Decoder, Packed
 from sessionlake.serve.queryable import key_value_store, require, session_store
+from sessionlake.serve.windowed import window_store
 from sessionlake.store.secondary import (
     NoSegments,
     OverlaidSegments,
@@ -33,7 +34,7 @@ from sessionlake.store.secondary import (
     SecondarySegments,
     identity,
 )
-from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore, ReadOnlySessionStore
+from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import SESSIONS
@@ -143,6 +144,20 @@ class View:
         """Return a keyed table's rows as a store, by key; values and errors as in `session_store`."""
         require(self, "table", self.decoder.operator)
         return key_value_store(self)
+
+    def window_store(self) -> ReadOnlyWindowStore[str, dict[str, Any]]:
+        """Return the windows by time as a store, by key and start, whether they were sent or not; merged as they are read.
+
+        Values and errors as in `session_store`. Those that begin before `complete_from_us` are in the tables only. Keys come in
+        no order that is promised; windows of a key come by their start.
+        """
+        require(self, "window", self.decoder.operator)
+        return window_store(self)
+
+    def segments_of(self, key: str) -> ReadSegments | None:
+        """Return the segments of a key's shard; None where others read it, NotLocalError where it is not here."""
+        shard = self.shard_of(key)
+        return self._local(shard) if self.covered is None or shard in self.covered else None
 
     def segments(self) -> list[ReadSegments]:
         """Return the segments of each shard that is read; NotLocalError where one is not here."""

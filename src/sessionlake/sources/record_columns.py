@@ -2,9 +2,10 @@
 
 import pyarrow as pa
 
+from sessionlake.aggregates import positions
 from sessionlake.sources.columns import TIMESTAMP
 
-KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", "_partition", "_offset"
+KEY, TIME, PARTITION, OFFSET = "_key", "_timestamp", positions.PARTITION, positions.OFFSET
 NO_VALUE = "_no_value"
 """Where it is asked for, a record without a value is a row like others; else it is refused."""
 META = {KEY: pa.string(), TIME: TIMESTAMP, PARTITION: pa.int64(), OFFSET: pa.int64(), NO_VALUE: pa.bool_()}

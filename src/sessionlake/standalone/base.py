@@ -15,6 +15,7 @@ from sessionlake.columnar.arrays import Ints
 from sessionlake.engine.operator import Aside, BatchContext, Counted, Piece, ShardResult, add_stats
 from sessionlake.errors import BackPressureError, ConfigError, StoreError
 from sessionlake.sources.decoding.rows import Origin, Rows
+from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.standalone.columns import Types, declared_types, types_in, types_of
 from sessionlake.standalone.gathered import Gathered
 from sessionlake.standalone.kernels import Kernel
@@ -220,9 +221,9 @@ class Standalone(ABC, Generic[_K]):
             return
         if name not in self._types:
             self._learn(name, types_of(table))
-        columns = self._kernel.columns(name)
+        columns, placed = self._kernel.columns(name), _placed(table, of, at)
         chunks = [
-            Chunk(name, p, table_rows(columns, table, rows, Origin(p, (0, 0, 0))))
+            Chunk(name, p, table_rows(columns, placed, rows, Origin(p, (0, 0, 0))))
             for p, rows in places.items()
             if len(rows)
         ]
@@ -241,7 +242,8 @@ class Standalone(ABC, Generic[_K]):
         columns = kernel.columns(name)
         if not given.keys() >= {c for c in (columns.key, *columns.further_keys, columns.time) if c is not None}:
             return
-        untold = [column for column in columns.needed if column not in given and column not in self._declared]
+        known = {*given, *self._declared, PARTITION, OFFSET}
+        untold = [column for column in columns.needed if column not in known]
         if untold:
             raise ConfigError(
                 f"schema: {untold[0]!r} has no value in the first message to tell its type by; "
@@ -354,6 +356,15 @@ def _numbers(name: str, given: Positions | int, rows: int) -> Ints:
     if len(found) != rows:
         raise ConfigError(f"{name}: {len(found)} are given for {rows} messages; give one for each")
     return found
+
+
+def _placed(table: pa.Table, partitions: Ints, positions: Ints | None) -> pa.Table:
+    """Return a table with the columns of a topic's place, where it has none of its own."""
+    places = {PARTITION: partitions, OFFSET: pa.nulls(len(table), pa.int64()) if positions is None else positions}
+    for name, values in places.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array(values))
+    return table
 
 
 def _check_partition(partition: int) -> None:

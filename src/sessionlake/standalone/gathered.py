@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.standalone.rows import Row
 
 
@@ -17,8 +18,8 @@ class Gathered:
     """By input and source partition, the last position that the caller named."""
     clock_us: int = -(1 << 62)
     """The latest of their clocks, which is the batch's."""
-    _partitions: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """The partition of each message, by input."""
+    _places: dict[str, list[tuple[int, int | None]]] = field(default_factory=lambda: defaultdict(list))
+    """The partition and the position of each message, by input."""
 
     def __len__(self) -> int:
         return sum(map(len, self.messages.values()))
@@ -26,15 +27,16 @@ class Gathered:
     def put(self, name: str, partition: int, message: Row, position: int | None, clock_us: int) -> None:
         """Add a message of an input."""
         self.messages[name].append(dict(message))
-        self._partitions[name].append(partition)
+        self._places[name].append((partition, position))
         self.clock_us = max(self.clock_us, clock_us)
         if position is not None:
             self.last[name, partition] = position
 
     def parted(self) -> Iterator[tuple[tuple[str, int], list[tuple[int, Row]]]]:
-        """Yield by input and source partition the messages, each with its place among the input's."""
+        """Yield by input and source partition the messages, each with its place among the input's; they have the columns of a topic's place."""
         found: dict[tuple[str, int], list[tuple[int, Row]]] = defaultdict(list)
         for name, messages in self.messages.items():
-            for at, (partition, message) in enumerate(zip(self._partitions[name], messages, strict=True)):
-                found[name, partition].append((at, message))
+            for at, ((partition, position), message) in enumerate(zip(self._places[name], messages, strict=True)):
+                # A column of the message's own comes first.
+                found[name, partition].append((at, {PARTITION: partition, OFFSET: position, **message}))
         yield from found.items()

@@ -55,6 +55,7 @@ class KeptMessages:
         self._side = Side("messages", None, types.inputs, events)
         self._db = part
         self._store = MessageStore(Path(), block=room.block, segment=room.segment, opened=lambda _: part)
+        self._store.index()
 
     def add(self, archived: pa.Table, position: Ints, expired_us: int, counts: dict[int, int]) -> None:
         """Keep messages (key, time_us, and the struct `event`), with their positions, and drop what is out of retention.

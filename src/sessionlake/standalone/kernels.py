@@ -182,8 +182,10 @@ class JoinKernel:
         return self.spec.side(name).events.decoder.columns
 
     def opened(self, segments: OpenSegments) -> MessageStore:
-        """Open the store of messages."""
-        return self.operator.open_store(_ANYWHERE, segments)
+        """Open the store of messages, which are asked for by time, too."""
+        store = self.operator.open_store(_ANYWHERE, segments)
+        store.index()
+        return store
 
     def split(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Return the messages of a side and what numbers them."""

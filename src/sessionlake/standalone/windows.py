@@ -17,9 +17,9 @@ from sessionlake.operators.counts.spec import Grid as CountGrid
 from sessionlake.operators.counts.spec import Sessions as CountSessions
 from sessionlake.operators.counts.spec import Sliding as SlidingCounts
 from sessionlake.operators.sessions.kernel import until_of
-from sessionlake.operators.windows.emission import EARLY, Firing, Progress
-from sessionlake.operators.windows.rules import Pairs, SliceAxis, Windows, grid_windows, sent_windows, states_of
-from sessionlake.operators.windows.spec import Grid
+from sessionlake.operators.windows.emission import EARLY, Progress
+from sessionlake.operators.windows.reading import windows_starting
+from sessionlake.operators.windows.rules import Pairs, SliceAxis, Windows, states_of
 from sessionlake.standalone.kernels import CountKernel, SessionKernel, State, WindowKernel
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.store.series import SeriesStore
@@ -27,9 +27,6 @@ from sessionlake.store.slices import Slices, SliceStore
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.positions import PARTITION, POSITIONS
 from sessionlake.stream.watermark import watermark_of
-
-_ALWAYS = -2
-"""A batch before all: every slice has changed since."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +60,7 @@ def _by_time(kernel: WindowKernel, store: SliceStore, state: State, asked: Asked
     names, found = store.scan(asked.key_bytes)
     horizon = Progress.of(state).horizon_us(windows.span_us)
     keys, slices = _ordered(pa.array(names, pa.binary()), found.take(np.flatnonzero(found["start"] >= horizon)))
-    pairs = Pairs(slices.codes, slices["start"])
-    firing = Firing(EARLY, asked.low, asked.high + windows.span_us, _ALWAYS, listed=False)
-    some = grid_windows(windows, pairs, firing) if isinstance(windows, Grid) else pairs
-    there = sent_windows(windows, slices, SliceAxis(slices), some, firing)
-    there = there.take(np.flatnonzero(there.start >= horizon))
+    there = windows_starting(windows, slices, max(horizon, asked.low - windows.span_us + 1), asked.high)
     shown = there.end - 1 if spec.is_sliding else there.end
     return _table(spec.aggregates, keys, slices, there, there.start, shown)
 

@@ -26,6 +26,11 @@ def block_keys(keys: pa.Array, codes: Ints, blocks: Ints, letter: str = "") -> p
     return pa.compute.binary_join_element_wise(keys.take(pa.array(codes)).cast(pa.binary()), text, b"")
 
 
+def block_number(block: int) -> bytes:
+    """Return the bytes of a block's number."""
+    return (block + _SIGN).to_bytes(8, "big")
+
+
 def key_of(block_key: bytes) -> tuple[bytes, str]:
     """Return the key and the letter of a database's key."""
     return block_key[:-9], block_key[-9:-8].decode()

@@ -74,8 +74,9 @@ class BufferedSegments:
         self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
         """Return keys and values of a live segment, ascending by key, the first `limit` of them; low and high are inclusive."""
-        stored = self._db.items(segment, low, high) if self._is_stored(segment) else []
         pending = self._pending.get(segment)
+        most = limit if pending is None else None
+        stored = self._db.items(segment, low, high, most) if self._is_stored(segment) else []
         changed = [] if pending is None else pending.between(low, high)
         if pending is None or not changed:
             return stored[:limit]

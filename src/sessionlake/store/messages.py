@@ -5,6 +5,9 @@ value each: what is near a place is read by one sorted multi-get of few blocks, 
 one segment, and what is older than any partner can be goes by whole segments, without a scan.
 
 Lists name messages whose pairs are to be made later. They lie in a segment of their own, which never expires.
+
+A store that is asked for messages of all keys has an index by place, too: beside the blocks of a segment, a row without a value
+for each of them, by its number and then its key.
 """
 
 from collections.abc import Sequence
@@ -14,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.columnar.arrays import Ints, combined, within_group
+from sessionlake.columnar.arrays import Ints, combined, concatenated, within_group
 from sessionlake.columnar.groups import group_events
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.blocks import BlockStore, block_keys, block_writes, items_of, key_of, read_blocks
+from sessionlake.store.blocks import BlockStore, block_keys, block_number, block_writes, key_of, read_blocks
 from sessionlake.store.layout import Heads, pack_heads, unpack_heads
 from sessionlake.store.lists import LIST_ROWS, LISTS, list_table, packed_list
 from sessionlake.store.rocks import RocksSegments
@@ -27,6 +30,10 @@ HEAD = np.dtype(
     [("x", "<i8"), ("time", "<i8"), ("position", "<i8"), ("revision", "<i8"), ("late", "u1"), ("length", "<u4")]
 )
 """Heads of messages: place; time; position; the batch that brought it; whether it is of the late policy."""
+_INDEX = b"\xff"
+"""What rows of the index begin with, and no key's UTF-8."""
+_SUFFIX = 9
+"""Bytes of a block's name behind the key: the side's letter and the number."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,16 @@ class MessageStore(BlockStore):
         self.block = block
         self._blocks = -(-segment // block)
         """Blocks of a segment: it is as long as was asked for, at least."""
+        self._indexed = False
+
+    def index(self) -> None:
+        """Keep an index by place from here on; what is stored without one is indexed first."""
+        self._indexed = True
+        for segment in self._db.segments:
+            if segment == LISTS or self._db.items(segment, _INDEX, limit=1):
+                continue
+            names = [_index_row(name) for name, _ in self._db.items(segment)]
+            self._db.write({segment: (names, [b""] * len(names))}, {})
 
     def around(self, side: str, keys: pa.Array, codes: Ints, low: Ints, high: Ints) -> Messages:
         """Return the messages of a side, a letter, in all blocks that stretches [low, high] of the keys' axes touch.
@@ -101,8 +118,12 @@ class MessageStore(BlockStore):
         if not len(at):
             return WRITE_SCHEMA.empty_table()
         values = pack_heads(messages.head.copy(), messages.columns, np.diff(at, append=len(messages)))
-        block = block[at]
-        return block_writes(block // self._blocks, block_keys(keys, messages.codes[at], block, side), values)
+        segment, names = block[at] // self._blocks, block_keys(keys, messages.codes[at], block[at], side)
+        if self._indexed:
+            index = pa.array([_index_row(name) for name in names.to_pylist()], pa.binary())
+            names, values = concatenated([names, index]), concatenated([values, pa.repeat(b"", len(index))])
+            segment = np.concatenate([segment, segment])
+        return block_writes(segment, names, values)
 
     def list_writes(self, letter: str, number: int, waiting: Waiting) -> pa.Table:
         """Return the writes of lists of a kind, a letter; of the same kind and number, a batch's, others are replaced."""
@@ -137,17 +158,40 @@ class MessageStore(BlockStore):
     def scan(self, side: str, low: int, high: int, key: bytes | None = None) -> tuple[list[bytes], Messages]:
         """Return the messages of a side with places in [low, high], by place, and their keys, which codes point into.
 
-        Without a key it reads whole segments: for inspection and for queries without one.
+        It reads the blocks that these places lie in; of all keys only where there is an index, else whole segments.
         """
-        keys: list[bytes] = []
-        values: list[bytes] = []
         first, last = (place // self.block // self._blocks for place in (low, high))
-        for segment in self._db.segments:
-            for name, value in items_of(self._db, segment, key, 9) if first <= segment <= last else []:
-                owner, letter = key_of(name)
-                if letter == side:
-                    keys.append(owner)
-                    values.append(value)
-        found = Messages(*unpack_heads(pa.array(values, pa.binary()), HEAD))
+        items = [
+            item
+            for segment in self._db.segments
+            if first <= segment <= last
+            for item in self._blocks_in(segment, side, low // self.block, high // self.block, key)
+        ]
+        found = Messages(*unpack_heads(pa.array([value for _, value in items], pa.binary()), HEAD))
         rows = np.flatnonzero((found["x"] >= low) & (found["x"] <= high))
-        return keys, found.take(rows[np.lexsort((found["position"][rows], found["x"][rows]))])
+        rows = rows[np.lexsort((found["position"][rows], found["x"][rows]))]
+        return [key_of(name)[0] for name, _ in items], found.take(rows)
+
+    def _blocks_in(self, segment: int, side: str, low: int, high: int, key: bytes | None) -> list[tuple[bytes, bytes]]:
+        """Return the blocks of a side from one number to another in a segment, of a key or of all."""
+        begin, end = (side.encode() + block_number(block) for block in (low, high))
+        if key is not None:
+            found = self._db.items(segment, key + begin, key + end)
+            return [(name, value) for name, value in found if len(name) == len(key) + len(begin)]
+        if self._indexed:
+            index = self._db.items(segment, _INDEX + begin, _INDEX + end + b"\xff")
+            names = [_block_of(name) for name, _ in index]
+            values = self._db.get(segment, names) if names else []
+            return [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+        return [item for item in self._db.items(segment) if key_of(item[0])[1] == side]
+
+
+def _index_row(block_key: bytes) -> bytes:
+    """Return the name of a block's row in the index."""
+    return _INDEX + block_key[-_SUFFIX:] + block_key[:-_SUFFIX]
+
+
+def _block_of(index_row: bytes) -> bytes:
+    """Return the name of the block that a row of the index is of."""
+    suffix = len(_INDEX) + _SUFFIX
+    return index_row[suffix:] + index_row[len(_INDEX) : suffix]

@@ -7,7 +7,7 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, AggregateSpec, build_aggregates
 from sessionlake.aggregates.spec import build_custom
 from sessionlake.config.load import Config
-from sessionlake.errors import PipelineStateError
+from sessionlake.errors import ConfigError, PipelineStateError
 from sessionlake.sources.base import Source
 from sessionlake.sources.columns import EventColumns, type_named
 from sessionlake.stream.ingest import EventSpec, column_of
@@ -26,6 +26,12 @@ def aggregated_events(
     `ordered` is `event_spec`'s; `more` columns are read beside those.
     """
     specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
+    for spec in specs:
+        if spec.of_positions and config.source.kind != "kafka":
+            raise ConfigError(
+                f"aggregates.{spec.name}: {spec.function}() is of topics, and source.kind is {config.source.kind!r}; "
+                "write min(column) or max(column) of a column that numbers the events"
+            )
     classes = [build_custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
     if any(not c.inputs for c in classes):

@@ -13,7 +13,7 @@ def test_examples_print_what_the_page_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```\n```\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     names: dict[str, object] = {}
     for code, printed in examples:
         exec(code, names)  # noqa: S102 - our own page

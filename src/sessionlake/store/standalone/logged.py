@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
+from sessionlake.store.standalone.expiring import ExpiringRows
 from sessionlake.store.standalone.lru import LruRows
 from sessionlake.store.standalone.rows import KeyValueRows, Rows, TimedRows
 
@@ -128,6 +129,9 @@ def _both(first: Callable[[bytes, bytes], None] | None, sink: Sink) -> Callable[
 
 def logged(rows: Rows, sink: Sink) -> Rows:
     """Return rows of any kind with a log of their changes."""
+    if isinstance(rows, ExpiringRows):
+        rows.changed = sink  # of values behind their times, which restored rows keep
+        return rows
     if hasattr(rows, "live_from"):
         return LoggedTimedRows(cast(TimedRows, rows), sink)
     return LoggedRows(cast(KeyValueRows, rows), sink)

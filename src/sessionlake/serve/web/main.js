@@ -1,0 +1,165 @@
+// The page asks for what is new every second, and says where it can't.
+const KEPT = 300, EVERY_MS = 1000, AGAIN_MS = 3000, PATIENCE_MS = 15000;
+const state = { batches: [], status: null, timer: null, drawn: false, looking: false, open: true, answered: null };
+let token = sessionStorage.getItem("token");
+
+function keep(text) {
+  token = text;
+  sessionStorage.setItem("token", text);
+}
+
+async function raw(path) {
+  let answer, text;
+  try {
+    answer = await fetch(path, { headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+    text = await answer.text();
+  } catch { throw Object.assign(new Error("unreachable"), { unreachable: true }); }
+  state.answered = Date.now() * 1000;
+  if (answer.ok) return text;
+  let line = `The server answered with status ${answer.status}.`;
+  try { line = parsed(text).error || line; } catch { /* a proxy's own page */ }
+  throw Object.assign(new Error(line), { status: answer.status });
+}
+const ask = async (path, parameters) => parsed(await raw(path + "?" + new URLSearchParams({ times: "us", ...parameters })));
+
+function tiles() {
+  const { status } = state, { counts } = status, last = state.batches[state.batches.length - 1];
+  const shown = [["Batch", exact(status.batch_id)], ["Events in", exact(counts.input)], ["Accepted", exact(counts.accepted)],
+    ["Late", exact(counts.late), counts.late ? "late" : ""], ["Dead", exact(counts.dead), counts.dead ? "dead" : ""],
+    ["Watermark, UTC", time(status.watermark)], ["Lag, last batch", duration(last ? lag(last) : null)]];
+  renew(at("tiles"), shown, ([label]) => label, ([label]) => made("div", { class: "card tile" }, made("dt", {}, label), made("dd")), (tile, [, value, name]) => {
+    say(tile.lastChild, value);
+    tile.lastChild.className = [name, value.length > 11 ? "long" : ""].join(" ");
+  });
+}
+
+async function longest() {
+  if (!state.open || state.status.operator !== "session") return;
+  let answer;
+  try { answer = await ask("/v1/open", { limit: 10 }); } catch (error) {
+    if (error.status !== 403) throw error;
+    // Keys that nobody named are not told here (serve.ranges).
+    state.open = false;
+    at("open-card").hidden = true;
+    return;
+  }
+  const rows = answer.sessions, length = row => row.session_end - row.session_start, most = Math.max(1, ...rows.map(length));
+  at("open-card").hidden = false;
+  at("open-none").hidden = rows.length > 0;
+  at("open").hidden = !rows.length;
+  const key = (row, place) => {
+    const button = place.firstChild || place.appendChild(made("button", { class: "key", type: "button", onclick: () => go(button.dataset.of, at("cold").checked) }));
+    button.dataset.of = row.session_key;
+    say(button, row.session_key || "(empty)");
+  };
+  const bar = (row, place) => {
+    if (!place.firstChild) place.append(made("svg", { viewBox: "0 0 200 10", width: 200, height: 10, "aria-hidden": "true" }, made("rect", { class: "lane", width: 200, height: 10, rx: 3 }), made("rect", { class: "dot", height: 10, rx: 3 })));
+    place.firstChild.lastChild.setAttribute("width", Math.max(2, 200 * length(row) / most));
+  };
+  fill(at("open").querySelector("table"), [["key", key], ["since, UTC", row => time(row.session_start)], ["length", row => duration(length(row))], ["beside the longest", bar], ["events", row => exact(row.event_count), true]],
+    rows, row => row.session_key + " " + row.session_start);
+}
+
+async function draw() {
+  tiles();
+  charts(state.batches, state.status.quiet_after_us);
+  await longest();
+  await lookUp();
+  state.drawn = true;
+}
+
+async function followed() {
+  const last = state.batches.length ? state.batches[state.batches.length - 1].batch_id : -1;
+  const answer = await ask("/v1/batches", { after: last });
+  // Another pipeline's server, or a warehouse that was built anew.
+  const anew = answer.batch_id < last;
+  state.batches = anew ? [] : state.batches.concat(answer.batches).slice(-KEPT);
+  state.status = await ask("/v1/status", {});
+  at("token").hidden = true;
+  at("board").hidden = false;
+  head();
+  if (answer.batches.length || anew || !state.drawn) { state.drawn = false; await draw(); }
+  problem(state.status.failure);
+}
+
+async function look() {
+  clearTimeout(state.timer);
+  if (state.looking) return;
+  state.looking = true;
+  let again = EVERY_MS;
+  try {
+    if (!document.hidden) await followed();
+  } catch (error) {
+    again = error.status === 401 ? null : AGAIN_MS;
+    if (error.status === 401) noToken(); else late(error);
+  } finally { state.looking = false; }
+  if (again) state.timer = setTimeout(look, again);
+}
+
+// Not asked again by itself: each attempt counts.
+function noToken() {
+  at("token").hidden = false;
+  at("board").hidden = true;
+  live("off", "no token");
+  problem(token ? "That is no token of this server." : null);
+}
+
+function late(error) {
+  state.drawn = false;
+  if (!error.unreachable) { live("off", "no answer"); problem(`${error.message} (tried again every ${AGAIN_MS / 1000} seconds)`); return; }
+  const since = state.answered ? ` since ${time(state.answered)} UTC` : "";
+  live("off", "server can't be reached");
+  problem(`The server can't be reached${since}. It is tried again every ${AGAIN_MS / 1000} seconds.` + (state.status ? " What is shown is as of its last answer." : ""));
+}
+
+function live(name, text) { at("live").className = name; say(at("live"), text); }
+function problem(text) { at("problem").hidden = !text; say(at("problem"), text || ""); }
+
+function head() {
+  const { status } = state, missing = Object.keys(status.shards.missing).length;
+  document.title = status.pipeline + " · sessionlake";
+  say(at("name"), status.pipeline);
+  say(at("about"), `${status.list} · ${status.shards.all - missing} of ${status.shards.all} shards here` + (missing ? ", the rest from the tables" : ""));
+  say(at("look-up-title"), `Look up a key's ${status.list}`);
+  at("cold-label").hidden = status.operator !== "session";
+  if (status.stale) live("idle", `no batch for ${duration(status.age_us)}: the stream has stopped, or has no events`);
+  else live("on", `batch ${exact(status.batch_id)}, committed ${duration(status.age_us)} ago`);
+}
+
+function go(key, cold) {
+  const to = address(key, cold);
+  if (location.hash === to) { lookUp().catch(look); return; }
+  location.hash = to;  // the listener looks it up
+}
+
+// The paths, as the server describes them.
+async function paths() {
+  const described = parsed(await raw("/openapi.json"));
+  const rows = Object.entries(described.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, of]) => [method.toUpperCase() + " " + path, of]));
+  const named = of => (of.parameters || []).map(one => one.name + (one.required ? " (required)" : "")).join(", ") || (of.requestBody ? "a JSON object" : "");
+  fill(at("paths-scroll").querySelector("table"), [["path", ([path]) => path], ["parameters", ([, of]) => named(of)], ["answers", ([, of]) => of.description || ""]], rows, ([path]) => path);
+}
+
+// A link can't send a token: what is behind it is asked for here, and opened.
+async function openAsked(event) {
+  if (!token) return;
+  event.preventDefault();
+  const path = event.currentTarget.getAttribute("href"), type = path.endsWith(".json") ? "application/json" : "text/plain";
+  location.assign(URL.createObjectURL(new Blob([await raw(path)], { type })));
+}
+
+at("token-form").addEventListener("submit", event => {
+  event.preventDefault();
+  keep(at("token-text").value.trim());
+  at("token-text").value = "";
+  look();
+});
+at("look-up").addEventListener("submit", event => { event.preventDefault(); go(at("key").value, at("cold").checked); });
+at("values").addEventListener("toggle", () => { if (state.status) charts(state.batches, state.status.quiet_after_us); });
+at("paths").addEventListener("toggle", () => { if (at("paths").open) paths().catch(look); });
+for (const link of document.querySelectorAll("a.asked")) link.addEventListener("click", event => openAsked(event).catch(look));
+addEventListener("hashchange", () => { takeAddress(); look(); if (state.status) lookUp().catch(look); });
+addEventListener("resize", () => { state.drawn = false; });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+takeAddress();
+look();
