@@ -59,6 +59,12 @@ class StoreHeldError(StoreError):
     exit_code = ExitCode.TRY_AGAIN
 
 
+class DiskFullError(StoreError):
+    """The disk of a store has too little room for what RocksDB does there."""
+
+    exit_code = ExitCode.FAILED
+
+
 class CorruptionError(StoreError):
     """A store's bytes are not what was written: the store is removed, and restored from the tables."""
 

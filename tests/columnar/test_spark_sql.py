@@ -464,6 +464,22 @@ def test_what_is_no_expression_is_refused_in_one_line(text: str) -> None:
         parse("session.gap_by", text).typed(TYPES, "boolean")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        " and ".join(["s = 'x'"] * 5000),
+        "+".join(["1"] * 5000) + " > 0",
+        "not " * 5000 + "true",
+        "(" * 5000 + "true" + ")" * 5000,
+    ],
+    ids=["and", "+", "not", "("],
+)
+def test_thousands_of_operators_are_refused_in_one_short_line(text: str) -> None:
+    told = r"^ttl\.where: the SQL of [\d,]+ characters that begins with .{40,80} is nested too deeply; [^\n]*$"
+    with pytest.raises(ConfigError, match=told):
+        parse("ttl.where", text).typed(TYPES, "boolean")
+
+
 def test_an_unknown_column_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match=r"^ttl.where: 'z' is no column; write one of i, s$"):
         parse("ttl.where", "z > 1").typed({"i": pa.int64(), "s": pa.string()}, "boolean")

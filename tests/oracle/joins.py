@@ -100,9 +100,16 @@ class JoinModel:
     idle: int = 10**15
     early: Literal["batch"] | int = "batch"
     late: Literal["batch"] | int = "batch"
+    most: int | None = None
+    """By time: how many accepted messages are kept, by cells as long as `least` or a 64th of the retention."""
+    least: int = 0
+    """How far back of the watermark a message may have partners."""
 
     def __post_init__(self) -> None:
         self.watermark: float = BEFORE_ALL
+        self.expired: float = BEFORE_ALL
+        self.kept: float = BEFORE_ALL
+        self.counted: list[int] = []
         self.reached: dict[Side, float] = {"left": BEFORE_ALL, "right": BEFORE_ALL}
         self.seen: dict[Side, int] = {}
         self.clock: int | None = None
@@ -117,7 +124,7 @@ class JoinModel:
         """Process one batch; `flush` ends all periods, `again` are late messages that are handed in as if new."""
         result = self.judged(given)
         again = list(again)
-        beyond = self.watermark - self.retention if again else BEFORE_ALL
+        beyond = self.expired if again else BEFORE_ALL
         for message in (*result.accepted, *again):
             is_late = self.by_time and message.time < self.watermark
             self.waiting[message] = "late" if is_late else "early"
@@ -135,7 +142,7 @@ class JoinModel:
         """Say of each message what becomes of it; the refused have no number."""
         result = Result()
         for one in given:
-            if one.key is None or (self.by_time and one.time < self.watermark - self.retention):
+            if one.key is None or (self.by_time and one.time < self.expired):
                 result.dead.append(one)
                 continue
             self.numbers[one.side, one.partition] += 1
@@ -171,6 +178,26 @@ class JoinModel:
         active = [self.reached[side] for side in sides if clock - self.seen[side] <= self.idle]
         self.watermark = max(self.watermark, min(active, default=BEFORE_ALL))
         self.clock = clock
+        self.expired = max(self.expired, self.kept, self.watermark - self.retention)
+        if self.most is not None:
+            self.kept = max(self.kept, self.newest(accepted, self.most))
+
+    def newest(self, accepted: Sequence[Message], most: int) -> float:
+        """Return where the cells begin in which the newest `most` messages lie, or fewer; none after what may have partners.
+
+        A side's messages of a batch that lie further back than the retention from its newest aren't counted.
+        """
+        length = max(self.least, self.retention // 64)
+        for side in ("left", "right"):
+            times = [m.time for m in accepted if m.side == side]
+            self.counted += [t - t % length for t in times if t >= max(times) - self.retention]
+        self.counted = sorted(start for start in self.counted if start >= self.expired)
+        cut = BEFORE_ALL
+        there = self.counted
+        while len(there) > most:
+            there = [start for start in there if start > there[0]]
+            cut = min(there[0] if there else self.watermark, self.watermark - self.least)
+        return cut
 
 
 _SLIDING = "l.place between r.place - $left and r.place + $right"

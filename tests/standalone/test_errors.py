@@ -109,7 +109,7 @@ def test_aggregators_that_cannot_be(tmp_path: Path, options: dict[str, Any], mes
         ({"kind": "outer"}, "kind: 'outer' is unknown; write sliding, tumbling, hopping, session"),
         ({"retention_time": None}, "retention_time: is missing, or shorter than sizes and grace ask for; write '2min' or more"),
         ({"grace": "59 minutes"}, "retention_time: is missing, or shorter than sizes and grace ask for; write '1h 1min' or more"),
-        ({"retention_count": 5}, "retention_count: does not go with by = 'time'; leave it out"),
+        ({"retention_count": 5, "left": {"name": "a"}}, "retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have partners, leave it out"),
         ({"left": {"name": "a", "size": 3}}, "left.size: 3 is no duration; write one, as in '1 minute'"),
         ({"left": {"name": "b", "size": "1 s"}}, "right.name: 'b' is that of left, too; write another one"),
         ({"left": {"size": "1 s"}}, "left: 'name' is missing; write name, size, columns and time"),

@@ -28,15 +28,27 @@ if TYPE_CHECKING:
     is_flag=True,
     help="First give up the batch that was planned but not committed: it is made anew, under the limits of the config.",
 )
+@click.option(
+    "--allow-expiry",
+    is_flag=True,
+    help="In this run [ttl] may remove any share of the rows, also after a jump of the clock.",
+)
 @one_line_errors
-def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, replan: bool) -> None:  # noqa: FBT001 (click passes flags by name)
+def run_command(
+    config_path: str,
+    once: bool,  # noqa: FBT001 (click passes flags by name)
+    drain: bool,  # noqa: FBT001
+    trust_clock: bool,  # noqa: FBT001
+    replan: bool,  # noqa: FBT001
+    allow_expiry: bool,  # noqa: FBT001
+) -> None:
     """Run the sessionizer until stopped (ctrl-C), or once."""
     if drain and not once:
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
     show_warnings(config.warnings())
     try:
-        options = {"trust_clock": trust_clock, "give_up_plan": replan}
+        options = {"trust_clock": trust_clock, "give_up_plan": replan, "allow_expiry": allow_expiry}
         summary = _run_once(config, drain=drain, **options) if once else _run_stream(config, **options)
     except KeyboardInterrupt:
         console.print("stopped; nothing is lost, `sessionlake run` goes on from here")

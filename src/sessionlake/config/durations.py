@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from sessionlake.errors import ConfigError
 
+MINUTE_US = 60_000_000
 _UNITS = {
     "w week weeks": Fraction(604_800_000_000),
     "d day days": Fraction(86_400_000_000),

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic import Field, SerializeAsAny, ValidationError
 
 from sessionlake.config.absent import Absent
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import MINUTE_US, format_duration, parse_duration
 from sessionlake.config.explain import explain_invalid
 from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection, check_quality
 from sessionlake.config.names import EVENT_INPUT, EVENTS, RESERVED
@@ -32,7 +32,6 @@ from sessionlake.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-MINUTE_US = 60_000_000
 
 
 class Config(Section):

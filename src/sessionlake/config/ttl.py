@@ -1,7 +1,7 @@
 """The section [ttl]: what every operator with one shares, and that of sessions."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,9 @@ class ExpirySection(Section):
     """How long a cleanup of a shard may take, about."""
     max_per_cleanup: int = Field(default=1_000_000, ge=1)
     """How many rows of a shard a cleanup takes away at most; the next batch goes on."""
+
+    max_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """A batch is refused with whose cleanup more than this share of the rows would have gone."""
 
     def check_one_rule(self, rules: Sequence[str] = RULES) -> None:
         """Refuse rules that are not exactly one of some."""

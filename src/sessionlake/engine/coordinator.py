@@ -1,5 +1,6 @@
 """The driver's part of a batch: run the shards, commit the files they wrote, the changelog's last: that is the commit."""
 
+import logging
 import socket
 import time
 import uuid
@@ -28,6 +29,7 @@ from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from sessionlake.warehouse.delta_log import Commit
 from sessionlake.warehouse.tables import Tables, spark_schema
 
+_log = logging.getLogger("sessionlake")
 _ATTEMPTS = 5
 _LOSSES = 10
 
@@ -71,14 +73,15 @@ class Coordinator:
         `rows` is what the operator splits. `planned` is what `Pipeline.input_of` says of the batch before it runs; it is
         asked once more before the first commit. `clock_us` is the batch's time as the stream logged it, `files` as in
         BatchContext.
-        Raises FencedError where another driver committed this batch_id, or plans it too: not every file system keeps the
+        Raises what `Pipeline.checked` refuses it with, and FencedError where another driver committed this batch_id, or plans it too: not every file system keeps the
         second of two from writing the batch's offsets, and its are then what the next start would go on from.
         """
         if self._is_committed(batch_id, planned):
             return
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
-        context = BatchContext(batch_id, commit_id, self.last.state if self.last else {}, clock_us, dict(files))
+        last, state = (self.last.committed_us, self.last.state) if self.last else (None, {})
+        context = BatchContext(batch_id, commit_id, state, clock_us, last, dict(files))
         settings = self._interrupted.get(batch_id, self._pipeline.settings)
         same = settings == self._pipeline.settings
         operator = self._pipeline.operator if same else self._pipeline.operator_with(settings)
@@ -89,6 +92,8 @@ class Coordinator:
                 f"checkpoint: another driver has planned batch {batch_id} of {self._pipeline.name!r} while this one computed it; "
                 "this one stops, keep only one running on this warehouse"
             )
+        for note in self._pipeline.checked(operator, dict(context.state), outcome.stats):
+            _log.warning("sessionlake: %s", note)
         batch = self._batch(operator, context, outcome, started, planned, settings)
         *sides, changelog = self._pipeline.outputs
         for side in sides:

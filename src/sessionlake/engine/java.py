@@ -27,6 +27,8 @@ LOCAL_FILES = {
 }
 """Local files without Hadoop's child processes (jars/LocalFiles.scala)."""
 _CLASS_PATH = "SPARK_DIST_CLASSPATH"
+_NO_DTD = "-Djavax.xml.accessExternalDTD="
+"""Java's XML parsers open no address and no file that a document names: some SQL functions parse texts of whoever wrote the SQL."""
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|account[.]?key|api[.]?key|credential")
 
 
@@ -43,7 +45,7 @@ def start_java(conf: SparkConf, driver_memory: str) -> None:
     java_command()
     jars = find_jars()
     log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
-    options = [f"-Dlog4j2.configurationFile={log_settings}"]
+    options = [f"-Dlog4j2.configurationFile={log_settings}", _NO_DTD]
     class_path: Sequence[Path] = ()
     if in_one_jvm(conf):
         class_path = jars

@@ -30,6 +30,8 @@ class BatchContext:
     """The operator's own small state after the previous batch; JSON values."""
     clock_us: int = 0
     """When the batch began, as the stream's offset log has it: the same on a rerun."""
+    last_us: int | None = None
+    """When the last commit was made, by the clock of its driver; None before the first."""
     files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By event input the batch's source files by name, and the rank of each in the order in which the source has them; empty
     where the pipeline's kind does not ask for them. Operators that number messages go by it (`stream/positions.py`)."""

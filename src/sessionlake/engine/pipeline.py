@@ -1,6 +1,6 @@
 """A pipeline as the coordinator sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,3 +35,5 @@ class Pipeline:
     """A fingerprint of the input that the stream's offset log has for a batch."""
     store_layout: Callable[[Operator[Any]], str]
     """What stores depend on besides their keys: under another layout every store is restored."""
+    checked: Callable[[Operator[Any], dict[str, Any], dict[str, int]], Sequence[str]] = lambda *_: ()
+    """Looks at a batch's numbers, after a state, before anything of it is committed: what is to be said of it, or an error that refuses it."""

@@ -20,7 +20,7 @@ from sessionlake.operators.windows.rules import states_of
 from sessionlake.operators.windows.section import WindowSection
 from sessionlake.operators.windows.spec import Sliding
 from sessionlake.serve.encoded import Times, moment
-from sessionlake.serve.found import ALL, Found, Packed
+from sessionlake.serve.found import ALL, Found, Packed, Span
 from sessionlake.serve.queryable import ReadOnlyTimedRows, Row, RowSerde, pack_found, unpack_found
 from sessionlake.serve.told import columns_of
 from sessionlake.sources.columns import type_named
@@ -125,6 +125,11 @@ class WindowDecoder:
     def found(self, packed: Packed, include: Collection[str] = ALL) -> list[Found]:
         """Refuse: a stored value is no row."""
         del packed, include
+        raise _of_windows()
+
+    def page(self, packed: Packed, include: Collection[str], span: Span) -> tuple[list[Found], int, int | None]:
+        """Refuse: a stored value is no row."""
+        del packed, include, span
         raise _of_windows()
 
 

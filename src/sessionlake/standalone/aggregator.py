@@ -19,8 +19,7 @@ from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.operators.windows.definition import WindowDefinition
 from sessionlake.operators.windows.spec import Grid, WindowSpec
-from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.standalone.base import Chunk, Positions, Standalone
+from sessionlake.standalone.base import Chunk, Judgement, Positions, Standalone
 from sessionlake.standalone.columns import Types, aggregated
 from sessionlake.standalone.emit import Emit
 from sessionlake.standalone.kept import KeptMessages, Room
@@ -28,7 +27,7 @@ from sessionlake.standalone.kernels import CountKernel, SessionKernel, WindowKer
 from sessionlake.standalone.outbox import Downstream
 from sessionlake.standalone.rows import Row, plain_rows
 from sessionlake.standalone.windows import Asked, windows_in
-from sessionlake.stream.ingest import ARCHIVED, DEAD_LETTER, DROP, EVENTS, EventSpec
+from sessionlake.stream.ingest import ARCHIVED, DEAD_LETTER, EVENTS
 from sessionlake.stream.positions import PARTITION
 
 Definition = WindowDefinition | CountDefinition | SessionWindows
@@ -48,6 +47,10 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
     `keep_messages` the messages themselves are kept for `get_messages`, with the columns that aggregates read and
     `columns`: by time True, for the retention; by count how many of the newest of each partition.
 
+    A message that is more than `max_future_skew` (by default the size of a window, the grace of sessions, a minute at least) ahead of
+    the clock is refused, `too far in the future`: it would make all that come after it late. Another one may be given each
+    time that the directory is opened.
+
     `batch` is how many messages `add_message` gathers to one batch (`Standalone`); it may be another one each time that the
     directory is opened. ConfigError for a definition that can't be, or that is not the directory's.
     """
@@ -63,15 +66,14 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         time: str | None = "time_us",
         schema: Mapping[str, str] | None = None,
         beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
         downstream: Downstream | None = None,
         batch: int = 1,
         keep_messages: bool | int = False,
         columns: Sequence[str] = (),
     ) -> None:
-        if beyond_retention not in (DEAD_LETTER, DROP):
-            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
         self._windows, self._texts, self._emit = definition, dict(aggregates), emit or Emit()
-        self._key, self._time, self._beyond = key, time, beyond_retention
+        self._key, self._time = key, time
         self._room, self._columns = _room(definition, keep_messages), tuple(columns)
         _check(definition, time)
         asked = {
@@ -84,7 +86,8 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
             "keep_messages": keep_messages,
             "columns": list(columns),
         }
-        super().__init__(directory, asked, schema, downstream, batch)
+        judged = Judgement.of(beyond_retention, max_future_skew, _skew_us(definition))
+        super().__init__(directory, asked, schema, downstream, batch, judged)
 
     def add_message(
         self, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
@@ -150,7 +153,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
             self._texts, given, key=self._key, time=self._time, columns=wanted, others=others
         )
         ordered = replace(columns, ordered=True)
-        events = EventSpec(TableDecoder(ordered, None), self._beyond, archive=self._room is not None)
+        events = self._judged.events(ordered, archive=self._room is not None)
         self._kept = None if self._room is None else KeptMessages(self._room, events, self._segments.part(1))
         defined = self._windows
         if isinstance(defined, SessionWindows):
@@ -190,6 +193,13 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
     @property
     def _kept_so_far(self) -> dict[int, int]:
         return {int(p): n for p, n in self._saved.kept.items()}
+
+
+def _skew_us(definition: Definition) -> int:
+    """Return how far ahead of the clock messages may be where nothing else is said, as in a pipeline; a minute at least."""
+    if isinstance(definition, CountDefinition):
+        return 0
+    return definition.windows.size_us if isinstance(definition, WindowDefinition) else definition.grace_us
 
 
 def _room(definition: Definition, keep: int) -> Room | None:

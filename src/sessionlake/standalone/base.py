@@ -12,10 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints
+from sessionlake.config.durations import MINUTE_US, parse_duration
 from sessionlake.engine.operator import Aside, BatchContext, Counted, Piece, ShardResult, add_stats
 from sessionlake.errors import BackPressureError, ConfigError, StoreError
+from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.sources.record_columns import OFFSET, PARTITION
+from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.standalone.columns import Types, declared_types, types_in, types_of
 from sessionlake.standalone.gathered import Gathered
 from sessionlake.standalone.kernels import Kernel
@@ -23,7 +26,7 @@ from sessionlake.standalone.outbox import Downstream, Outbox
 from sessionlake.standalone.rows import Row, event_rows, plain_rows, table_rows
 from sessionlake.standalone.saved import NAME, opened_database, read_saved
 from sessionlake.standalone.shards import LocalShards
-from sessionlake.stream.ingest import DEAD
+from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EventSpec
 from sessionlake.stream.outputs import LATE
 from sessionlake.warehouse.schemas import PARTLY
 
@@ -47,6 +50,26 @@ class Chunk:
     rows: Rows
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """Which messages are refused, whatever the operator computes of them; as in a pipeline."""
+
+    beyond_retention: str
+    max_future_skew_us: int
+
+    @classmethod
+    def of(cls, beyond_retention: str, max_future_skew: str | None, skew_us: int) -> Self:
+        """Return what arguments say; `skew_us` is what the operator takes where they say nothing, a minute at least."""
+        if beyond_retention not in (DEAD_LETTER, DROP):
+            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
+        given = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
+        return cls(beyond_retention, max(skew_us, MINUTE_US) if given is None else given)
+
+    def events(self, columns: EventColumns, *, archive: bool = False) -> EventSpec:
+        """Return an input with these columns."""
+        return EventSpec(TableDecoder(columns, None), self.beyond_retention, self.max_future_skew_us, archive)
+
+
 class Standalone(ABC, Generic[_K]):
     """An operator on one directory, for one thread of one process.
 
@@ -65,7 +88,9 @@ class Standalone(ABC, Generic[_K]):
         schema: Mapping[str, str] | None,
         downstream: Downstream | None,
         batch: int,
+        judged: "Judgement",
     ) -> None:
+        self._judged = judged
         if batch < 1:
             raise ConfigError(f"batch: {batch!r} is no number of messages; write 1 or more")
         path, self._declared = Path(directory), declared_types(schema)

@@ -23,8 +23,7 @@ from sessionlake.operators.joins.spec import (
     other_of,
 )
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.standalone.base import Positions, Standalone
+from sessionlake.standalone.base import Judgement, Positions, Standalone
 from sessionlake.standalone.columns import Types
 from sessionlake.standalone.emit import Emit
 from sessionlake.standalone.join_settings import JoinSettings
@@ -34,7 +33,7 @@ from sessionlake.standalone.kernels import JoinKernel
 from sessionlake.standalone.outbox import Downstream
 from sessionlake.standalone.rows import Row
 from sessionlake.store.messages import Messages
-from sessionlake.stream.ingest import DEAD_LETTER, DROP, EventSpec
+from sessionlake.stream.ingest import DEAD_LETTER
 
 _LETTERS = {LEFT: "l", RIGHT: "r"}
 _FOREVER = 1 << 61
@@ -51,6 +50,7 @@ class JoinWindow(Standalone[JoinKernel]):
     for good.
 
     Outputs are dicts with the columns of join_changelog, times in microseconds; late and refused messages have their `side`.
+    `max_future_skew` is as of a `WindowedAggregator`, by default the grace, a minute at least.
     `batch` is how many messages of both sides `add_message` gathers to one batch (`Standalone`).
     ConfigError for a join that can't be, or that is not the directory's.
     """
@@ -75,12 +75,10 @@ class JoinWindow(Standalone[JoinKernel]):
         emit: Emit | None = None,
         schema: Mapping[str, str] | None = None,
         beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
         downstream: Downstream | None = None,
         batch: int = 1,
     ) -> None:
-        if beyond_retention not in (DEAD_LETTER, DROP):
-            raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
-        self._beyond = beyond_retention
         self._join = JoinSettings.of(
             sides={LEFT: left, RIGHT: right},
             on=on,
@@ -94,7 +92,8 @@ class JoinWindow(Standalone[JoinKernel]):
             emit=emit or Emit(),
         )
         asked = {"layout": STATE_LAYOUT, **self._join.shown()}
-        super().__init__(directory, asked, schema, downstream, batch)
+        judged = Judgement.of(beyond_retention, max_future_skew, self._join.settings["grace_us"])
+        super().__init__(directory, asked, schema, downstream, batch, judged)
 
     def add_message(
         self, side: str, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
@@ -204,7 +203,7 @@ class JoinWindow(Standalone[JoinKernel]):
         columns = EventColumns(
             keys[0] if keys else None, time, unit, None, names, known, ordered=True, further_keys=tuple(keys[1:])
         )
-        return Side(given["name"], self._join.sizes[side], names, EventSpec(TableDecoder(columns, None), self._beyond))
+        return Side(given["name"], self._join.sizes[side], names, self._judged.events(columns))
 
 
 def _side(side: str) -> str:

@@ -6,7 +6,17 @@ from typing import Any, Self
 
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.errors import ConfigError
-from sessionlake.operators.joins.spec import HOPPING, KINDS, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS, TUMBLING
+from sessionlake.operators.joins.spec import (
+    HOPPING,
+    KINDS,
+    LEFT,
+    RIGHT,
+    SESSION,
+    SLIDING,
+    TIME_AXIS,
+    TUMBLING,
+    least_retention,
+)
 from sessionlake.standalone.emit import Emit
 
 Length = str | int | None
@@ -86,23 +96,26 @@ class JoinSettings:
     def _check_retention(self, *, by_time: bool) -> None:
         settings = self.settings
         by_name = {"retention_time": settings["retention_us"], "retention_count": settings["retention_count"]}
-        name, other = ("retention_time", "retention_count") if by_time else ("retention_count", "retention_time")
-        for wrong in [other] * bool(by_name[other]) + ["grace"] * bool(not by_time and settings["grace_us"]):
+        name = "retention_time" if by_time else "retention_count"
+        for wrong in ["retention_time"] * bool(not by_time and by_name["retention_time"]) + ["grace"] * bool(
+            not by_time and settings["grace_us"]
+        ):
             raise ConfigError(f"{wrong}: does not go with by = {settings['by']!r}; leave it out")
+        bounded = settings["kind"] != SESSION and (settings["kind"] != SLIDING or None not in self.sizes.values())
+        if by_time and by_name["retention_count"] and not bounded:
+            raise ConfigError(
+                "retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have "
+                "partners, leave it out"
+            )
         least = max(self._least_retention(), 1)
         if by_name[name] < least:
             text = f"'{format_duration(least)}'" if by_time else str(least)
             raise ConfigError(f"{name}: is missing, or shorter than sizes and grace ask for; write {text} or more")
 
     def _least_retention(self) -> int:
-        settings, kind = self.settings, self.settings["kind"]
-        if kind == SLIDING:
-            own = (self.sizes[LEFT] or 0) + (self.sizes[RIGHT] or 0)
-        elif kind == SESSION:
-            own = 2 * settings["gap"]
-        else:
-            own = 2 * settings["size"] - (settings["advance"] if kind == HOPPING else settings["size"])
-        return int(own + settings["grace_us"])
+        lengths = {name: self.settings[name] for name in ("size", "advance", "gap")}
+        sizes = (self.sizes[LEFT], self.sizes[RIGHT])
+        return int(least_retention(self.settings["kind"], sizes, **lengths) + self.settings["grace_us"])
 
 
 def _check_lengths(kind: str, known: Mapping[str, int | None]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from sessionlake.config.paths import make_private
 from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
 from sessionlake.store.layout import FORMAT
+from sessionlake.store.room import disk_full, is_full
 
 MARKER = "SESSIONLAKE"
 """File that tells a store of ours from any other directory: JSON of the pipeline's name and the format of the bytes."""
@@ -82,6 +83,8 @@ def damage_found(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error)
+        if is_full(text, path):
+            raise disk_full(path) from error
         if is_damage(text, path):
             raise CorruptionError(f"store: {str(path)!r} is damaged ({text}); it is removed and restored") from error
         raise (StoreHeldError if is_held(text) else StoreError)(

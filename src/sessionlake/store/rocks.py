@@ -26,14 +26,17 @@ from rocksdict import (
 from sessionlake.errors import StoreError
 from sessionlake.store.api import SegmentWrites
 from sessionlake.store.directory import claim, damage_found, remove_store
+from sessionlake.store.room import WRITE_BUFFER, require_room, sizes
 
 META = "default"
 """The column family of metadata: every RocksDB database has one of this name."""
 _SEGMENT = "s"
-_WRITE_BUFFER = 64 << 20
 _FLUSH_EARLY = 10_000
 """Keys of a write to a segment, from which on it is flushed at once, beside what follows."""
 _POLL_SECONDS = 0.001
+_LOOK_SECONDS = 0.25
+_STALLED_SECONDS = 300.0
+"""How long compactions may run without a file that grows, comes or goes."""
 _BLOOM_BITS = 10
 _ENTRIES = re.compile(r"# entries=(\d+)")
 _MANY_KEYS = 1000
@@ -60,7 +63,7 @@ def store_options() -> Options:
     # cache of its own would always be cold.
     options.set_compression_type(DBCompressionType.none())
     options.set_allow_mmap_reads(is_enabled=True)
-    options.set_write_buffer_size(_WRITE_BUFFER)
+    options.set_write_buffer_size(WRITE_BUFFER)
     # Merges runs of like size, short ones nearly always; a task waits for them when it closes the database.
     options.set_compaction_style(DBCompactionStyle.universal())
     # What a database does once in its long life is done once a task here: no threads, no statistics at opening.
@@ -93,6 +96,7 @@ class RocksSegments:
     def _open(self) -> None:
         with damage_found(self.path):
             claim(self.path)
+            require_room(self.path)
             names = Rdict.list_cf(str(self.path)) if (self.path / "CURRENT").exists() else [META]
             families = {name: store_options() for name in names}
             self._db = Rdict(str(self.path), options=store_options(), column_families=families)
@@ -225,18 +229,33 @@ class RocksSegments:
                     self._family(segment).flush(wait=True)
                 if self._handles:
                     self._await_compactions()
-                    if self._db.property_int_value("rocksdb.background-errors"):
-                        self._db.write(WriteBatch(raw_mode=True))  # refused with what went wrong in the background
+                    self._require_no_failure()
         finally:
             self._release()
 
     def _await_compactions(self) -> None:
         # A compaction that is due is running a moment after the flush; the property "compaction-pending" is of no use,
         # since it can stay set with nothing to compact.
-        idle = 0
+        idle, looked, moved, seen = 0, time.monotonic(), time.monotonic(), sizes(self.path)
         while idle < 2:
             time.sleep(_POLL_SECONDS)
             idle = 0 if self._db.property_int_value("rocksdb.num-running-compactions") else idle + 1
+            if (now := time.monotonic()) - looked < _LOOK_SECONDS:
+                continue
+            self._require_no_failure()
+            looked, before, seen = now, seen, sizes(self.path)
+            moved = moved if seen == before else now
+            if now - moved > _STALLED_SECONDS:
+                raise StoreError(
+                    f"store: {str(self.path)!r} has compactions that have written nothing for {_STALLED_SECONDS:.0f} s; "
+                    "see its file LOG, mend the disk, and start again"
+                )
+
+    def _require_no_failure(self) -> None:
+        """Raise where something failed in the background. A compaction that lacks room counts as running for as long as that is so."""
+        if self._db.property_int_value("rocksdb.background-errors"):
+            require_room(self.path, WRITE_BUFFER)
+            self._db.write(WriteBatch(raw_mode=True))  # refused with what went wrong in the background
 
     def _release(self) -> None:
         """Close every handle: each keeps the database, and so its lock, open; one that refuses lets go when it is gone."""

@@ -1,12 +1,13 @@
 """What is the same in every kind with one input of events."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
+from sessionlake.engine.operator import Operator
 from sessionlake.stream.events import computed_types
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State
@@ -59,6 +60,11 @@ class EventKind(Generic[Spec]):
     def bound_settings(cls) -> dict[str, Any]:
         """Return the version of the packed states' bytes."""
         return {"state layout": STATE_LAYOUT}
+
+    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
+        """Return nothing: no batch is refused."""
+        del operator, state, stats
+        return ()
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """What an operator is to everything above the engine: how it is made, what it keeps in tables, how that is read back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -21,6 +21,8 @@ from sessionlake.warehouse.tables import Tables
 State = dict[str, Any]
 """An operator's small state between batches; JSON values."""
 Rows = Callable[[pa.Table], pa.Table]
+ALLOW_EXPIRY = "allow_expiry"
+"""A setting of classification that is no config's: nothing holds back what [ttl] removes."""
 CHECKPOINT_INTERVAL = "100"
 """Delta writes a checkpoint of the changelog's log after so many batches, in the stream's time; its own default is 10."""
 
@@ -103,6 +105,9 @@ class Kind(Protocol):
 
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Return the state after a batch with these numbers."""
+
+    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
+        """Return what is to be said of a batch with these numbers, after a state; raise to refuse it before its commit."""
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the rows (key, ...) that restore its shards after the last commit."""

@@ -67,6 +67,7 @@ def run_kind(
     bootstrap: bool = False,
     trust_clock: bool = False,
     give_up_plan: bool = False,
+    allow_expiry: bool = False,
     on_commit: OnCommit | None = None,
     gate: Gate = lambda _: None,
     meanwhile: Callable[[], None] = lambda: None,
@@ -76,11 +77,14 @@ def run_kind(
     `drain` then closes what is open, by moving the watermark. `bootstrap` takes all
     input in one batch, for first use on old data: nothing is late before the first watermark.
     A clock behind the last commit's is refused unless `trust_clock` says that the latter was wrong. `give_up_plan` makes
-    the batch that was planned but not committed anew, under the limits that the config has now. What `gate` waits for holds the
+    the batch that was planned but not committed anew, under the limits that the config has now. With `allow_expiry` nothing holds back
+    what [ttl] removes. What `gate` waits for holds the
     stream back, and no input is taken meanwhile. `meanwhile` is called about every second, beside the batches.
     """
     with locked_store(config):
-        current = _Run(spark, config, kind, trust_clock=trust_clock, gate=gate, meanwhile=meanwhile)
+        current = _Run(
+            spark, config, kind, trust_clock=trust_clock, allow_expiry=allow_expiry, gate=gate, meanwhile=meanwhile
+        )
         if bootstrap and current.coordinator.last is not None:
             raise PipelineStateError(
                 f"bootstrap: pipeline {config.pipeline.name!r} has committed batches already; bootstrap a new warehouse, or go on with `sessionlake run`"
@@ -116,6 +120,7 @@ class _Run:
         kind: type[Kind],
         *,
         trust_clock: bool,
+        allow_expiry: bool,
         gate: Gate,
         meanwhile: Callable[[], None],
     ) -> None:
@@ -133,7 +138,8 @@ class _Run:
         self.kind = kind.make(config, self.sources, last.settings.types if last else None)
         create_tables(self.tables, config, self.kind)
         checkpoint = checkpoint_id(self.tables, config, last)
-        self.coordinator = Coordinator(spark, self.tables, make_pipeline(self.tables, config, self.kind, checkpoint))
+        pipeline = make_pipeline(self.tables, config, self.kind, checkpoint, allow_expiry=allow_expiry)
+        self.coordinator = Coordinator(spark, self.tables, pipeline)
         self.batches = 0
         self._batch_runs, self._ending = threading.Lock(), threading.Event()
         self.inputs = InputLog(self.tables, config)

@@ -20,7 +20,7 @@ from sessionlake.store.series import SeriesStore
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
 from sessionlake.stream.positions import chunk_of, counted
-from sessionlake.testing.local import Harness, aggregated_columns, declared_types
+from sessionlake.testing.local import Harness, aggregated_columns, declared_types, skew_of
 from sessionlake.testing.outputs import WindowOutput
 from sessionlake.testing.rows import Row, event_rows
 
@@ -47,13 +47,14 @@ class CountHarness(Harness[SeriesStore]):
         emit: EmitSection | None = None,
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
         keyed: bool = True,
         schema: Mapping[str, str] | None = None,
     ) -> None:
         self._windows, self._aggregates, self._keyed = windows, dict(aggregates), keyed
         given = (emit or EmitSection()).policies
         self._emit, self._policy = policies(given.early, given.tick_offset), beyond_retention
-        self._declared = declared_types(schema)
+        self._declared, self._skew = declared_types(schema), skew_of(max_future_skew)
         super().__init__(shards)
         self._operator: Counter | None = None
         self._state: dict[str, Any] = {}
@@ -107,7 +108,7 @@ class CountHarness(Harness[SeriesStore]):
     def _make_operator(self, rows: Sequence[Row]) -> Counter:
         aggregates, columns = aggregated_columns(self._aggregates, self._declared, rows, keyed=self._keyed)
         columns = replace(columns, ordered=True)
-        events = EventSpec(TableDecoder(columns, None), self._policy)
+        events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
         defined = self._windows
         spec = CountSpec(
             defined.windows,

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import StateCodec
-from sessionlake.config.durations import parse_duration
 from sessionlake.config.quarantine import Quarantine
 from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.engine.operator import Aside, BatchContext, Piece, ShardResult
@@ -32,7 +31,7 @@ from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EMIT, EventSpec
 from sessionlake.stream.outputs import LATE
-from sessionlake.testing.local import Harness, aggregated_columns, declared_types
+from sessionlake.testing.local import Harness, aggregated_columns, declared_types, skew_of
 from sessionlake.testing.rows import Row, correction_table, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
 from sessionlake.warehouse.schemas import COUNTS, OPEN_UNTIL, QUARANTINED, STALE, TIME
@@ -88,7 +87,7 @@ class SessionizerHarness(Harness[SegmentedSessionStore]):
         self.windows, self._specs, self._quarantine = windows, dict(aggregates), quarantine
         self._policy, self._clock, self._event_id = beyond_retention, clock, event_id
         self._ttl = None if ttl is None else SessionTtlSection.model_validate(ttl)
-        self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
+        self._skew = skew_of(max_future_skew)
         self._declared = declared_types(schema)
         super().__init__(shards)
         self._operator: Sessionizer | None = None

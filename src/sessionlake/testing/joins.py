@@ -30,7 +30,7 @@ from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_cor
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.testing.local import Harness, declared_types
+from sessionlake.testing.local import Harness, declared_types, skew_of
 from sessionlake.testing.rows import Row, event_rows, type_of
 from sessionlake.warehouse.batch_commit import WATERMARK
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
@@ -77,12 +77,13 @@ class JoinHarness(Harness[MessageStore]):
         late: str = "batch",
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
         schema: Mapping[str, str] | None = None,
     ) -> None:
         self._on = tuple(_fields(text) for text in on)
         self._sides = {LEFT: left, RIGHT: right}
         self._policy = beyond_retention
-        self._declared = declared_types(schema)
+        self._declared, self._skew = declared_types(schema), skew_of(max_future_skew)
         self._settings: dict[str, Any] = {
             "by": by,
             "kind": kind,
@@ -207,7 +208,7 @@ class JoinHarness(Harness[MessageStore]):
                 further_keys=tuple(keys[1:]),
             )
             size = given.get("size")
-            events = EventSpec(TableDecoder(columns, None), self._policy)
+            events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
             sides[side] = Side(given["name"], None if size is None else _length(size), names, events)
         self._operator = Joiner(JoinSpec(self._on, sides[LEFT], sides[RIGHT], **self._settings))
         return self._operator

@@ -9,6 +9,7 @@ from typing import Generic, Self
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
+from sessionlake.config.durations import parse_duration
 from sessionlake.engine.operator import Store
 from sessionlake.sources.columns import EventColumns
 from sessionlake.standalone.columns import aggregated, declared_types, type_of
@@ -16,6 +17,11 @@ from sessionlake.standalone.rows import Row
 from sessionlake.standalone.shards import KEY, TIME_US, LocalShards
 
 __all__ = ["Harness", "aggregated_columns", "declared_types"]
+
+
+def skew_of(max_future_skew: str | None) -> int | None:
+    """Return how far ahead of a batch's clock rows may be, microseconds; None for any, as where no clock is given."""
+    return None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
 
 
 class Harness(Generic[Store]):

@@ -22,7 +22,7 @@ from sessionlake.standalone.shards import KEY, TIME_US
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
-from sessionlake.testing.local import Harness, declared_types
+from sessionlake.testing.local import Harness, declared_types, skew_of
 from sessionlake.testing.rows import Row, event_rows
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, STALE, TIME
 
@@ -60,6 +60,7 @@ class TableHarness(Harness[RowStore]):
         event_id: str | None = None,
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
         delete_when: str | None = None,
         ttl: Mapping[str, Any] | None = None,
     ) -> None:
@@ -78,7 +79,7 @@ class TableHarness(Harness[RowStore]):
         inputs = (*columns, NO_VALUE, *((OFFSET, PARTITION) if offsets else ()))
         known = {**types, EVENT_TIME: TIME}
         wanted = EventColumns(KEY, TIME_US, "us", event_id, inputs, types)
-        events = EventSpec(TableDecoder(wanted, None), beyond_retention)
+        events = EventSpec(TableDecoder(wanted, None), beyond_retention, skew_of(max_future_skew))
         condition = None if delete_when is None else parse("delete_when", delete_when).typed(known, "boolean")
         spec = KeyedSpec(events, tuple(columns), parse_duration(retention), order == "offset", condition)
         if ttl is not None:

@@ -32,7 +32,7 @@ from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, event_table,
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.testing.counts import CountHarness
-from sessionlake.testing.local import Harness, aggregated_columns, declared_types
+from sessionlake.testing.local import Harness, aggregated_columns, declared_types, skew_of
 from sessionlake.testing.outputs import WindowOutput
 from sessionlake.testing.rows import Row, event_rows
 from sessionlake.warehouse.batch_commit import WATERMARK
@@ -63,13 +63,14 @@ class WindowHarness(Harness[SliceStore]):
         emit: EmitSection | None = None,
         shards: int = 1,
         beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
         keyed: bool = True,
         schema: Mapping[str, str] | None = None,
     ) -> None:
         assert isinstance(windows, WindowDefinition)  # noqa: S101 (`__new__` makes no other)
         self._windows, self._specs, self._keyed = windows, dict(aggregates), keyed
         self._emit, self._policy = (emit or EmitSection()).policies, beyond_retention
-        self._declared = declared_types(schema)
+        self._declared, self._skew = declared_types(schema), skew_of(max_future_skew)
         super().__init__(shards)
         self._operator: Windower | None = None
         self._state: dict[str, Any] = {}
@@ -171,7 +172,7 @@ class WindowHarness(Harness[SliceStore]):
 
     def _make_operator(self, rows: Sequence[Row]) -> Windower:
         aggregates, columns = aggregated_columns(self._specs, self._declared, rows, keyed=self._keyed)
-        events = EventSpec(TableDecoder(columns, None), self._policy)
+        events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
         defined = self._windows
         spec = WindowSpec(
             defined.windows,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.errors import JobError
 from sessionlake.jobs.expire.rule import Rule, frozen
@@ -39,10 +39,13 @@ def test_frozen_replaces_calls_only(sql: str, expected: str | None) -> None:
 
 
 def matching(spark: SparkSession, rule: Rule, now_us: int = NOW, tables: Sequence[str] = ()) -> list[int]:
-    rows = spark.range(10).selectExpr(
+    return sorted(int(r.session_key) for r in rule.matching(rows_of(spark), now_us, tables).collect())
+
+
+def rows_of(spark: SparkSession) -> DataFrame:
+    return spark.range(10).selectExpr(
         "cast(id as string) session_key", f"timestamp_micros({NOW} - id * 1000000) session_end", "id event_count"
     )
-    return sorted(int(r.session_key) for r in rule.matching(rows, now_us, tables).collect())
 
 
 def test_ttl_is_strict(spark: SparkSession) -> None:
@@ -136,9 +139,14 @@ def test_a_rule_reads_the_row_and_the_tables_that_are_named(spark: SparkSession,
         ("exists (select * from identifier('other'))", "it reads other"),
         ("event_count > (select max(x) from (select (select count(*) from other) x))", "it reads other"),
         ("exists (select 1 from range(3))", "it reads Range"),
-        ("of_a_user()", "is code of others"),
-        ("from_xml('<a/>', 'a int', map('rowValidationXSDPath', '{file}')) is null", "from_xml is code of others, or may open"),
-        ("try_reflect('java.lang.System', 'getenv', 'HOME') = 'x'", "would differ from attempt to attempt"),
+        ("of_a_user()", "pythonudf is not listed: it is code of others"),
+        ("from_xml('<a/>', 'a int', map('rowValidationXSDPath', '{file}')) is null", "from_xml is not listed: it is code of others, may open"),
+        ("try_reflect('java.lang.System', 'getenv', 'HOME') = 'x'", "try_reflect is not listed"),
+        ("xpath_string('<!DOCTYPE a SYSTEM \"file://{file}\"><a>x</a>', '/a') = 'x'", "xpath_string is not listed"),
+        ("left(element_at(xpath('<a/>', '/a'), 1), 1) = 'x'", "xpath is not listed"),
+        ("exists (select 1 from flagged where xpath_boolean(k, '/a'))", "xpath_boolean is not listed"),
+        ("to_xml(struct(session_key)) = 'x'", "to_xml is not listed"),
+        ("current_user() = 'x'", "current_user is not listed"),
     ],
 )  # fmt: skip
 def test_a_rule_reads_nothing_else(spark: SparkSession, views: Path, sql: str, words: str) -> None:
@@ -148,3 +156,40 @@ def test_a_rule_reads_nothing_else(spark: SparkSession, views: Path, sql: str, w
     assert len(str(caught.value).splitlines()) == 1
     assert "hunter2" not in str(caught.value)
     assert spark.conf.get("spark.sql.runSQLOnFiles") == "true"
+
+
+_REAL = """
+session_end < now() - interval 90 days and event_count <= 2 or session_key ilike 'bot%'
+session_key like any ('a%', 'b%') or session_key rlike '^[0-9]$' and not session_key in ('11', '12')
+date_trunc('day', session_end) < current_date() - interval '1' month or hour(session_end) between 25 and 26
+datediff(current_date(), to_date(session_end)) > 30 or months_between(now(), session_end) > 1
+session_end + make_dt_interval(event_count) < now() or unix_millis(session_end) % 7 = 8
+from_utc_timestamp(session_end, 'Europe/Berlin') < timestamp '2020-01-01' or date_format(session_end, 'E') = 'x'
+ceil(event_count / 2.5) + floor(1.5) + round(event_count, 1) + pmod(event_count, 3) > 100 or greatest(1, 2) = 3
+try_cast(session_key as int) is null or coalesce(nullif(session_key, ''), 'x') = 'x'
+left(trim(lower(session_key)), 1) = 'x' or contains(session_key, 'x') or substring_index(session_key, '.', 1) = 'x'
+split(session_key, '-')[0] = 'x' or regexp_extract(session_key, '([a-z])', 1) = 'x' or lpad(session_key, 3, '0') = 'x'
+sha2(session_key, 256) = 'x' or md5(session_key) = 'x' or xxhash64(session_key) = 1 or base64(encode(session_key, 'utf-8')) = ''
+get_json_object(session_key, '$.a') = 'x' or from_json('{"a": 1}', 'a int').a = 2 or to_json(struct(session_key)) = 'x'
+exists(array(1, 2), x -> x > event_count + 100) or array_contains(array(1, 2), 3) or size(sequence(1, 3)) = 4
+aggregate(transform(array(1, 2), x -> x * 2), 0, (a, x) -> a + x) = 7 or map('a', 1)['a'] = 2 or map_keys(map('a', 1))[0] = 'b'
+element_at(filter(array(session_key), x -> x = '3'), 1) = 'x' or array_join(array('a'), ',') = 'x' or flatten(array(array(1)))[0] = 2
+url_decode(url_encode(session_key)) = 'x' or parse_url('http://h/p?q=1', 'QUERY', 'q') = '2'
+try_to_timestamp(session_key) is not null and false or try_divide(1, 0) is not null or width_bucket(1, 0, 5, 5) = 9
+parse_json('{"a": 1}') is null or variant_get(parse_json('{"a": 1}'), '$.a', 'int') = 2 or schema_of_json('{"a": 1}') = 'x'
+event_count > (select max(n) + 100 from (select count(*) n, avg(length(k)) a from flagged group by k having count(*) > 0))
+session_key in (select k from (select k, row_number() over (partition by k order by k) n from flagged) where n > 5)
+(select percentile(length(k), 0.5) + count(distinct k) filter (where k > '') from flagged) > 100
+(select array_size(collect_list(k)) + max_by(length(k), k) + stddev(length(k)) from flagged) > 100
+"""
+
+
+def test_rules_as_people_write_them_are_taken(spark: SparkSession, views: Path) -> None:
+    assert views.exists()
+    refused = {}
+    for sql in _REAL.strip().splitlines():
+        try:
+            Rule(None, sql).matching(rows_of(spark), NOW, ["flagged"])
+        except JobError as error:
+            refused[sql] = str(error)
+    assert refused == {}

@@ -29,6 +29,10 @@ class Case:
     late: str | int
     unbounded: str | None
     """A side that is as wide as retention allows."""
+    most: int | None = None
+    """How many messages are kept by time; None for all."""
+    least: int = 0
+    """How far back of the watermark a message may have partners."""
 
     def harness(self, shards: int) -> JoinHarness:
         reach, unit = self.reach, UNIT if self.by_time else 1
@@ -48,7 +52,7 @@ class Case:
             **widths,
             grace=f"{self.grace * UNIT} us",
             retention_time=f"{self.retention * UNIT if self.by_time else 0} us",
-            retention_count=0 if self.by_time else self.retention,
+            retention_count=(self.most or 0) if self.by_time else self.retention,
             idle=f"{self.idle} us",
             early=self.early if isinstance(self.early, str) else f"{self.early} us",
             late=self.late if isinstance(self.late, str) else f"{self.late} us",
@@ -58,7 +62,9 @@ class Case:
 
     def model(self) -> JoinModel:
         early, late = ("batch" if isinstance(p, str) else p for p in (self.early, self.late))
-        return JoinModel(self.reach, self.by_time, self.grace, self.retention, self.idle, early, late)
+        return JoinModel(
+            self.reach, self.by_time, self.grace, self.retention, self.idle, early, late, self.most, self.least
+        )
 
 
 SMALL = st.integers(0, 6)
@@ -91,7 +97,13 @@ def cases(draw: st.DrawFn) -> Case:
         fields[unbounded] = free if by_time else free - 2
     fields["span"] = retention - grace_on_axis - reach.gap
     idle = draw(st.sampled_from([5, 10**9]))
-    return Case(Reach(**fields), by_time, grace, retention, idle, draw(POLICIES), draw(POLICIES), unbounded)
+    bounded = by_time and unbounded is None and reach.kind != "session"
+    exact = least - reach.advance if reach.kind in ("tumbling", "hopping") else least
+    # Cells are as long as that then, whatever a 64th of the retention is.
+    most = draw(st.sampled_from([None, 1, 2, 5])) if bounded and exact else None
+    return Case(
+        Reach(**fields), by_time, grace, retention, idle, draw(POLICIES), draw(POLICIES), unbounded, most, exact
+    )
 
 
 KEYS = st.sampled_from(["a", "a", "b", "é", None])
@@ -184,7 +196,7 @@ def test_late_messages_handed_in_again_join_what_retention_has_kept(
             clock += later
             expected, output = model.batch(batch, clock), played(join, batch, clock)
             if expected.late:
-                beyond = model.watermark - model.retention
+                beyond = model.expired
                 again = [row for row in output.late if row["time_us"] >= beyond * UNIT]
                 kept = [m for m in expected.late if m.time >= beyond]
                 pairs = model.batch([], clock, again=kept).pairs

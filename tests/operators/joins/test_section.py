@@ -61,6 +61,7 @@ def test_tables_are_bound_to_what_pairs_are_of_and_not_to_what_may_change() -> N
         {**COUNT, **SIZES},
         {**COUNT, **SIZES, "retention_count": 3},
         {"retention_time": "25 us"},
+        {"retention_time": "25 us", "retention_count": 1},
         {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "20 us"},
         {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention_time": "15 us"},
         {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_time": "25 us"},
@@ -133,7 +134,14 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
             "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25us' or more",
         ),
         ({"retention_time": None}, "join.retention_time: is missing; joins by time need one"),
-        ({"retention_count": 5}, "join.retention_count: does not go with by = 'time'; remove it"),
+        (
+            {"retention_count": 5, "left": {"size": "unbounded"}},
+            "join.retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have partners, remove it",
+        ),
+        (
+            {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_count": 5},
+            "join.retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have partners, remove it",
+        ),
         (
             {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "19 us"},
             "join.retention_time: '19 us' is shorter than sizes and grace ask for; write '20us' or more",

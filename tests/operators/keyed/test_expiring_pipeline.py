@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import duckdb
@@ -11,12 +13,16 @@ from pyspark.sql import SparkSession
 
 import sessionlake
 from sessionlake.config.load import Config, parse_config
+from sessionlake.engine import coordinator
+from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact import compact
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
 from sessionlake.quality.run import run_quality
 from sessionlake.serve.views import live_view
+from sessionlake.stream import clock as stream_clock
 from sessionlake.stream import run as stream_run
+from sessionlake.stream import ticks as stream_ticks
 from sessionlake.testing.tables import TableHarness
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import assert_stands_sigkill, run_once
@@ -81,6 +87,36 @@ def test_run_once_ends_with_a_cleanup_by_the_clock(spark: SparkSession, tmp_path
     assert (last.metadata["batch_id"], last.metadata["counts"]["scanned"]) == (1, 1)
     status = read_status(config)
     assert (status.rows, status.reconciles) == (1, True)
+
+
+@pytest.mark.slow
+def test_a_clock_that_is_ten_years_ahead_removes_no_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ttl = {"pattern": "index", "ttl": "365 days"}
+    config, shift, real = expiring(tmp_path, ttl), 0, time.time_ns
+    clock_of = stream_run.clock_of
+    monkeypatch.setattr(stream_run, "clock_of", lambda offsets: clock_of(offsets) + shift)
+    for module in (coordinator, stream_clock, stream_ticks):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: real() + shift * 1000))
+    now = real() // 1000
+    write_rows(tmp_path, "0.json", [{**EVENTS[1], "key": f"k{n}", "time_us": now - 1000} for n in range(120)])
+    run(spark, config, once=True, trust_clock=True)
+    shift = 3650 * 24 * 3_600_000_000
+    run(spark, config, once=True, trust_clock=True)
+    (said,) = (record.getMessage() for record in caplog.records if "more than a day ahead" in record.getMessage())
+    assert said.startswith("sessionlake: ttl: the clock, 20")
+    assert len(live(spark, config)) == 120
+    shift += 60_000_000
+    with pytest.raises(PipelineStateError, match=r"120 rows, 100% of those there are, more than 20%.*--allow-expiry"):
+        run(spark, config, once=True, trust_clock=True)
+    before = Tables.of(spark, config)["table_changelog"].last_commit()
+    run(spark, config, once=True, trust_clock=True, allow_expiry=True)
+    after = Tables.of(spark, config)["table_changelog"].last_commit()
+    assert before is not None
+    assert after is not None
+    assert (before.metadata["settings"]["live"].get("allow_expiry"), live(spark, config)) == (None, [])
+    assert after.metadata["settings"]["live"]["allow_expiry"] is True
 
 
 @pytest.mark.slow

@@ -38,7 +38,10 @@ class Parsed:
             if name not in types:
                 raise ConfigError(f"{self.setting}: {name!r} is no column; write one of {', '.join(types)}")
         walk = _Walk(self, types)
-        done = walk.of(self.tree)
+        try:
+            done = walk.of(self.tree)
+        except RecursionError as error:
+            raise _too_deep(self.setting, self.text) from error
         if done.type not in (result, "null"):
             raise ConfigError(f"{self.setting}: {self.text!r} is of type {done.type}, and must be of type {result}")
         found = Expression(self.text, f"try({done.sql})", self.columns, result, walk.uses_clock)
@@ -57,7 +60,9 @@ def parse(setting: str, text: str) -> Parsed:
     try:
         tree = cast("exp.Expression", sqlglot.parse_one(text, read="spark"))
         nodes = cast("list[exp.Expression]", list(tree.walk()))
-    except (SqlglotError, RecursionError) as error:
+    except RecursionError as error:
+        raise _too_deep(setting, text) from error
+    except SqlglotError as error:
         told = first_line(error).replace("\x1b[4m", "").replace("\x1b[0m", "").rstrip(".")
         raise ConfigError(f"{setting}: {text!r} is no expression of Spark's SQL ({told}); correct it") from error
     kinds = [token.token_type.name for token in Spark().tokenize(text)]
@@ -73,6 +78,13 @@ def parse(setting: str, text: str) -> Parsed:
             raise ConfigError(f"{setting}: {_name(node)!r} is not listed for expressions; {PAGE}")
     columns = (node.name for node in tree.find_all(exp.Column, bfs=False))
     return Parsed(setting, text, tree, tuple(dict.fromkeys(columns)))
+
+
+def _too_deep(setting: str, text: str) -> ConfigError:
+    return ConfigError(
+        f"{setting}: the SQL of {len(text):,} characters that begins with {text[:40]!r} is nested too deeply; write less of it, as "
+        "`x in (1, 2, 3)` in place of many comparisons"
+    )
 
 
 def _name(node: exp.Expression) -> str:

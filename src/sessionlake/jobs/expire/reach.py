@@ -7,13 +7,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sessionlake.errors import JobError
+from sessionlake.jobs.expire.allowed import ALLOWED
 from sessionlake.jobs.expire.trees import CATALYST, Tree, items
 
 _FILES = "spark.sql.runSQLOnFiles"
 _OF_NO_SOURCE = ("OneRowRelation", "LocalRelation", "CTERelationRef")
 """Leaves that hold what the SQL itself says."""
-_OUTSIDE = ("UDF", "UDAF", "UDTF", "Udf", "XmlToStructs", "SchemaOfXml", "FromAvro", "FromProtobuf", "SQLFunction")
-"""Signs of functions that are code of others, or open files or addresses that their options name."""
+_CALLS = ("Invoke", "StaticInvoke")
+"""Calls of Java, of which Spark makes some of its functions; no SQL says them."""
+_OWN = (f"{CATALYST}.", "org.apache.spark.unsafe.", "java.lang.Math")
 
 
 @contextmanager
@@ -59,10 +61,21 @@ def _is_named_view(plan: Any, tables: Collection[str]) -> bool:
 
 def _check_function(expression: Any) -> None:
     kind = expression.getClass()
-    if any(sign in kind.getSimpleName() for sign in _OUTSIDE) or not kind.getName().startswith(CATALYST):
+    name = kind.getSimpleName().rstrip("$")
+    own = kind.getName().startswith(f"{CATALYST}.expressions.")
+    if not own or not (name in ALLOWED or (name in _CALLS and _target(expression, name).startswith(_OWN))):
         raise JobError(
-            f"where: {expression.prettyName()} is code of others, or may open files; use Spark's own functions of values"
+            f"where: {expression.prettyName()} is not listed: it is code of others, may open files or addresses, or tells of the machine; "
+            "use Spark's own functions of values (docs/jobs/expire.md)"
         )
+
+
+def _target(call: Any, name: str) -> str:
+    """Return the Java class whose method is called; nothing where it is that of a value."""
+    if name == "StaticInvoke":
+        return str(call.staticObject().getName())
+    target = call.targetObject()
+    return str(target.value().getClass().getName()) if target.getClass().getSimpleName() == "Literal" else ""
 
 
 def _shown(plan: Any, kind: str) -> str:

@@ -16,8 +16,10 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.expire.job import Pace
 from sessionlake.jobs.expire.topic import send_expiries, source_cluster
+from sessionlake.operators.cleanups.brake import JUMPED
 from sessionlake.operators.keyed.section import TableSection
 from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.stream.kind import ALLOW_EXPIRY
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.changelog import CAUSE, LRU, TTL
@@ -42,7 +44,8 @@ def first_untold(tables: Tables, config: Config) -> int | None:
         return None
     changes_ = tables[tables.changelog.changes]
     return min(
-        (batch.batch_id for batch in _since(changes_, changes_.app_version(APP) or 0) if _removed(batch)), default=None
+        (batch.batch_id for batch in _since(changes_, changes_.app_version(APP) or 0) if removed_by(batch)),
+        default=None,
     )
 
 
@@ -58,10 +61,10 @@ def _since(changes_: Table, first: int) -> Iterator[BatchCommit]:
         yield batch
 
 
-def _removed(batch: BatchCommit) -> int:
+def removed_by(batch: BatchCommit) -> int:
     """Return how many rows a batch took away, at the most, of which the topic is to be told."""
     gone = sum(batch.counts.get(f"deleted_by_{cause}", 0) for cause in (TTL, LRU))
-    return gone if _tells(batch) else 0
+    return gone if _tells(batch) and not _follows_jump(batch) else 0
 
 
 @dataclass
@@ -87,6 +90,8 @@ class Told:
         self._tables, self._pace = Tables.of(spark, config), pace or Pace()
         self._changes = self._tables[self._tables.changelog.changes]
         self._unsent: dict[int, int] = {}
+        self._withheld: list[tuple[int, int]] = []
+        """Batches of which nothing is told, as ranges: a day has many."""
         self._recorded, self._last = 0, -1
         self._round: _Round | None = None
         if self._ttl is not None and self._changes.exists():
@@ -101,8 +106,10 @@ class Told:
     def committed(self, batch: BatchCommit) -> None:
         """Note a batch that was committed."""
         self._last = max(self._last, batch.batch_id)
-        if removed := _removed(batch):
+        if removed := removed_by(batch):
             self._unsent[batch.batch_id] = removed
+        if _follows_jump(batch):
+            self._withheld = joined(self._withheld, batch.batch_id)
 
     def wake(self) -> None:
         """Send a part of what is due, if anything is: to be called now and then beside the batches."""
@@ -158,7 +165,10 @@ class Told:
         """Return the changes by which rows went in batches up to one, of keys that have had no change since."""
         untold = changes(self._changes.read(), after=min(list(self._unsent)) - 1)
         latest = latest_changes(untold, self._tables.changelog)
-        return latest.where((F.col("op") == "delete") & F.col(CAUSE).isin(TTL, LRU) & (F.col("batch_id") <= until))
+        gone = latest.where((F.col("op") == "delete") & F.col(CAUSE).isin(TTL, LRU) & (F.col("batch_id") <= until))
+        for first, last in self._withheld:
+            gone = gone.where(~F.col("batch_id").between(first, last))
+        return gone
 
     def _forget(self, first: int) -> None:
         """Forget batches before one; in place, since the stream notes others meanwhile."""
@@ -170,6 +180,18 @@ class Told:
         self._recorded = first
 
 
+def joined(ranges: list[tuple[int, int]], number: int) -> list[tuple[int, int]]:
+    """Return ranges, ends inclusive, that have a number, too; neighbours become one."""
+    near = [r for r in ranges if r[0] - 1 <= number <= r[1] + 1]
+    low, high = min([number, *(r[0] for r in near)]), max([number, *(r[1] for r in near)])
+    return [*(r for r in ranges if r not in near), (low, high)]
+
+
 def _tells(batch: BatchCommit) -> bool:
     """Say whether a batch was made under a config that asks for tombstones in the topic."""
     return bool((batch.settings.live.get("ttl") or {}).get("topic_tombstones"))
+
+
+def _follows_jump(batch: BatchCommit) -> bool:
+    """Say whether a batch came within a day of a jump of the clock that nobody has vouched for."""
+    return JUMPED in batch.state and not batch.settings.live.get(ALLOW_EXPIRY)

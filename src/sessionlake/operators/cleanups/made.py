@@ -1,13 +1,16 @@
 """The driver's half: what a section [ttl] says, made a schedule and a rule."""
 
+import json
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sessionlake.config.durations import parse_duration
-from sessionlake.config.ttl import ExpirySection
+from sessionlake.config.ttl import RULES, ExpirySection
 from sessionlake.errors import ConfigError
+from sessionlake.operators.cleanups.brake import Brake
 from sessionlake.operators.cleanups.rule import Rule, Since
 from sessionlake.operators.cleanups.schedule import Schedule
 
@@ -15,9 +18,14 @@ if TYPE_CHECKING:
     from sessionlake.columnar.spark_sql import Parsed
 
 
-def schedule_of(section: ExpirySection) -> Schedule:
-    """Return when its cleanups are due."""
-    return Schedule(section.clock, parse_duration(section.every))
+_RULE = ("pattern", *RULES, "since", "clock", "key_format")
+
+
+def schedule_of(section: ExpirySection, *, allowed: bool = False) -> Schedule:
+    """Return when its cleanups are due, and what holds them back: nothing where they are `allowed` to remove all."""
+    text = json.dumps([getattr(section, name, None) for name in _RULE])
+    brake = None if allowed or section.max_share == 1 else Brake(section.max_share, zlib.crc32(text.encode()))
+    return Schedule(section.clock, parse_duration(section.every), brake, allowed=allowed)
 
 
 def parsed_rule(section: ExpirySection) -> "Parsed | None":

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from sessionlake.engine.operator import STATE, BatchContext, Counted, Everywhere, Inputs, Split
+from sessionlake.operators.cleanups.brake import JUMP, JUMPED, RULE, Brake, jumped_us, next_round
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.changelog import EXPIRY_LAG, ROUND
 
@@ -44,6 +45,10 @@ class Schedule:
     clock: Clock = "wall"
     every_us: int | None = None
     """How far cleanups lie apart, by the clock; None for a pattern that knows no cleanups."""
+    brake: Brake | None = None
+    """How much of the rows may go; None for all."""
+    allowed: bool = False
+    """Whether cleanups go on though the clock has jumped."""
 
     def due(self, context: BatchContext) -> int | None:
         """Return the clock of the cleanup that is due in a batch, None for none: in each interval of the clock one is.
@@ -54,17 +59,31 @@ class Schedule:
         if self.every_us is None:
             return None
         clock_us = context.clock_us if self.clock == "wall" else watermark_of(context.state)
-        if clock_us == NO_WATERMARK:
+        if clock_us == NO_WATERMARK or self.holds(context):
             return None
         last = context.state.get(_cleaned(self.clock))
         if last is None or context.state.get(_UNFINISHED) or clock_us // self.every_us != int(last) // self.every_us:
             return clock_us
         return None
 
+    def holds(self, context: BatchContext) -> bool:
+        """Say whether nothing expires in a batch, since its clock has jumped, or one had so in this interval."""
+        if self.allowed or self.clock != "wall":
+            return False
+        jumped = jumped_us(context)
+        return jumped is not None and context.clock_us < jumped + max(self.every_us or 0, 1)
+
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""
-        clock_us = self.due(context) if context.part == 0 else None
+        if context.part != 0:
+            return
+        jumped = None if self.allowed or self.clock != "wall" else jumped_us(context)
+        if jumped is not None or JUMPED in context.state:
+            yield Counted({JUMP: jumped or 0})
+        clock_us = self.due(context)
         if clock_us is not None:
+            if self.brake is not None:
+                yield Counted({RULE: self.brake.rule})
             yield Everywhere(CLEANUP, pa.table({"clock_us": pa.array([clock_us], pa.int64())}))
             yield Counted({f"max_{_cleaned(self.clock)}": clock_us})
 
@@ -74,7 +93,9 @@ class Schedule:
         if self.clock != "wall" or self.every_us is None or last is None:
             return None
         due_us = int(last) if state.get(_UNFINISHED) else (int(last) // self.every_us + 1) * self.every_us
-        return max(due_us, int(last) + _LEAST_IDLE_US)
+        # In the interval of a jump a batch would remove nothing.
+        held_us = int(state[JUMPED]) + self.every_us if JUMPED in state else due_us
+        return max(due_us, held_us, int(last) + _LEAST_IDLE_US)
 
 
 def clock_of(inputs: Inputs) -> int | None:
@@ -82,9 +103,14 @@ def clock_of(inputs: Inputs) -> int | None:
     return inputs[CLEANUP]["clock_us"][0].as_py() if CLEANUP in inputs else None
 
 
+def cleaned_us(stats: Mapping[str, int]) -> int | None:
+    """Return the clock of the cleanup of a batch with these numbers; None where it had none."""
+    return next((us for clock in _CLOCKS if (us := stats.get(f"max_{_cleaned(clock)}")) is not None), None)
+
+
 def is_cleaned(stats: Mapping[str, int]) -> bool:
     """Say whether a batch with these numbers had a cleanup."""
-    return any(f"max_{_cleaned(clock)}" in stats for clock in _CLOCKS)
+    return cleaned_us(stats) is not None
 
 
 def next_schedule(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
@@ -97,8 +123,9 @@ def next_schedule(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[st
         # Of the last cleanup: where it had none there is none, as after a change of the rule.
         last = stats.get(greatest) if is_cleaned(stats) else state.get(name)
         told |= {} if last is None else {name: last}
-    if stats.get(LEFT_OVER) if is_cleaned(stats) else state.get(_UNFINISHED):
-        told[_UNFINISHED] = True
+    left_over = bool(stats.get(LEFT_OVER) if is_cleaned(stats) else state.get(_UNFINISHED))
+    told |= {_UNFINISHED: True} if left_over else {}
+    told |= next_round(state, stats, cleaned_us(stats), left_over=left_over)
     if SCANNED in stats or RATE in state:
         told[RATE] = next_rate(int(state.get(RATE) or FIRST_RATE), stats.get(SCANNED, 0), stats.get(TOOK, 0))
     return told

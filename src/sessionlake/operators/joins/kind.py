@@ -1,6 +1,6 @@
 """Joins as everything above the engine sees them: their tables, and how their state is read back from these."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, ClassVar, cast
@@ -182,6 +182,11 @@ class Joins:
         """Return the time before which messages are beyond retention."""
         del config
         return JoinProgress.of(state).at.expired_us
+
+    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
+        """Return nothing: no batch is refused."""
+        del operator, state, stats
+        return ()
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> dict[str, str]:

@@ -38,6 +38,8 @@ def split_messages(
     yield from _counted(side, {"accepted": int((~late).sum()), "late": int(late.sum())})
     if not late.all():
         yield Counted({max_time_of(side): int(time[~late].max())})
+        if spec.keeping is not None:
+            yield Counted(spec.keeping.counted(time[~late]))
         yield _messages(spec, at, side, judged, chunk, np.flatnonzero(~late))
     if late.any():
         yield _late(spec, at, side, judged, chunk, np.flatnonzero(late))

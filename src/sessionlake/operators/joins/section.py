@@ -11,7 +11,7 @@ from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import UNBOUNDED, JoinSideSection, LeftSection, RightSection, check_sides
-from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS
+from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS, least_retention
 from sessionlake.operators.windows.emission import BATCH, END, Policies
 from sessionlake.operators.windows.policy import policy
 
@@ -61,7 +61,7 @@ class JoinSection(OperatorSection):
     retention_time: Duration | None = None
     """By time: how long messages are kept."""
     retention_count: int | None = Field(default=None, ge=1)
-    """By count: how many messages of a side's source partition are kept."""
+    """By count: how many messages of a side's source partition are kept. By time, about how many of both sides at most."""
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
     idle: Duration = "1 minute"
     """A side that brings nothing for so long, by the clock, does not hold the watermark back."""
@@ -188,13 +188,20 @@ class JoinSection(OperatorSection):
 
     def _check_retention(self) -> None:
         by_time = self.by == TIME_AXIS
-        needed, other = ("retention_time", "retention_count") if by_time else ("retention_count", "retention_time")
+        needed = "retention_time" if by_time else "retention_count"
         retention = self.retention_us if by_time else self.retention_count
         if getattr(self, needed) is None or retention is None:
             raise ConfigError(f"join.{needed}: is missing; joins by {self.by} need one")
-        for name, stands in ((other, getattr(self, other) is not None), ("grace", not by_time and self.grace_us > 0)):
+        beside = not by_time and self.retention_time is not None
+        for name, stands in (("retention_time", beside), ("grace", not by_time and self.grace_us > 0)):
             if stands:
                 raise ConfigError(f"join.{name}: does not go with by = {self.by!r}; remove it")
+        bounded = self.kind != SESSION and UNBOUNDED not in (self.left.size, self.right.size)
+        if by_time and self.retention_count is not None and not bounded:
+            raise ConfigError(
+                "join.retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have "
+                "partners, remove it"
+            )
         least = self._least_retention()
         if retention < least:
             text = f"'{format_duration(least)}'" if by_time else str(least)
@@ -203,12 +210,8 @@ class JoinSection(OperatorSection):
             )
 
     def _least_retention(self) -> int:
-        if self.kind == SLIDING:
-            return (self.size_of(LEFT) or 0) + (self.size_of(RIGHT) or 0) + self.grace_us
-        if self.kind == SESSION:
-            return 2 * self.on_axis("gap", self.gap) + self.grace_us
-        size = self.on_axis("size", self.size)
-        return 2 * size - (self.on_axis("advance", self.advance) if self.kind == HOPPING else size) + self.grace_us
+        lengths = {name: self.on_axis(name, getattr(self, name)) for name in ("size", "advance", "gap")}
+        return least_retention(self.kind, (self.size_of(LEFT), self.size_of(RIGHT)), **lengths) + self.grace_us
 
     def bound_settings(self) -> dict[str, Any]:
         """Return what decides which pairs there are, and what their rows have."""

@@ -13,6 +13,7 @@ from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
 from sessionlake.operators.windows.emission import Policies
+from sessionlake.operators.windows.kept import Keeping
 from sessionlake.store.segmented import segment_interval
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
@@ -50,6 +51,13 @@ class Side:
         return {name: self.events.decoder.columns.types[name] for name in self.columns}
 
 
+def least_retention(kind: str, sizes: tuple[int | None, int | None], size: int, advance: int, gap: int) -> int:
+    """Return how long a message must be kept for no partner to be missed, without the grace; an unbounded side counts nothing."""
+    if kind == SLIDING:
+        return sum(own or 0 for own in sizes)
+    return 2 * gap if kind == SESSION else 2 * size - (advance if kind == HOPPING else size)
+
+
 @dataclass(frozen=True)
 class JoinSpec:
     """A pipeline's join: which messages are partners, how long they are kept, and when pairs are sent."""
@@ -73,7 +81,8 @@ class JoinSpec:
     retention_us: int = 0
     """By time: how long a message is kept."""
     retention_count: int = 0
-    """By count: how many of the newest messages of each source partition of a side are kept."""
+    """By count: how many of the newest messages of each source partition of a side are kept. By time, 0 for any number: about how
+    many accepted messages of both sides together are kept at most, besides those that may still have partners."""
     idle_us: int = 60_000_000
     """A side that has brought nothing for longer does not hold the watermark back."""
     emit: Policies = field(default_factory=lambda: Policies("batch", "end", "batch"))
@@ -99,6 +108,15 @@ class JoinSpec:
     def by_time(self) -> bool:
         """Whether places are times."""
         return self.by == TIME_AXIS
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """How many messages are kept by time; None for as many as there are."""
+        if not self.by_time or not self.retention_count:
+            return None
+        sizes = (self.left.size, self.right.size)
+        span = least_retention(self.kind, sizes, self.size, self.advance, self.gap) + self.grace_us
+        return Keeping(self.retention_count, self.retention_us, span)
 
     @property
     def retained(self) -> int:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
+from sessionlake.operators.cleanups.brake import GONE, LEFT, ROUND_OF, Round
 from sessionlake.operators.cleanups.schedule import (
     CLEANUP_US,
     LEFT_OVER,
@@ -16,6 +17,7 @@ from sessionlake.operators.cleanups.schedule import (
     SCANNED,
     TOOK,
     Stopwatch,
+    began_of,
     clock_of,
 )
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Pattern
@@ -25,6 +27,7 @@ from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
 from sessionlake.operators.keyed.spec import KeyedSpec
 from sessionlake.operators.keyed.ttl import EVICTED, written_us
 from sessionlake.store.rows import HEAD, RowStore, Stored
+from sessionlake.warehouse.changelog import LIVE_ROWS
 
 NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
 
@@ -84,8 +87,38 @@ def taken_away(
         if found is not None:
             # What another pattern left in the cursor is of no use, and must not be there when that one comes back.
             cursor = {} if found.cursor is None and context.cursor else found.cursor
-            found = replace(found, took_us=watch.us, cursor=cursor)
+            found = _held(spec, store, replace(found, cursor=cursor), context, put, clock_of(inputs))
+            found = replace(found, took_us=watch.us)
     return found or Found(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
+
+
+def _held(
+    spec: KeyedSpec, store: RowStore, found: Found, context: BatchContext, put: TableRows, clock_us: int | None
+) -> Found:
+    """Return what goes with the numbers by which it is decided whether so many may, and in the cursor how far the shard's round is."""
+    ttl = spec.ttl
+    if ttl is None or ttl.schedule.brake is None or clock_us is None:
+        return found
+    brake, boxed = ttl.schedule.brake, isinstance(ttl.pattern, TimeBoxed)
+    known = (context.cursor if boxed else context.state).get(ROUND_OF)
+    round_ = Round.of(known, brake.rule, clock_us)
+    expected_us = brake.expected_us(round_, ttl.schedule.every_us or 0)
+    rows = (put.take(np.flatnonzero(found.at_once)), stored_rows(spec, found.keys, found.rows))
+    gone = sum(_by_clock(ttl.pattern, some, expected_us) for some in rows)
+    now, cursor = round_.with_cleanup(gone), found.cursor
+    if boxed:
+        after = now if cursor else now.ended(began_of(context.cursor, clock_us))
+        cursor = {**(cursor or {}), ROUND_OF: after.told()}
+    left = {}
+    if context.state.get(LIVE_ROWS) is None:
+        keys, _ = store.page(limit=brake.enough(now.gone))
+        left = {LEFT: max(len(keys) - len(found.keys), 0)}
+    return replace(found, cursor=cursor, held={GONE: now.gone if boxed else gone, **left})
+
+
+def _by_clock(pattern: Pattern, rows: TableRows, expected_us: int | None) -> int:
+    """Return how many rows that go would be there if the clock had gone on at its pace."""
+    return len(rows) if expected_us is None else len(rows) - int(np.sum(pattern.expired(rows, expected_us)))
 
 
 def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: TableRows) -> dict[str, int]:
@@ -107,7 +140,7 @@ def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: Tab
     lags = [lag for rows in taken if (lag := pattern.lag_us(rows, clock_us)) is not None]
     counts |= {CLEANUP_US: found.took_us, **({MAX_LAG: max(lags)} if lags else {})}
     counts |= {} if found.round_us is None else {MAX_ROUND: found.round_us}
-    counts |= {LEFT_OVER: 1} if found.left_over else {}
+    counts |= {**({LEFT_OVER: 1} if found.left_over else {}), **found.held}
     return {**counts, SCANNED: found.scanned, TOOK: found.took_us} if isinstance(pattern, TimeBoxed) else counts
 
 

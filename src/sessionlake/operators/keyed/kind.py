@@ -1,6 +1,6 @@
 """Keyed tables as everything above the engine sees them: their tables, and how their state is read back from these."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
@@ -35,7 +35,7 @@ from sessionlake.sources.record_columns import META, NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.events import event_spec
 from sessionlake.stream.ingest import EVENTS
-from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
 from sessionlake.stream.watermark import NO_WATERMARK
@@ -77,9 +77,8 @@ class KeyedTable(EventKind[KeyedSpec]):
         if live is None:
             return TableKeeper(self.spec)
         ttl = live.get("ttl")
-        made = (
-            None if ttl is None else TtlSection.model_validate(ttl).made(self.spec.types, self._config.pipeline.shards)
-        )
+        shards, allowed = self._config.pipeline.shards, bool(live.get(ALLOW_EXPIRY))
+        made = None if ttl is None else TtlSection.model_validate(ttl).made(self.spec.types, shards, allowed=allowed)
         return TableKeeper(replace(self.spec.under(live), ttl=made))
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -102,6 +101,11 @@ class KeyedTable(EventKind[KeyedSpec]):
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Return how far the table is after a batch with these numbers."""
         return next_state(self.spec.retention_us, state, stats)
+
+    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
+        """Refuse a batch that takes too many rows away."""
+        ttl = cast("TableKeeper", operator).spec.ttl
+        return () if ttl is None else ttl.checked(state, stats)
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the rows, and the deletions that something can still meet."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sessionlake.engine.operator import STATE, BatchContext, Counted, Split
+from sessionlake.operators.cleanups.brake import LEFT, check_hidden, check_share, notes_of
 from sessionlake.operators.cleanups.rule import Since
-from sessionlake.operators.cleanups.schedule import Schedule, budget, next_schedule
+from sessionlake.operators.cleanups.schedule import Schedule, budget, cleaned_us, next_schedule
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, IdFormat
 from sessionlake.operators.keyed.expiry.pattern import Pattern
 from sessionlake.operators.keyed.expiry.segments import Segments
@@ -33,6 +34,8 @@ class Ttl:
     schedule: Schedule = field(default_factory=Schedule)
     since: Since = "event"
     """Which time of a row its time to live goes by."""
+    max_share: float = 1.0
+    """Of rows that are hidden, how much of the time in which they were written may go by in a batch after a pause."""
 
     @property
     def key_format(self) -> IdFormat | None:
@@ -47,7 +50,21 @@ class Ttl:
         return max(hidden_us(context.state), self._hides_us(context))
 
     def _hides_us(self, context: BatchContext) -> int:
-        return NO_WATERMARK if self.pattern.hides_us is None else written_us(context) - self.pattern.hides_us
+        if self.pattern.hides_us is None or self.schedule.holds(context):
+            return NO_WATERMARK
+        return written_us(context) - self.pattern.hides_us
+
+    def checked(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> list[str]:
+        """Return what is to be said of a batch with these numbers; PipelineStateError where it takes too much away (rule 183)."""
+        before, last_put = hidden_us(state), state.get(LAST_PUT)
+        hides = MAX_HIDDEN in stats and last_put is not None and before != NO_WATERMARK
+        if hides and last_put is not None and not self.schedule.allowed:
+            check_hidden(self.max_share, before, stats[MAX_HIDDEN], int(last_put))
+        clock_us, brake = cleaned_us(stats), self.schedule.brake
+        if brake is not None and clock_us is not None:
+            live = next_cleaning(state, stats)[LIVE_ROWS]
+            check_share(brake, state, stats, clock_us, stats.get(LEFT, 0) if live is None else live, "rows")
+        return notes_of(state, stats)
 
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""

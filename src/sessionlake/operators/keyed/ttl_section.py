@@ -1,6 +1,7 @@
 """The section [ttl] of a config."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pydantic import Field
@@ -25,12 +26,12 @@ from sessionlake.operators.keyed.ttl import Ttl
 _CLEANED = ("since", "clock", "every")
 _TOLD = ("topic_tombstones", "max_tombstones_per_second")
 _USED: Mapping[str, tuple[str, ...]] = {
-    "scan": (*RULES, *_CLEANED, "max_per_cleanup", *_TOLD),
-    "index": ("ttl", "expires_at", *_CLEANED, "max_per_cleanup", *_TOLD),
-    "time_boxed": (*RULES, *_CLEANED, "max_duration", *_TOLD),
-    "time_ordered_keys": ("ttl", "where", "clock", "every", "max_per_cleanup", "key_format", *_TOLD),
-    "lru": ("max_entries", "changelog_retention", *_TOLD),
-    "segments": ("ttl", "since", "every"),
+    "scan": (*RULES, *_CLEANED, "max_per_cleanup", "max_share", *_TOLD),
+    "index": ("ttl", "expires_at", *_CLEANED, "max_per_cleanup", "max_share", *_TOLD),
+    "time_boxed": (*RULES, *_CLEANED, "max_duration", "max_share", *_TOLD),
+    "time_ordered_keys": ("ttl", "where", "clock", "every", "max_per_cleanup", "max_share", "key_format", *_TOLD),
+    "lru": ("max_entries", "changelog_retention", "max_share", *_TOLD),
+    "segments": ("ttl", "since", "every", "max_share"),
 }
 """The settings that each pattern has."""
 
@@ -77,6 +78,10 @@ class TtlSection(ExpirySection):
         _ = parsed_rule(self)
 
     def _check_hidden(self) -> None:
+        if self.hides_us is None and "max_share" in self.model_fields_set:
+            raise ConfigError(
+                "ttl.max_share: goes with changelog_retention in pattern 'lru', whose other rows go for their number; remove it"
+            )
         if self.hides_us == 0:
             raise ConfigError(f"ttl.changelog_retention: {self.changelog_retention!r} must be longer than zero")
         if self.hides_us is not None and self.topic_tombstones:
@@ -100,21 +105,26 @@ class TtlSection(ExpirySection):
             return parse_duration(self.ttl or "")
         return None if self.changelog_retention is None else parse_duration(self.changelog_retention)
 
-    def made(self, types: Mapping[str, pa.DataType], shards: int) -> Ttl:
-        """Return what workers know of it, over rows with columns of these types; ConfigError where SQL does not fit them."""
+    def made(self, types: Mapping[str, pa.DataType], shards: int, *, allowed: bool = False) -> Ttl:
+        """Return what workers know of it, over rows with columns of these types; ConfigError where SQL does not fit them.
+
+        Nothing holds back what it removes where that is `allowed`.
+        """
+        schedule = schedule_of(self, allowed=allowed)
         if self.max_entries is not None:
             lru = Lru(-(-self.max_entries // shards), self.hides_us)
-            return Ttl(lru, since="event" if self.hides_us is None else "write")
+            since: Since = "event" if self.hides_us is None else "write"
+            return Ttl(lru, replace(schedule, every_us=None, brake=None), since, self.max_share)
         if self.hides_us is not None:
-            return Ttl(Segments(self.hides_us), schedule_of(self), "write")
+            return Ttl(Segments(self.hides_us), replace(schedule, brake=None), "write", self.max_share)
         if self.pattern == "time_ordered_keys":
-            return Ttl(self._by_key(types), schedule_of(self))
+            return Ttl(self._by_key(types), schedule)
         made: Mapping[str, Callable[[Rule], Pattern]] = {
             "scan": lambda rule: Scan(rule, self.max_per_cleanup),
             "index": lambda rule: Index(rule, self.max_per_cleanup),
             "time_boxed": lambda rule: TimeBoxed(rule, parse_duration(self.max_duration)),
         }
-        return Ttl(made[self.pattern](self._rule(types)), schedule_of(self), self.since or "event")
+        return Ttl(made[self.pattern](self._rule(types)), schedule, self.since or "event")
 
     def _by_key(self, types: Mapping[str, pa.DataType]) -> TimeOrderedKeys:
         narrowed = None if self.where is None else self._rule(types)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,8 @@ from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.records import Records, concat
 from sessionlake.engine.operator import BatchContext
+from sessionlake.operators.cleanups.brake import GONE, ROUND_OF, Round
+from sessionlake.operators.cleanups.brake import LEFT as STILL_THERE
 from sessionlake.operators.cleanups.rule import Since
 from sessionlake.operators.cleanups.schedule import (
     BEGAN,
@@ -33,6 +36,7 @@ from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
 
 PAGE = 10_000
 """Values of the store that are in memory at a time; a value holds a key's sessions of a segment."""
+_LAST_US = 1 << 62
 _SEGMENT, _KEY = "segment", "key"
 """The cursor's fields: where the last value is that was looked at, the key as text; none at the start."""
 
@@ -149,6 +153,7 @@ def expired_sessions(
     rows = SessionRows(spec, keys, gone)
     lag_us = ttl.rule.lag_us(rows, clock_us)
     began_us = began_of(cursor, clock_us)
+    held, round_ = _held(ttl, rows, context, clock_us, ended=not more)
     stats = {
         "deleted_by_ttl": len(gone),
         "scanned": looked,
@@ -157,13 +162,52 @@ def expired_sessions(
         REMOVED_EVENTS: int(gone.count.sum()),
         LEFT: closed + (not whole),
         **({LEFT_OVER: 1} if room == 0 else {}),
+        **held,
+        **_left(spec, ttl, bounds, store, held, len(gone)),
         **({} if lag_us is None else {MAX_LAG: lag_us}),
         **({} if most is None else {MAX_ROUND: max(clock_us - began_us, 0), SCANNED: looked, TOOK: watch.us}),
     }
     last = next((one.last for one in reversed(found) if one.last is not None), None)
     stopped = {_SEGMENT: last[0], _KEY: last[1].decode(), BEGAN: began_us} if more and last is not None else {}
+    stopped |= round_
     gone = replace(gone, codes=np.arange(len(gone)))
     return Expired(keys, gone, overlay.merged(rewritten), stats, None if stopped == context.cursor else stopped)
+
+
+def _held(
+    ttl: SessionTtl, rows: SessionRows, context: BatchContext, clock_us: int, *, ended: bool
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return the number by which it is decided whether so many may go, and for the cursor how far the shard's round is."""
+    brake, boxed = ttl.schedule.brake, ttl.max_duration_us is not None
+    if brake is None:
+        return {}, {}
+    round_ = Round.of((context.cursor if boxed else context.state).get(ROUND_OF), brake.rule, clock_us)
+    expected_us = brake.expected_us(round_, ttl.schedule.every_us or 0)
+    known = 0 if expected_us is None else int(np.sum(ttl.rule.expired(rows, expected_us)))
+    now = round_.with_cleanup(len(rows) - known)
+    if not boxed:
+        return {GONE: len(rows) - known}, {}
+    after = now.ended(began_of(context.cursor, clock_us)) if ended else now
+    return {GONE: now.gone}, {ROUND_OF: after.told()}
+
+
+def _left(
+    spec: SessionizerSpec,
+    ttl: SessionTtl,
+    bounds: Bounds,
+    store: SegmentedSessionStore,
+    held: Mapping[str, int],
+    gone: int,
+) -> dict[str, int]:
+    """Return how many warm sessions a shard has left, or as many as are enough."""
+    if ttl.schedule.brake is None:
+        return {}
+    enough, there, after, ended = ttl.schedule.brake.enough(held[GONE]) + gone, 0, None, False
+    while there < enough and not ended:
+        page = store.page(after, PAGE, _LAST_US)
+        there += int(np.sum(until_of(spec.windows, store.unpack(page.values)) >= bounds.expired_us))
+        after, ended = (page.last if len(page) else after), len(page) < PAGE
+    return {STILL_THERE: max(there - gone, 0)}
 
 
 def _look(

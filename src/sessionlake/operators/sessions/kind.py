@@ -1,6 +1,6 @@
 """Sessions as everything above the engine sees them: their tables, and how their state is read back from these."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -27,7 +27,7 @@ from sessionlake.stream import watermark
 from sessionlake.stream.event_kind import EventKind
 from sessionlake.stream.events import aggregated_events, computed_types
 from sessionlake.stream.ingest import EVENTS
-from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
+from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
 from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
@@ -59,7 +59,8 @@ class Sessions(EventKind[SessionizerSpec]):
             return Sessionizer(self.spec)
         ttl = live.get("ttl")
         section = None if ttl is None else SessionTtlSection.model_validate(ttl)
-        return Sessionizer(replace(self.spec.under(live), ttl=session_ttl(self.spec, section)))
+        made = session_ttl(self.spec, section, allowed=bool(live.get(ALLOW_EXPIRY)))
+        return Sessionizer(replace(self.spec.under(live), ttl=made))
 
     def tables(self) -> tuple[TableSpec, ...]:
         """Return what events don't tell of removed sessions, where there is an archive or [ttl], the snapshot and the changelog."""
@@ -90,6 +91,11 @@ class Sessions(EventKind[SessionizerSpec]):
     def next_state(self, state: State, stats: dict[str, int]) -> State:
         """Move the watermark, and tell of cleanups."""
         return next_state(state, stats)
+
+    def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
+        """Refuse a batch that takes too many sessions away."""
+        ttl = cast("Sessionizer", operator).spec.ttl
+        return () if ttl is None else ttl.checked(state, stats)
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the warm sessions."""

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionlake.engine.operator import STATE
+from sessionlake.operators.cleanups.brake import LEFT as STILL_THERE
+from sessionlake.operators.cleanups.brake import check_share, notes_of
 from sessionlake.operators.cleanups.rule import Rule
-from sessionlake.operators.cleanups.schedule import Schedule, budget, is_cleaned, next_schedule
+from sessionlake.operators.cleanups.schedule import Schedule, budget, cleaned_us, is_cleaned, next_schedule
 from sessionlake.stream.watermark import advanced, watermark_of
 from sessionlake.warehouse.changelog import EXPIRED_EVENTS
 
@@ -30,6 +32,13 @@ class SessionTtl:
     def budget(self, state: Mapping[str, Any]) -> int | None:
         """Return how many sessions of a shard a cleanup may look at; None for all."""
         return None if self.max_duration_us is None else budget(state, self.max_duration_us)
+
+    def checked(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> list[str]:
+        """Return what is to be said of a batch with these numbers; PipelineStateError where it takes too much away (rule 183)."""
+        clock_us, brake = cleaned_us(stats), self.schedule.brake
+        if brake is not None and clock_us is not None:
+            check_share(brake, state, stats, clock_us, stats.get(STILL_THERE, 0), "sessions")
+        return notes_of(state, stats)
 
     def due_us(self, state: Mapping[str, Any]) -> int | None:
         """Return when a batch is needed though nothing comes in: by the wall clock, as long as closed sessions are in the stores."""

@@ -9,10 +9,16 @@ from sessionlake.operators.sessions.ttl import SessionTtl
 from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
 
 
-def session_ttl(spec: SessionizerSpec, section: SessionTtlSection | None) -> SessionTtl | None:
-    """Return what workers know of a section; None where there is none. ConfigError where SQL does not fit the sessions' columns."""
+def session_ttl(
+    spec: SessionizerSpec, section: SessionTtlSection | None, *, allowed: bool = False
+) -> SessionTtl | None:
+    """Return what workers know of a section; None where there is none. ConfigError where SQL does not fit the sessions' columns.
+
+    Nothing holds back what it removes where that is `allowed`.
+    """
     if section is None:
         return None
     types: dict[str, pa.DataType] = {"session_key": pa.string(), "session_start": TIME, "session_end": TIME}
     types |= {"event_count": pa.int64(), **({OPEN_UNTIL: TIME} if spec.windows.keeps_until else {}), **spec.value_types}
-    return SessionTtl(rule_of(section, types), schedule_of(section), section.max_duration_us, section.most)
+    schedule = schedule_of(section, allowed=allowed)
+    return SessionTtl(rule_of(section, types), schedule, section.max_duration_us, section.most)

@@ -16,6 +16,8 @@ from sessionlake.stream.watermark import NO_WATERMARK
 Cells = tuple[tuple[int, int], ...]
 """Start of each cell, microseconds, and how many accepted events lie in it; ascending."""
 _PREFIX = f"{STATE}cell_"
+_MOST_CELLS = 1024
+"""Cells of which a state tells."""
 _CELLS = 64
 """Cells of a retention: fewer would let go of more at once, more would make each commit longer."""
 
@@ -49,14 +51,15 @@ class Keeping:
     def cells_after(self, before: Cells, stats: Mapping[str, int], expired_us: int) -> Cells:
         """Return the cells after a batch with these numbers, without those that begin before `expired_us`.
 
-        Such a cell may have some events after it, which are not counted then: so a few too many are kept, never too few.
+        Such a cell may have some events after it, which are not counted then: so a few too many are kept, never too few. The same
+        holds of the oldest of a great many cells, as where one side of a join is far ahead of the other.
         """
         cells = dict(before)
         for name, count in stats.items():
             if name.startswith(_PREFIX):
                 start = int(name.removeprefix(_PREFIX))
                 cells[start] = cells.get(start, 0) + count
-        return tuple(sorted((start, count) for start, count in cells.items() if start >= expired_us))
+        return tuple(sorted((start, count) for start, count in cells.items() if start >= expired_us))[-_MOST_CELLS:]
 
     def kept_from(self, cells: Cells, watermark_us: int) -> int:
         """Return the start of the oldest cell that is kept: the first from which on no more than so many events lie.

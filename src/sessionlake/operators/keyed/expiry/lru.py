@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.arrays import Bools
 from sessionlake.operators.keyed.expiry.pattern import Found, Moved, Pass
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RECENCY, RowStore, parted, sorted_numbers
@@ -43,6 +44,10 @@ class Lru:
 
     def lag_us(self, rows: TableRows, clock_us: int) -> None:
         """Return None: rows go for their number."""
+
+    def expired(self, rows: TableRows, clock_us: int) -> Bools:
+        """Raise NotImplementedError: no cleanup takes rows away."""
+        raise NotImplementedError
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return the least recent rows, as many as there are too many of."""

@@ -69,6 +69,8 @@ class Found:
     """Entries that come in their place, of rows that stay."""
     round_us: int | None = None
     """How long ago, by the clock, the round began that a bounded cleanup is in, or ended; None where each looks at all."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of the batch by which it is decided whether so many may go (`operators/cleanups/brake.py`)."""
     took_us: int = field(default=0, compare=False)
     """How long it took to find them."""
 
@@ -114,6 +116,9 @@ class Pattern(Protocol):
     def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
         """Return how long ago, at most, rows expired that a cleanup takes away, 0 for none; None where none has an expiry."""
 
+    def expired(self, rows: TableRows, clock_us: int) -> Bools:
+        """Return which rows have expired by a clock; not of a pattern whose rows go for another reason."""
+
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return what goes; None where this batch takes nothing away."""
 
@@ -126,6 +131,10 @@ class ByRule:
     def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
         """Return how long ago, at most, some rows expired."""
         return self.rule.lag_us(rows, clock_us)
+
+    def expired(self, rows: TableRows, clock_us: int) -> Bools:
+        """Return which rows have expired."""
+        return self.rule.expired(rows, clock_us)
 
 
 class Unindexed:

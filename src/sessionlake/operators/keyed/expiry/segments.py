@@ -6,6 +6,7 @@ says nothing of it. What a window store does with its windows.
 
 from dataclasses import dataclass
 
+from sessionlake.columnar.arrays import Bools
 from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Unindexed
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
 from sessionlake.store.rows import RowStore
@@ -37,6 +38,10 @@ class Segments(Unindexed):
 
     def lag_us(self, rows: TableRows, clock_us: int) -> None:
         """Return None: nothing is taken away."""
+
+    def expired(self, rows: TableRows, clock_us: int) -> Bools:
+        """Raise NotImplementedError: no cleanup takes rows away."""
+        raise NotImplementedError
 
     def found(self, store: RowStore, at: Pass) -> Found | None:
         """Return None: nothing is taken away."""

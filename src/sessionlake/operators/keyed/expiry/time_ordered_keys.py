@@ -33,7 +33,7 @@ class TimeOrderedKeys(Unindexed):
             return None
         # A row expires at the clock or before it where its key was made at the clock less ttl or before.
         high = FORMATS[self.key_format].first_at(at.clock_us - self.ttl_us + 1)
-        expired = partial(self._expired, clock_us=at.clock_us)
+        expired = partial(self.expired, clock_us=at.clock_us)
         found = paged(store, at, expired, self.most, high)
         return replace(found, decoded=0 if self.narrowed is None else found.scanned)
 
@@ -44,7 +44,8 @@ class TimeOrderedKeys(Unindexed):
         made_us = FORMATS[self.key_format].made_us(rows.keys)
         return max(clock_us - self.ttl_us - int(made_us.min(initial=NEVER)), 0)
 
-    def _expired(self, rows: TableRows, clock_us: int) -> Bools:
+    def expired(self, rows: TableRows, clock_us: int) -> Bools:
+        """Return which rows have expired."""
         made_us = FORMATS[self.key_format].made_us(rows.keys)
         expired: Bools = (made_us != NEVER) & (made_us <= clock_us - self.ttl_us)
         return expired if self.narrowed is None else expired & np.asarray(self.narrowed.expired(rows, clock_us))
