@@ -120,11 +120,14 @@ def check_versions(spark: str, delta: str) -> None:
 
 
 def _on_this_machine() -> dict[str, str]:
-    """Keep Spark on the loopback address, and its sockets, which it leaves behind, in a folder that goes at exit."""
+    """Keep Spark on the loopback address, and what it leaves behind in a folder that goes at exit."""
+    folder = socket_folder()
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.python.unix.domain.socket.dir": socket_folder(),
+        "spark.python.unix.domain.socket.dir": folder,
+        # Spark makes the folder of its own tables even where there are none: by default in the user's directory.
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
 
 
