@@ -44,10 +44,7 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
         console.print(
             f"metrics at http://{host or config.metrics.host}:{bound}/metrics, the tables read every {interval}"
         )
-        try:
-            _refresh_forever(exporter, seconds)
-        except KeyboardInterrupt:
-            return
+        _refresh_forever(exporter, seconds)
 
 
 def _refresh_forever(exporter: "Exporter", seconds: float) -> None:

@@ -33,7 +33,4 @@ def serve(config: Config) -> None:
     with prepared(config) as (server, bound, url):
         sys.setswitchinterval(_SWITCH_S)
         console.print(f"{config.pipeline.name} at {url}, the page and /openapi.json; ctrl-C ends it")
-        try:
-            server.run(sockets=[bound])
-        except KeyboardInterrupt:
-            return
+        server.run(sockets=[bound])

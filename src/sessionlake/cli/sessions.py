@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.cli.tables import print_rows
 from sessionlake.config.load import load_config
@@ -73,7 +74,9 @@ def _look_up(
         key = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     from sessionlake.serve.queries import find_rows
 
-    columns, rows = find_rows(config, key, from_us, to_us, limit if as_json else limit + 1)
+    with progress() as shown:
+        shown.step("reading the tables")
+        columns, rows = find_rows(config, key, from_us, to_us, limit if as_json else limit + 1)
     if not as_json:
         print_rows(columns, rows, limit)
         return

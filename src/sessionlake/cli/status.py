@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
 from sessionlake.config.durations import format_duration, parse_duration
 from sessionlake.config.load import Config, load_config
@@ -36,7 +37,10 @@ def status_command(config_path: str, watch: bool, interval: str) -> None:  # noq
         return
     from sessionlake.observe.status import read_status
 
-    print_status(config, read_status(config))
+    with progress() as shown:
+        shown.step("reading the tables")
+        status = read_status(config)
+    print_status(config, status)
 
 
 def watch_status(config: Config, seconds: float) -> None:
@@ -45,19 +49,16 @@ def watch_status(config: Config, seconds: float) -> None:
     from sessionlake.observe.status import read_status
 
     status = watch.Watch(config, read_status)
-    try:
-        with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
-            while True:
-                due = time.monotonic() + seconds
-                shown = _look(config, status)
-                if live:
-                    live.update(shown, refresh=True)
-                else:
-                    console.print(shown, soft_wrap=True)  # a line of a log stays one
-                    sys.stdout.flush()
-                watch.pause_until(due)
-    except KeyboardInterrupt:
-        return
+    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+        while True:
+            due = time.monotonic() + seconds
+            shown = _look(config, status)
+            if live:
+                live.update(shown, refresh=True)
+            else:
+                console.print(shown, soft_wrap=True)  # a line of a log stays one
+                sys.stdout.flush()
+            watch.pause_until(due)
 
 
 def _look(config: Config, status: "Watch[Status]") -> RenderableType:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import SessionlakeError, first_line
@@ -31,14 +32,17 @@ ENGINES = ("duckdb", "spark")
 def sql_command(config_path: str, query: str, limit: int, engine: str) -> None:
     """Run SQL over the tables and sessions_live or windows_live, each registered by name."""
     config = load_config(config_path)
-    if engine == "spark":
-        spark = open_session(config)
-        register_tables(spark, config)
-        columns, rows = run_sql(spark, query, limit + 1)
-    else:
-        from sessionlake.serve.queries import query_tables
+    with progress() as shown:
+        if engine == "spark":
+            spark = open_session(config)
+            shown.step("running the query")
+            register_tables(spark, config)
+            columns, rows = run_sql(spark, query, limit + 1)
+        else:
+            from sessionlake.serve.queries import query_tables
 
-        columns, rows = query_tables(config, query, limit + 1)
+            shown.step("running the query")
+            columns, rows = query_tables(config, query, limit + 1)
     print_rows(columns, rows, limit)
 
 

@@ -149,3 +149,21 @@ def _require_delta() -> None:
         raise ConfigError(
             'Spark was submitted without Delta\'s jars; add to spark-submit: --jars "$(sessionlake jars)/*.jar"'
         )
+
+
+def running_tasks() -> tuple[int, int] | None:
+    """Return how many tasks of the stages that run now are done, and how many there are; None where none runs.
+
+    May be called by any thread, also while Spark starts or ends: then None, too.
+    """
+    context = SparkContext._active_spark_context  # noqa: SLF001 (the one there is, not one that would be made)
+    if context is None:
+        return None
+    try:
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Exception:  # noqa: BLE001 (Java may have ended, in any of its ways)
+        return None
+    known = [stage for stage in stages if stage is not None]
+    total = sum(stage.numTasks for stage in known)
+    return (sum(stage.numCompletedTasks for stage in known), total) if total else None
