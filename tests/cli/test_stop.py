@@ -162,7 +162,7 @@ def test_ctrl_c_that_the_process_is_told_to_ignore_is_ignored(project: Project) 
         ("running the query", SUPERVISOR, ["sql", "select 1", "--engine", "spark"], READS),
         ("compact: 1 of", CTRL_C, ["compact"], REST + RUN_ID),
         ("compact: [23] of", SUPERVISOR, ["compact"], REST + RUN_ID),
-        ("loading", CTRL_C, ["compact", "--dry-run"], "a dry run writes nothing"),
+        ("looking at", CTRL_C, ["compact", "--dry-run"], "a dry run writes nothing"),
         ("looking for", SUPERVISOR, ["reprocess-late"], REST + RUN_ID),
         ("looking for what", CTRL_C, ["expire", "--where", "event_count < 0"], REST + RUN_ID),
         ("reading events", CTRL_C, ["backfill", "--from", "2023-11-14", "--to", "2023-11-16"], REST + RUN_ID),

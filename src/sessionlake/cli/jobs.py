@@ -82,7 +82,6 @@ def job_command(job: Job) -> click.Command:
         arguments = {option.target: _value(option, given[option.name]) for option in job.options}
 
         def work(spark: "SparkSession", config: Config, on_step: "OnStep") -> "JobReport":
-            on_step("loading")
             module, _, name = job.function.partition(":")
             report: JobReport = getattr(import_module(module), name)(
                 spark, config, run_id=run_id, dry_run=dry_run, on_step=on_step, **arguments
@@ -102,7 +101,9 @@ def run_job(job: Job, config_path: str, work: "Work", *, dry_run: bool, apply: b
     config = load_config(config_path)
     with observed(config, job.name, dry_run=dry_run) as counted:
         with progress() as shown:
-            report = work(open_session(config), config, shown.step)
+            spark = open_session(config)
+            shown.step("looking at the tables")
+            report = work(spark, config, shown.step)
         changed = apply and job.corrections and report.counts[job.corrections] and not dry_run
         runs_as(None)
         leaves(f"the job is done{', and the next batch of `sessionlake run` takes its corrections' if changed else ''}")

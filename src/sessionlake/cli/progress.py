@@ -88,17 +88,17 @@ _shown: Progress | None = None
 
 
 @contextmanager
-def progress(name: str | None = None) -> Iterator[Progress]:
-    """Show what a command is at while the block runs; within one that is shown already, that one goes on.
+def progress() -> Iterator[Progress]:
+    """Show what click's command is at while the block runs; within one that is shown already, that one goes on.
 
-    It is the command that click runs, unless `name` names it. With --quiet, and outside of a command, nothing is shown.
+    With --quiet, and outside of a command, nothing is shown.
     """
     global _shown  # noqa: PLW0603 (a process has one terminal)
     if _shown is not None:
         yield _shown
         return
     context = click.get_current_context(silent=True)
-    shown = Progress(name or (context and context.info_name) or "", _running_tasks)
+    shown = Progress((context and context.info_name) or "", _running_tasks)
     with ExitStack() as stack:
         if context is not None and not context.find_root().params.get("quiet"):
             stack.enter_context(_displayed(shown))

@@ -24,7 +24,7 @@ LIMIT_S = 4.0
 """From the first signal to the end that is forced."""
 _DEAF_S = 1.5
 """The same where the main thread does not even hear of it, being in foreign code such as a long query of DuckDB's."""
-_JAVA_S = 2.5
+_JAVA_S = 2.8
 """Of it the time that Java gets to remove its temporary files."""
 _DOUBLE_S = 0.3
 """A signal that follows so soon is the same one, sent to the group and to the process."""
@@ -73,7 +73,8 @@ class Stop:
         self._heard = self._heard or threading.current_thread() is threading.main_thread()
         if next(self._begun):
             return
-        self.number, self._at = number, time.monotonic()
+        self._at = time.monotonic()  # before the number, by which the thread knows that there is a time
+        self.number = number
         if not self.traced:
             with suppress(OSError):
                 errors, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
