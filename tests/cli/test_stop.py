@@ -122,7 +122,8 @@ def test_while_spark_starts(project: Project, number: int) -> None:
     assert stopped(project, "starting Spark", number, "bootstrap") == (CODES[number], line)
 
 
-@pytest.mark.parametrize("number", [SUPERVISOR, pytest.param(CTRL_C, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [SUPERVISOR, CTRL_C])
 def test_a_command_that_runs_until_it_is_stopped_succeeds(project: Project, number: int) -> None:
     assert stopped(project, "metrics at", number, "metrics", "--port", "0") == (0, "sessionlake: metrics: stopped\n")
 
@@ -152,6 +153,8 @@ def test_ctrl_c_that_the_process_is_told_to_ignore_is_ignored(project: Project) 
             process.wait(1)
         process.send_signal(signal.SIGTERM)
         assert process.wait(SOON_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read().splitlines()[-1] == "sessionlake: metrics: stopped"
 
 
 @pytest.mark.slow

@@ -36,8 +36,9 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
-        context = click.get_current_context()
-        begun_command(Command(context.info_name or "", context.params), traced=wants_traceback())
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            begun_command(Command(context.info_name or "", context.params), traced=wants_traceback())
         try:
             command(*args, **kwargs)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
