@@ -16,11 +16,12 @@ import time
 import click
 from sessionlake.cli import main
 from sessionlake.cli.progress import progress
-from sessionlake.cli.shared import console
+from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.cli.registry import COMMANDS
 import sys, types
 
 @click.command("status")
+@one_line_errors
 def command():
     with progress() as shown:
         shown.step("1 of 2: waiting")
@@ -134,3 +135,39 @@ def test_on_a_terminal_a_line_lives(both: bool) -> None:  # noqa: FBT001
         assert text.rstrip().endswith('{"job": "status"}')
     else:
         assert piped == b'a batch\n{"job": "status"}\n'
+
+
+def test_what_is_logged_by_a_stop_is_not_shown_on_a_terminal() -> None:
+    """The live line stands in the place of standard error there, and prints above itself."""
+    stopped = STEPS.format(seconds=0.1).replace(
+        'shown.step("2 of 2: copying")',
+        """
+        import logging, os, signal
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            logging.exception("noise")
+            print("more noise", file=sys.stderr)
+            raise
+        """,
+    )
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "SESSIONLAKE_QUIET": "", "TERM": "xterm", "COLUMNS": "120"}
+    command = [
+        sys.executable,
+        "-c",
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + stopped,
+        "status",
+    ]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError):  # the other end is closed
+            while more := os.read(ours, 1 << 16):
+                seen += more
+    os.close(ours)
+    assert process.returncode == 130
+    assert b"sessionlake: status: stopped" in seen
+    assert b"a batch" in seen
+    assert b"noise" not in seen

@@ -6,6 +6,7 @@ process as it is, which costs nothing that a kill would not: all work is written
 """
 
 import itertools
+import logging
 import os
 import select
 import signal
@@ -76,6 +77,8 @@ class Stop:
         self._at = time.monotonic()  # before the number, by which the thread knows that there is a time
         self.number = number
         if not self.traced:
+            logging.disable(logging.CRITICAL)
+            sys.stderr = sys.__stderr__  # a live line has put itself in its place, and writes to standard output
             with suppress(OSError):
                 errors, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, 2)
