@@ -18,6 +18,9 @@ settings.register_profile("search", deadline=None, suppress_health_check=list(He
 settings.register_profile("ci", settings.get_profile("search"), derandomize=True, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# How much progress is shown goes by how slow the machine is: tests of it ask for it.
+os.environ.setdefault("SESSIONLAKE_QUIET", "1")
+
 SLOW_TIMEOUT_SECONDS = 900
 # By the time they take, the longest first.
 LONGEST = (

@@ -96,7 +96,7 @@ def _run(place: Place, started: float) -> None:
 def make_demo(folder: Path) -> None:
     """Make the demo's pipeline in a folder; exits where that can't be."""
     # In a process of its own: it imports Spark and draws, which this one need not carry.
-    code = "import sys; from pathlib import Path; from sessionlake.cli.shared import console; from sessionlake.examples.demo import prepare; prepare(Path(sys.argv[1]), console)"
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); from pathlib import Path; from sessionlake.cli.shared import console; from sessionlake.examples.demo import prepare; prepare(Path(sys.argv[1]), console)"
     done = subprocess.run([sys.executable, "-c", code, str(folder)], check=False)
     if done.returncode:
         sys.exit(f"airflow: the demo's pipeline could not be made in {folder}; see above")

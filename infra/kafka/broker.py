@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 JARS = HERE / "jars.toml"
 STARTED = "Kafka Server started"
 START_S = 60
+STOP_S = 4.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -111,9 +112,9 @@ class Broker:
         self._wait(self._process)
         return self
 
-    def stop(self) -> None:
-        """Stop as an operator does."""
-        self._end(signal.SIGTERM)
+    def stop(self, patience: float | None = None) -> None:
+        """Stop as an operator does; after so many seconds as a power cut does."""
+        self._end(signal.SIGTERM, patience)
 
     def kill(self) -> None:
         """Stop as a power cut does."""
@@ -138,10 +139,14 @@ class Broker:
         logging = f"-Dlog4j2.configurationFile={(HERE / 'log4j2.properties').as_uri()}"
         return [java_command(), *self.java, logging, "-cp", f"{cached(load_list(str(JARS)))}/*", *arguments]
 
-    def _end(self, how: signal.Signals) -> None:
+    def _end(self, how: signal.Signals, patience: float | None = None) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait()
+            try:
+                self._process.wait(patience)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
             self._process = None
 
 
@@ -159,21 +164,19 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=9092)
     arguments = parser.parse_args()
     broker = Broker(arguments.folder, arguments.port, auto_create=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         broker.start()
+        sys.stdout.write(
+            f"kafka: bootstrap_servers = {broker.bootstrap_servers!r}; data and log in {arguments.folder}; ctrl-C stops it\n"
+        )
+        sys.stdout.flush()
+        signal.pause()
     except (RuntimeError, SessionlakeError) as error:
         sys.exit(str(error))
-    sys.stdout.write(
-        f"kafka: bootstrap_servers = {broker.bootstrap_servers!r}; data and log in {arguments.folder}; ctrl-C stops it\n"
-    )
-    sys.stdout.flush()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        signal.pause()
     except KeyboardInterrupt:
-        pass
-    finally:
-        broker.stop()
+        broker.stop(STOP_S)
+        sys.stderr.write(f"kafka: stopped; its data stay in {arguments.folder}\n")
 
 
 if __name__ == "__main__":

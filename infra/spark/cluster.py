@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 START_S = 60
+STOP_S = 4.0
 STORE_VARIABLE = "SESSIONLAKE_STORE"
 """What each worker's executors have in their environment: a directory of its own, as a disk of its own would be."""
 _MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
@@ -95,9 +96,10 @@ class Cluster:
         """Stop all, the workers first: they stop their executors."""
         for process in reversed(self._processes.values()):
             process.terminate()
+        until = time.monotonic() + STOP_S
         for process in reversed(self._processes.values()):
             try:
-                process.wait(10)
+                process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -172,7 +174,7 @@ def main() -> None:
     parser.add_argument("--memory", default="2g", help="of each worker")
     a = parser.parse_args()
     cluster = Cluster(a.folder, a.workers, a.cores, a.memory, a.port)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         cluster.start()
         sys.stdout.write(
@@ -184,7 +186,7 @@ def main() -> None:
     except RuntimeError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
-        pass
+        sys.stderr.write(f"spark: stopped; logs, work and stores stay in {a.folder}\n")
     finally:
         cluster.stop()
 

@@ -316,6 +316,7 @@ def test_a_class_with_the_methods_of_kip_94_is_folded_whatever_else_it_has() -> 
 
 def test_a_class_with_neither_is_told_what_it_lacks() -> None:
     with pytest.raises(
-        ConfigError, match=r"Half' lacks aggregator, merger; add these methods, or in their place reducer\(left, right\)"
+        ConfigError,
+        match=r"Half' lacks aggregator, merger; add these methods, or in their place reducer\(left, right\)",
     ):
         build_aggregates({"a": f"{HERE}:Half"}, {})

@@ -65,7 +65,7 @@ def test_tables_come_and_go(ran: Project, monkeypatch: pytest.MonkeyPatch) -> No
     looks = Looks(monkeypatch, gone, found, FileNotFoundError("a file"), older)
     before = signal.getsignal(signal.SIGTERM)
     result = CliRunner().invoke(main, ["status", str(ran.path), "--watch"])
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert (result.exit_code, result.stderr) == (0, "sessionlake: status: stopped\n")
     shown = re.findall(
         r"no batches yet|clicks  batch \d+|a file|reconciles +yes|last commit 3 h(?= ago)", result.stdout
     )

@@ -32,6 +32,8 @@ session = build_session("probe", master="local[1]", shuffle_partitions=3, little
 worker = session.range(1).coalesce(1).mapInArrow(look, "seen string").collect()[0].seen
 session.range(5).write.format("delta").save(sys.argv[1])
 session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+session.range(1).createOrReplaceTempView("v")
+session.catalog.tableExists("v")
 session.sql(f"vacuum delta.`{sys.argv[1]}`").collect()
 print(json.dumps({
     "conf": dict(session.sparkContext.getConf().getAll()),
@@ -49,14 +51,20 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory, started: Path) -> subprocess.CompletedProcess[str]:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the user is."""
+    return tmp_path_factory.mktemp("directory")
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory, started: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     for name in ("chmod", "readlink", "stat", "ls", "ln"):
         program = started.with_name(name)
         program.write_text(f'#!/bin/sh\necho {name} "$@" >> {started}\nPATH="${{PATH#*:}}" exec {name} "$@"\n')
         program.chmod(0o755)
     command = [sys.executable, "-c", PROBE, str(tmp_path_factory.mktemp("probe") / "table")]
     env = {**os.environ, "PATH": f"{started.parent}{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env, cwd=directory)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +80,11 @@ def test_start_delta_write_and_vacuum_print_nothing(probe: subprocess.CompletedP
 def test_local_files_start_no_programs(probe: subprocess.CompletedProcess[str], started: Path) -> None:
     assert probe.returncode == 0
     assert not started.exists() or started.read_text() == ""
+
+
+def test_nothing_is_left_where_the_user_is(probe: subprocess.CompletedProcess[str], directory: Path) -> None:
+    assert probe.returncode == 0
+    assert list(directory.iterdir()) == []
 
 
 def test_delta_round_trip(seen: dict[str, Any]) -> None:

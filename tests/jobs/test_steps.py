@@ -38,3 +38,13 @@ def test_a_step_that_fails_did_not_come_to_its_end(seen: list[str]) -> None:
     with pytest.raises(ValueError, match="no luck"), run_of(seen).step("sending 3", "append"):
         raise ValueError("no luck")
     assert seen == ["sending 3", "expire_before_append"]
+
+
+def test_steps_are_numbered_once_it_is_known_how_many_there_are(seen: list[str]) -> None:
+    run = run_of(seen)
+    run.say("looking")
+    run.expect(2)
+    for what in ("a", "b", "more than expected"):
+        with run.step(what):
+            pass
+    assert seen == ["looking", "2 of 3: a", "3 of 3: b", "more than expected"]

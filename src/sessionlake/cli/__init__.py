@@ -8,7 +8,7 @@ from sessionlake.errors import ExitCode
 EXIT_CODES = (
     "Exit codes: "
     + ", ".join(f"{code} {code.name.lower().replace('_', ' ')}" for code in ExitCode)
-    + "; see docs/commands.md."
+    + ", 130 and 143 stopped by ctrl-C and SIGTERM; see docs/commands.md."
 )
 
 
@@ -20,5 +20,6 @@ EXIT_CODES = (
     envvar="SESSIONLAKE_TRACEBACK",
     help="Where a command fails, print the whole trace too.",
 )
-def main(traceback: bool) -> None:  # noqa: FBT001 (click passes flags by name; read off the context)
+@click.option("-q", "--quiet", is_flag=True, envvar="SESSIONLAKE_QUIET", help="Show no progress on standard error.")
+def main(traceback: bool, quiet: bool) -> None:  # noqa: FBT001 (click passes flags by name; read off the context)
     """Session windows for the lakehouse: early and exact sessions on Spark and Delta Lake."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sessionlake.cli.jobs import command_of
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, format_time, open_session
 from sessionlake.config.load import load_config
 
@@ -17,11 +18,10 @@ def backup_command(config_path: str, directory: str) -> None:
     config = load_config(config_path)
     from sessionlake.jobs.backup import backup
 
-    with console.status("backup") as status:
+    with progress() as shown:
         spark = open_session(config)
-        made = backup(
-            spark, config, _absolute(directory), lambda n, of: status.update(f"backup: {n:,} of {of:,} files")
-        )
+        shown.step("copying")
+        made = backup(spark, config, _absolute(directory), shown.count)
     console.print(f"saved {_told(made)}")
 
 
@@ -31,11 +31,10 @@ def restore_command(config_path: str, directory: str) -> None:
     config = load_config(config_path)
     from sessionlake.jobs.backup import restore
 
-    with console.status("restore") as status:
+    with progress() as shown:
         spark = open_session(config)
-        put = restore(
-            spark, config, _absolute(directory), lambda n, of: status.update(f"restore: {n:,} of {of:,} files")
-        )
+        shown.step("copying")
+        put = restore(spark, config, _absolute(directory), shown.count)
     console.print(f"restored {_told(put)}; `sessionlake run` goes on with batch {put.batch_id + 1}")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import one_line_errors, open_session
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ def fast_start_command() -> None:
     from sessionlake.jars import find_jars
 
     jars = find_jars()
-    click.echo(find_archive(jars) or make_archive(jars, _train))
+    with progress() as shown:
+        shown.step("running a small pipeline")
+        archive = find_archive(jars) or make_archive(jars, _train)
+    click.echo(archive)
 
 
 def _train(options: str) -> "SparkSession":

@@ -8,6 +8,7 @@ import click
 
 from sessionlake.cli.jobs import command_of, run_job
 from sessionlake.cli.keys_file import read_keys, refuse_arguments
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
 from sessionlake.jobs.registry import BY_NAME
@@ -47,9 +48,8 @@ def _prove(config_path: str, keys: list[str], data_docs: Path | None) -> NoRetur
     config = load_config(config_path)
     from sessionlake.jobs.forget import check
 
-    spark = open_session(config)
-    with console.status("forget") as status:
-        found = check(spark, config, keys, status.update, data_docs)
+    with progress() as shown:
+        found = check(open_session(config), config, keys, shown.step, data_docs)
     for line in found.lines():
         console.print(line)
     sys.exit(0 if found.clean else 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import ConfigError
 
@@ -56,11 +57,17 @@ def init_command(
         raise ConfigError(f"-o: {str(output)!r} is there already; pass another file, or remove it")
     if table and window is not None:
         raise ConfigError(f"--table: stands beside --window {window}; pass one of them")
-    seen = read_sample(sample, sample_mb << 20, file_format)
+    with progress() as shown:
+        shown.step(f"1 of 2: reading a sample of {sample}")
+        seen = read_sample(sample, sample_mb << 20, file_format)
     choice = _chosen(seen, key, time)
     columns = EventColumns(choice.key, choice.time, choice.time_unit, choice.id, (), seen.types)
     directory = (output.parent if output is not None else Path()).resolve()
-    measured = _measured(seen, choice, columns, window, table=table)
+    with progress() as shown:
+        shown.step(
+            f"2 of 2: measuring {'windows' if window else 'rows' if table else 'sessions'} of {seen.rows:,} rows"
+        )
+        measured = _measured(seen, choice, columns, window, table=table)
     named = name or (None if output is None else name_from(output.name))
     text = config_text(seen, choice, measured, name=named, directory=directory)
     parse_config(parse_toml(text, output or "the proposal"), directory)

@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from sessionlake.cli.observed import observed
+from sessionlake.cli.progress import progress
 from sessionlake.cli.reports import report_lines
 from sessionlake.cli.sessionizer import print_batch
 from sessionlake.cli.shared import console, one_line_errors, open_session
@@ -17,6 +18,7 @@ from sessionlake.config.load import Config, load_config
 from sessionlake.config.times import parse_time
 from sessionlake.extras import require_extra
 from sessionlake.jobs.registry import BY_NAME, Job, Kind, Option
+from sessionlake.stopping import leaves, runs_as
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +83,6 @@ def job_command(job: Job) -> click.Command:
         arguments = {option.target: _value(option, given[option.name]) for option in job.options}
 
         def work(spark: "SparkSession", config: Config, on_step: "OnStep") -> "JobReport":
-            on_step("loading")
             module, _, name = job.function.partition(":")
             report: JobReport = getattr(import_module(module), name)(
                 spark, config, run_id=run_id, dry_run=dry_run, on_step=on_step, **arguments
@@ -99,21 +100,34 @@ def run_job(job: Job, config_path: str, work: "Work", *, dry_run: bool, apply: b
     With `apply` a pass of the sessionizer follows where the run appended corrections.
     """
     config = load_config(config_path)
-    from sessionlake.jobs.apply import apply_corrections, stream_elsewhere
-
     with observed(config, job.name, dry_run=dry_run) as counted:
-        spark = open_session(config)
-        with console.status(job.name) as status:
-            report = work(spark, config, lambda step: status.update(f"{job.name}: {step}"))
+        with progress() as shown:
+            spark = open_session(config)
+            shown.step("looking at the tables")
+            report = work(spark, config, shown.step)
         changed = apply and job.corrections and report.counts[job.corrections] and not dry_run
-        if changed and not apply_corrections(spark, config, print_batch):
-            host = stream_elsewhere(spark, config)
-            where = "here" if host is None else f"on {host}, which has just committed"
-            report.notes.append(f"a stream runs {where}; it takes the corrections with its next batch")
+        runs_as(None)
+        leaves(f"the job is done{', and the next batch of `sessionlake run` takes its corrections' if changed else ''}")
+        if changed:
+            _apply(config, report)
         print_report(report)
         counted(report.counts)
         if report.failed:
             raise SystemExit(1)
+
+
+def _apply(config: Config, report: "JobReport") -> None:
+    """Run a pass of the sessionizer, or note which stream takes the corrections."""
+    from sessionlake.jobs.apply import apply_corrections, stream_elsewhere
+
+    spark = open_session(config)
+    with progress() as shown:
+        shown.step("sessionizing, to apply the corrections")
+        applied = apply_corrections(spark, config, print_batch)
+    if not applied:
+        host = stream_elsewhere(spark, config)
+        where = "here" if host is None else f"on {host}, which has just committed"
+        report.notes.append(f"a stream runs {where}; it takes the corrections with its next batch")
 
 
 def print_report(report: "JobReport") -> None:

@@ -38,16 +38,13 @@ def metrics_command(config_path: str, port: int, host: str | None, interval: str
             raise failure
         if failure is not None:
             raise MetricsError(first_line(failure)) from failure
-        click.echo(generate_latest(registry_of(exporter.readings)).decode(), nl=False)
+        click.echo(generate_latest(registry_of(exporter)).decode(), nl=False)
         return
-    with served(exporter.readings, host or config.metrics.host, port) as bound:
+    with served(exporter, host or config.metrics.host, port) as bound:
         console.print(
             f"metrics at http://{host or config.metrics.host}:{bound}/metrics, the tables read every {interval}"
         )
-        try:
-            _refresh_forever(exporter, seconds)
-        except KeyboardInterrupt:
-            return
+        _refresh_forever(exporter, seconds)
 
 
 def _refresh_forever(exporter: "Exporter", seconds: float) -> None:

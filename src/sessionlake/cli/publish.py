@@ -12,15 +12,11 @@ def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (clic
     config = load_config(config_path)
     from sessionlake.jobs.publish import publish
 
-    try:
-        with observed_publisher(config) as batch_done:
+    with observed_publisher(config) as batch_done:
 
-            def show(number: int, everything: bool) -> None:  # noqa: FBT001
-                console.print(f"batch {number:>4}  {f'all {config.operator}s' if everything else 'changes'} published")
-                batch_done()
+        def show(number: int, everything: bool) -> None:  # noqa: FBT001
+            console.print(f"batch {number:>4}  {f'all {config.operator}s' if everything else 'changes'} published")
+            batch_done()
 
-            published = publish(open_session(config), config, once=once, on_batch=show)
-    except KeyboardInterrupt:
-        console.print("stopped; `sessionlake publish` goes on from here")
-        return
+        published = publish(open_session(config), config, once=once, on_batch=show)
     console.print(f"{published.batches} batches published")

@@ -1,9 +1,11 @@
 """The command `rebuild`."""
 
 from sessionlake.cli.jobs import command_of
+from sessionlake.cli.progress import progress
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
+from sessionlake.stopping import leaves
 
 
 @command_of("rebuild")
@@ -13,11 +15,14 @@ def rebuild_command(config_path: str, warehouse: str, switch: bool, from_topic: 
     from sessionlake.jobs.rebuild import apply_switch, plan_switch, rebuild, switched
 
     config = switched(config_path, plan_switch(config_path, warehouse))
-    spark = open_session(config)
-    summary, edit = rebuild(spark, config_path, warehouse, from_topic=from_topic, on_commit=print_batch)
+    with progress() as shown:
+        spark = open_session(config)
+        shown.step("sessionizing all events in one pass")
+        summary, edit = rebuild(spark, config_path, warehouse, from_topic=from_topic, on_commit=print_batch)
     print_summary(summary)
     if switch:
         apply_switch(config_path, edit)
+        leaves(f"all is done: {config_path} names {warehouse} now")
     console.print(f"line {edit.line} of {config_path} {'is now' if switch else 'has to become'}:")
     console.print(f"  - {edit.before}\n  + {edit.after}")
     console.print("stop the stream on the old warehouse first, then start `sessionlake run` again")

@@ -1,9 +1,11 @@
 """All commands by name. A command's module is imported when the command is called, so that the help is there at once."""
 
 from importlib import import_module
+from typing import Any
 
 import click
 
+from sessionlake.cli.stop import interrupted, stoppable
 from sessionlake.jobs.registry import JOBS
 
 _PIPELINE = {
@@ -46,6 +48,18 @@ That of a job has no place where it is made of the job's entry alone.
 
 class LazyGroup(click.Group):
     """A group of the commands above."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command, which ctrl-C and SIGTERM end in one line from here on."""
+        with stoppable():
+            return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; click itself would print `Aborted!`."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(interrupted()) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names in the order of the help."""

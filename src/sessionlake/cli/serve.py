@@ -47,10 +47,7 @@ def serve(config: Config) -> None:
         if terminal is not None:
             # A browser sends the part behind the # to no server.
             click.echo(f"the page, with a token for this run: {url}/#token={tokens.full[0]}", file=terminal)
-        try:
-            server.run(sockets=[bound])
-        except KeyboardInterrupt:
-            return
+        server.run(sockets=[bound])
 
 
 def _terminal(section: ServeSection) -> TextIO:

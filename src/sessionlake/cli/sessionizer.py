@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionlake.cli.observed import observed, observed_stream
+from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
 from sessionlake.config.load import Config, load_config
 from sessionlake.jobs.registry import SESSIONIZE
+from sessionlake.stopping import leaves
 
 if TYPE_CHECKING:
     from sessionlake.stream.run import RunSummary
@@ -47,12 +49,8 @@ def run_command(
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
     show_warnings(config.warnings())
-    try:
-        options = {"trust_clock": trust_clock, "give_up_plan": replan, "allow_expiry": allow_expiry}
-        summary = _run_once(config, drain=drain, **options) if once else _run_stream(config, **options)
-    except KeyboardInterrupt:
-        console.print("stopped; nothing is lost, `sessionlake run` goes on from here")
-        return
+    options = {"trust_clock": trust_clock, "give_up_plan": replan, "allow_expiry": allow_expiry}
+    summary = _run_once(config, drain=drain, **options) if once else _run_stream(config, **options)
     print_summary(summary)
     print_metrics(summary)
 
@@ -61,12 +59,14 @@ def _run_once(config: Config, **options: Any) -> "RunSummary":
     from sessionlake.jobs.expire.told import Told
     from sessionlake.operators.run import run
 
-    with observed(config, SESSIONIZE) as counted:
+    with observed(config, SESSIONIZE) as counted, progress() as shown:
         spark = open_session(config, little_java=_is_little(config))
+        shown.step("sessionizing")
         told = Told(spark, config)
 
         def on_commit(batch: "BatchCommit") -> None:
             print_batch(batch)
+            shown.step(f"sessionizing, {batch.batch_id + 1:,} batches are committed")
             told.committed(batch)
 
         summary = run(spark, config, once=True, **options, on_commit=on_commit, meanwhile=told.wake)
@@ -108,10 +108,17 @@ def bootstrap_command(config_path: str) -> None:
     from sessionlake.operators.run import run
 
     show_warnings(config.warnings())
-    with observed(config, SESSIONIZE) as counted:
-        summary = run(open_session(config), config, bootstrap=True, on_commit=print_batch)
+    with observed(config, SESSIONIZE) as counted, progress() as shown:
+        spark = open_session(config)
+        shown.step("sessionizing all input in one pass")
+        summary = run(spark, config, bootstrap=True, on_commit=_bootstrapped)
         counted({"batches": summary.batches, **summary.counts})
     print_summary(summary)
+
+
+def _bootstrapped(batch: "BatchCommit") -> None:
+    leaves("all input is committed, `sessionlake run` goes on from here")
+    print_batch(batch)
 
 
 def print_batch(batch: "BatchCommit") -> None:

@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import format_options, limit_option, print_rows
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.config.load import Config, load_config
@@ -96,7 +98,10 @@ def _look_up(
         key = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     from sessionlake.serve.queries import answer_key
 
-    with answer_key(config, key, from_us, to_us) as answer:
+    with ExitStack() as stack:
+        with progress() as shown:
+            shown.step("reading the tables")
+            answer = stack.enter_context(answer_key(config, key, from_us, to_us))
         none_told = _none_told(config, answer, key, in_times=(from_us, to_us) != (None, None))
         print_rows(answer.columns, answer.rows, limit=limit, form=form, none_told=none_told)
 

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -13,10 +12,13 @@ import click
 from rich.console import Console
 
 from sessionlake.cli.failures import explain
+from sessionlake.cli.stop import begun_command
+from sessionlake.cli.stopped import Command
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
 from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.stopping import handlers_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,14 +29,16 @@ console = Console(highlight=False, markup=False, emoji=False, width=None if sys.
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """End a command that fails with one line; SIGTERM is as good as ctrl-C.
+    """End a command that fails with one line, and let one that is stopped know what it is called.
 
     Exit code 1 where the error is not ours, else that of its class. `sessionlake --traceback` prints the trace before it.
     """
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            begun_command(Command(context.info_name or "", context.params), traced=wants_traceback())
         try:
             command(*args, **kwargs)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -45,8 +49,6 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             line, code = (str(error), error.exit_code) if isinstance(error, SessionlakeError) else (explain(error), 1)
             click.echo(f"sessionlake: {hide(' '.join(line.split()))}", err=True)
             sys.exit(code)
-        finally:
-            signal.signal(signal.SIGTERM, before)
 
     return wrapped
 
@@ -61,6 +63,7 @@ def open_session(
     config: Config, *, driver_memory: str = "4g", little_java: bool = False, conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
+    from sessionlake.cli.progress import progress
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars
     from sessionlake.observe.listener import listener_conf
@@ -68,7 +71,8 @@ def open_session(
     settings = {**listener_conf(config), **(conf or {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         find_jars()  # here, since a fetch shows its own progress
-    with console.status("starting Spark"):
+    with progress() as shown, handlers_kept():
+        shown.step("starting Spark")
         return build_session(
             f"sessionlake-{config.pipeline.name}",
             shuffle_partitions=config.pipeline.shards,

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import TABLE, format_options, print_object
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
 from sessionlake.cli.status_told import rendered, status_object
@@ -36,7 +37,10 @@ def status_command(config_path: str, watch: bool, interval: str, form: str) -> N
         return
     from sessionlake.observe.status import read_status
 
-    print_status(config, read_status(config), form)
+    with progress() as shown:
+        shown.step("reading the tables")
+        status = read_status(config)
+    print_status(config, status, form)
 
 
 def print_status(config: Config, status: "Status", form: str = TABLE) -> None:
@@ -55,24 +59,18 @@ def watch_status(config: Config, seconds: float, form: str = TABLE) -> None:
 
     status = watch.Watch(config, read_status)
     seen = False
-    try:
-        with (
-            Live(console=console, auto_refresh=False)
-            if console.is_terminal and form == TABLE
-            else nullcontext() as live
-        ):
-            while True:
-                due = time.monotonic() + seconds
-                if live:
-                    live.update(_look(config, status), refresh=True)
-                elif form == TABLE:
-                    console.print(_look(config, status), soft_wrap=True)  # a line of a log stays one
-                else:
-                    seen |= _write(config, status, form, headed=not seen)
-                sys.stdout.flush()
-                watch.pause_until(due)
-    except KeyboardInterrupt:
-        return
+    live_view = console.is_terminal and form == TABLE
+    with Live(console=console, auto_refresh=False) if live_view else nullcontext() as live:
+        while True:
+            due = time.monotonic() + seconds
+            if live:
+                live.update(_look(config, status), refresh=True)
+            elif form == TABLE:
+                console.print(_look(config, status), soft_wrap=True)  # a line of a log stays one
+            else:
+                seen |= _write(config, status, form, headed=not seen)
+            sys.stdout.flush()
+            watch.pause_until(due)
 
 
 def _look(config: Config, status: "Watch[Status]") -> RenderableType:

@@ -1,9 +1,11 @@
 """The command that queries the tables."""
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import at_most, format_options, limit_option, print_rows, tell
 from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
@@ -48,14 +50,19 @@ def sql_command(
         )
     config = load_config(config_path)
     if engine == "spark":
-        spark = open_session(config)
-        register_tables(spark, config)
-        columns, rows = run_sql(spark, query, at_most(limit, form))
+        with progress() as shown:
+            spark = open_session(config)
+            shown.step("running the query")
+            register_tables(spark, config)
+            columns, rows = run_sql(spark, query, at_most(limit, form))
         print_rows(columns, rows, limit=limit, form=form)
         return
     from sessionlake.serve.queries import answer_sql
 
-    with answer_sql(config, query, allow_files=allow_files) as answer:
+    with ExitStack() as stack:
+        with progress() as shown:
+            shown.step("running the query")
+            answer = stack.enter_context(answer_sql(config, query, allow_files=allow_files))
         print_rows(answer.columns, answer.rows, limit=limit, form=form)
     if answer.batch_id is None:
         tell("no batch is committed yet, so that the tables are empty; run `sessionlake run` first", form)

@@ -120,11 +120,14 @@ def check_versions(spark: str, delta: str) -> None:
 
 
 def _on_this_machine() -> dict[str, str]:
-    """Keep Spark on the loopback address, and its sockets, which it leaves behind, in a folder that goes at exit."""
+    """Keep Spark on the loopback address, and what it leaves behind in a folder that goes at exit."""
+    folder = socket_folder()
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.python.unix.domain.socket.dir": socket_folder(),
+        "spark.python.unix.domain.socket.dir": folder,
+        # Spark makes the folder of its own tables even where there are none: by default in the user's directory.
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
 
 
@@ -146,3 +149,21 @@ def _require_delta() -> None:
         raise ConfigError(
             'Spark was submitted without Delta\'s jars; add to spark-submit: --jars "$(sessionlake jars)/*.jar"'
         )
+
+
+def running_tasks() -> tuple[int, int] | None:
+    """Return how many tasks of the stages that run now are done, and how many there are; None where none runs.
+
+    May be called by any thread, also while Spark starts or ends: then None, too.
+    """
+    context = SparkContext._active_spark_context  # noqa: SLF001 (the one there is, not one that would be made)
+    if context is None:
+        return None
+    try:
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Exception:  # noqa: BLE001 (Java may have ended, in any of its ways)
+        return None
+    known = [stage for stage in stages if stage is not None]
+    total = sum(stage.numTasks for stage in known)
+    return (sum(stage.numCompletedTasks for stage in known), total) if total else None

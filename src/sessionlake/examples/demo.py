@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from sessionlake.cli.progress import progress
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import open_session
 from sessionlake.cli.status import print_status
@@ -71,22 +72,29 @@ def run_demo(directory: str, console: Console) -> None:
     root, command = Path(directory).resolve(), _command()
     prepare(root, console)
     config = load_config(root / CONFIG_NAME)
-    spark = open_session(config, driver_memory="2g", little_java=True)
-    console.rule("sessionizing, micro-batch by micro-batch, each committed exactly once")
-    print_summary(run(spark, config, once=True, on_commit=print_batch))
-    register_tables(spark, config)
-    console.rule("what came out")
-    _show(spark, console)
-    console.rule("the scheduled jobs, as Airflow would run them")
-    run_jobs(spark, config, root, console)
-    console.rule("the same events in windows: a pipeline each")
-    run_windows(spark, root, console)
-    console.rule("its commits joined with the ones that follow")
-    joins.run_joins(spark, root, console)
-    console.rule("the latest change of each folder, as a table")
-    tables.run_table(spark, root, console)
-    picture = _picture(spark, root / "sessions.png")
-    print_status(config, read_status(config))
+    with progress() as shown:
+        spark = open_session(config, driver_memory="2g", little_java=True)
+
+        def part(title: str) -> None:
+            console.rule(title)
+            shown.step(title)
+
+        part("sessionizing, micro-batch by micro-batch, each committed exactly once")
+        print_summary(run(spark, config, once=True, on_commit=print_batch))
+        register_tables(spark, config)
+        part("what came out")
+        _show(spark, console)
+        part("the scheduled jobs, as Airflow would run them")
+        run_jobs(spark, config, root, console)
+        part("the same events in windows: a pipeline each")
+        run_windows(spark, root, console)
+        part("its commits joined with the ones that follow")
+        joins.run_joins(spark, root, console)
+        part("the latest change of each folder, as a table")
+        tables.run_table(spark, root, console)
+        shown.step("drawing")
+        picture = _picture(spark, root / "sessions.png")
+        print_status(config, read_status(config))
     _next(root, command, picture, console)
     spark.stop()
 
@@ -97,8 +105,10 @@ def run_table_alone(directory: str, console: Console) -> None:
     if not (root / CONFIG_NAME).exists():
         prepare(root, console)
     (root / tables.RECENT_NAME).write_text(tables.RECENT)  # a demo of an earlier version lacks it
-    spark = open_session(load_config(root / tables.RECENT_NAME), driver_memory="2g", little_java=True)
-    tables.run_table(spark, root, console, tables.RECENT_NAME)
+    with progress() as shown:
+        spark = open_session(load_config(root / tables.RECENT_NAME), driver_memory="2g", little_java=True)
+        shown.step("the latest change of each folder")
+        tables.run_table(spark, root, console, tables.RECENT_NAME)
     spark.stop()
 
 

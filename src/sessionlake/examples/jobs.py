@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from sessionlake.cli.progress import Progress, progress
 from sessionlake.config.load import Config
 from sessionlake.config.times import parse_time
 from sessionlake.extras import has_module
@@ -16,7 +18,7 @@ from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.expire import expire
 from sessionlake.jobs.late.reprocess import reprocess_late
-from sessionlake.jobs.run import JobReport
+from sessionlake.jobs.run import JobReport, OnStep
 from sessionlake.warehouse import schemas
 
 EXPIRED = "session_end < timestamp '2018-01-01'"
@@ -27,26 +29,30 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
     year = _year_of_most_late_events(spark)
     first, last = parse_time(f"{year}-01-01"), parse_time(f"{year + 1}-01-01")
     table = Table("job", "what for", "what it did", "seconds", title="the scheduled jobs", title_justify="left")
-    jobs: list[tuple[str, str, Callable[[], JobReport]]] = [
+    jobs: list[tuple[str, str, Callable[[OnStep], JobReport]]] = [
         (
             f"backfill of {year}",
             "late events of any age, from the files again",
-            lambda: backfill(spark, config, from_us=first, to_us=last),
+            lambda step: backfill(spark, config, from_us=first, to_us=last, on_step=step),
         ),
         (
             "reprocess-late",
             "late events: restated, or buried when past retention",
-            lambda: reprocess_late(spark, config),
+            lambda step: reprocess_late(spark, config, on_step=step),
         ),
-        ("expire", f"Pattern 7: {EXPIRED}", lambda: expire(spark, config, where=EXPIRED, max_share=1)),
-        ("compact", "the changelog becomes the snapshot", lambda: compact(spark, config)),
+        (
+            "expire",
+            f"Pattern 7: {EXPIRED}",
+            lambda step: expire(spark, config, where=EXPIRED, max_share=1, on_step=step),
+        ),
+        ("compact", "the changelog becomes the snapshot", lambda step: compact(spark, config, on_step=step)),
     ]
     if has_module("great_expectations"):
-        jobs.append(("quality", "Great Expectations over all tables", lambda: _check(spark, config, root)))
+        jobs.append(("quality", "Great Expectations over all tables", lambda step: _check(spark, config, root, step)))
     for name, purpose, job in jobs:
-        with console.status(name):
+        with progress() as shown:
             started = time.monotonic()
-            report = job()
+            report = job(partial(_step, shown, name))
             if name.split()[0] in ("backfill", "reprocess-late", "expire"):
                 apply_corrections(spark, config)
             table.add_row(name, purpose, _said(report), f"{time.monotonic() - started:.1f}")
@@ -55,11 +61,15 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
         console.print("without the job quality: pip install 'sessionlake[quality]', and the demo runs it too")
 
 
-def _check(spark: SparkSession, config: Config, root: Path) -> JobReport:
+def _step(shown: Progress, name: str, what: str) -> None:
+    shown.step(f"{name}: {what}")
+
+
+def _check(spark: SparkSession, config: Config, root: Path, on_step: OnStep) -> JobReport:
     # Great Expectations is one of the extras.
     from sessionlake.quality.run import run_quality  # noqa: PLC0415
 
-    return run_quality(spark, config, data_docs=root / "quality")
+    return run_quality(spark, config, data_docs=root / "quality", on_step=on_step)
 
 
 def _year_of_most_late_events(spark: SparkSession) -> int:

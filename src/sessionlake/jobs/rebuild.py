@@ -13,6 +13,7 @@ from sessionlake.config.paths import expanded, unset_variables
 from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.operators.run import run
+from sessionlake.stopping import leaves
 from sessionlake.stream.run import OnCommit, RunSummary
 from sessionlake.warehouse.tables import Tables
 
@@ -62,11 +63,13 @@ def rebuild(
             f"--warehouse: {warehouse!r} has a table {taken[0]!r} already; choose a new path or remove that directory"
         )
     failpoints.hit("rebuild_before_bootstrap")
+    leaves(f"{warehouse} is half made: remove it and start again; the pipeline's own warehouse is as it was")
     building = _own_store(config)
     try:
         summary = run(spark, building, bootstrap=True, on_commit=on_commit)
     finally:
         _remove_store(building)
+    leaves(f"{warehouse} is whole, and the config does not name it yet: write it into line {switch.line}")
     failpoints.hit("rebuild_after_bootstrap")
     return summary, switch
 

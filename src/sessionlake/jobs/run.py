@@ -16,6 +16,7 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, JobError, NotNeededError
 from sessionlake.jobs.registry import BY_COUNT, BY_NAME
+from sessionlake.stopping import runs_as
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in, check_history, last_batch
 from sessionlake.warehouse.delta_log import FENCED, app_id
@@ -44,6 +45,14 @@ class JobReport:
     """The work is done, and its verdict is no: the command ends with exit code 1."""
 
 
+@dataclass
+class Steps:
+    """How many steps a run has taken, and how many there are, once that is known."""
+
+    done: int = 0
+    total: int | None = None
+
+
 @dataclass(frozen=True)
 class JobRun:
     """One run of a job. All attempts see the first one's pinned inputs; each step of writing takes effect once."""
@@ -58,6 +67,17 @@ class JobRun:
     finished: JobReport | None
     """The report of an earlier attempt that came to its end; then there is nothing left to do."""
     on_step: OnStep = unheard
+    steps: Steps = field(default_factory=Steps)
+
+    def expect(self, steps: int) -> None:
+        """Note that so many steps are to come from here on."""
+        self.steps.total = self.steps.done + steps
+
+    def say(self, what: str) -> None:
+        """Tell people what comes, and which step of how many it is where that is known."""
+        self.steps.done += 1
+        numbered = self.steps.total is not None and self.steps.done <= self.steps.total
+        self.on_step(f"{self.steps.done} of {self.steps.total}: {what}" if numbered else what)
 
     @property
     def app_id(self) -> str:
@@ -70,7 +90,7 @@ class JobRun:
 
         The points are `<job>_before_<point>` and, where the block came to its end, `<job>_after_<point>` (engine/failpoints.py).
         """
-        self.on_step(what)
+        self.say(what)
         if point is not None:
             failpoints.hit(f"{self.job}_before_{point}")
         yield
@@ -138,6 +158,8 @@ def start_run(
     check_history(tables, changelogs_in(tables))
     now_us = time.time_ns() // 1000
     run_id = run_id or f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H-%M-%S.%f}"
+    if not dry_run:
+        runs_as(run_id)
     found = _find(tables, job, run_id)
     if not found and not dry_run:
         tables[schemas.JOB_RUNS].create(

@@ -1,6 +1,11 @@
 """The exporter: what the tables say, read again now and then, for as long as it runs."""
 
 import time
+from collections.abc import Iterator
+from threading import Event
+
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
 
 from sessionlake.config.load import Config
 from sessionlake.observe import metrics
@@ -10,17 +15,32 @@ from sessionlake.observe.tables import TablesState, read_state, readings_of
 from sessionlake.observe.watch import PASSING, Watch
 
 
-class Exporter:
-    """Keeps `readings` up to date; where the tables can't be read they stay as they were, and say so."""
+class Exporter(Collector):
+    """Keeps `readings` up to date; where the tables can't be read they stay as they were, and say so.
+
+    A scrape that comes before the first look waits for it: an answer without figures would say that the pipeline has none.
+    """
 
     def __init__(self, config: Config) -> None:
         self.readings = Readings(config.pipeline.name)
         self.readings.set(metrics.REFRESH_SUCCESS, 0)
         self._config = config
+        self._looked = Event()
         self._watch: Watch[TablesState] = Watch(config, read_state)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the values as Prometheus' families, after the first look."""
+        self._looked.wait()
+        yield from self.readings.collect()
 
     def refresh(self) -> BaseException | None:
         """Look at the tables; return what kept them from being read."""
+        try:
+            return self._look()
+        finally:
+            self._looked.set()
+
+    def _look(self) -> BaseException | None:
         started = time.monotonic()
         try:
             found = readings_of(self._config, self._watch.look())

@@ -59,6 +59,7 @@ def run_quality(
     context = open_context(directory)
     values = parameters(inputs)
     rows: Rows = []
+    run.expect(len(tables) + 1 + (directory is not None))
     for table in tables:
         with run.step(f"checking {table}"):
             checked = frames[table](inputs)
@@ -66,11 +67,13 @@ def run_quality(
             result = validate(context, suite, checked.frame, run.run_id, run.started_us)
             rows += rows_of(result, table, checked, run.run_id, run.started_us)
         failpoints.hit(f"quality_checked_{table}")
-    _store(run, rows)
+    with run.step("keeping the results"):
+        _store(run, rows)
     failpoints.hit("quality_stored")
     notes = _failures(rows)
     if directory is not None:
-        notes += [f"Data Docs: {url}" for url in context.build_data_docs().values()]
+        with run.step("writing Data Docs"):
+            notes += [f"Data Docs: {url}" for url in context.build_data_docs().values()]
     failpoints.hit("quality_documented")
     return _judged(run.finish(_counts(rows), notes), fail_on)
 

@@ -17,7 +17,7 @@ from sessionlake.serve.guard import HEADERS, Guard
 
 CONNECTIONS = 512
 _BACKLOG = 128
-_SHUTDOWN_S = 5
+_SHUTDOWN_S = 3
 
 
 @contextmanager

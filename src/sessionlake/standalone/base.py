@@ -17,8 +17,8 @@ from sessionlake.engine.operator import Aside, BatchContext, Counted, Piece, Sha
 from sessionlake.errors import BackPressureError, ConfigError, StoreError
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Origin, Rows
-from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.sources.record_columns import OFFSET, PARTITION
 from sessionlake.standalone.columns import Types, declared_types, types_in, types_of
 from sessionlake.standalone.gathered import Gathered
 from sessionlake.standalone.kernels import Kernel

@@ -1,16 +1,14 @@
 """What the streaming queries share: how often they look for input, how they end, and the signs of a second driver."""
 
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
+from sessionlake.stopping import put_off
 
 _EVERY_S = 1
 _SECOND_DRIVER = ("ConcurrentModification", "Multiple streaming", "CONCURRENT_STREAM_LOG_UPDATE")
@@ -34,7 +32,7 @@ def run_to_end(
     trigger = {"availableNow": True} if once else {"processingTime": every}
     ending = ending or threading.Event()
     ending.clear()
-    with _signals() as asked_to_end:
+    with put_off() as asked_to_end:
         query = writer.trigger(**trigger).start()
         try:
             while not query.awaitTermination(_EVERY_S) and not asked_to_end.is_set():
@@ -48,32 +46,6 @@ def run_to_end(
             query.stop()
         if asked_to_end.is_set():
             raise KeyboardInterrupt
-
-
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """Yield an event that ctrl-C and SIGTERM set; a second one is an exception, as usual.
-
-    An exception in the midst of a call to Java breaks the connection, and what the process says to Java after it.
-    """
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        asked.set()
-        for number in before:
-            signal.signal(number, signal.default_int_handler)
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def is_second_driver(text: str) -> bool:

@@ -163,7 +163,7 @@ def test_throttle_and_limit_take_the_oldest_first(spark: SparkSession, config: C
     )
     assert (first.counts["expired"], first.counts["left_for_next_run"]) == (22, len(before) - 22)
     assert commit_sizes(config) == [10, 10, 2]
-    assert reports == [f"{n} of 22 tombstones" for n in (10, 20, 22)]
+    assert reports == ["looking for what has expired"] + [f"{n} of 22 tombstones" for n in (10, 20, 22)]
     # A look takes a second, and there is one before and one after each wait.
     assert clock.slept == [9, 9]
     assert {(r.session_key, r.start) for r in sent(spark, config)} == {(k, a) for _, k, a in before[:22]}

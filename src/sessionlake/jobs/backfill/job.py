@@ -59,6 +59,7 @@ def backfill(
     if run.steps_done(schemas.CORRECTIONS):
         counts = _written(run)
         return run.finish(counts, _notes(run, from_us, counts, []))
+    run.expect(2)
     with run.step("reading events again"):
         basis = _basis(config, run)
         way = _way(spark, basis)

@@ -7,6 +7,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.backup.copies import OnFile, in_parallel
 from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, read_manifest
+from sessionlake.stopping import leaves
 from sessionlake.warehouse.batches import RESTORING, changelogs_in, check_history, last_batch
 from sessionlake.warehouse.tables import Tables
 
@@ -34,6 +35,7 @@ def restore(
     if begun is None and tables.names(tables.warehouse):
         raise JobError(f"restore: {tables.warehouse!r} is not empty; move it away, or write another pipeline.warehouse")
     tables.make_private(tables.warehouse)
+    leaves(f"{tables.warehouse} is not whole, and nothing runs on it: start it again and it begins anew")
     tables.write_text_once(marker, manifest.commit_id)
     failpoints.hit("restore_begun")
     roots = {WAREHOUSE: tables.warehouse, CHECKPOINT: config.checkpoint}

@@ -56,7 +56,9 @@ def compact(
     upkeep = Upkeep(spark, config, run)
     if dry_run:
         return _plan(upkeep, config, method)
-    for name, step in _steps(upkeep, config, method).items():
+    steps = _steps(upkeep, config, method)
+    run.expect(len(steps))
+    for name, step in steps.items():
         with run.step(name.replace("_", " "), name):
             step()
     return _report(upkeep)

@@ -92,7 +92,8 @@ def expire(
         return run.finished
     with _views(spark, named, run.pinned["tables"]):
         pace = pace or Pace()
-        plan = make_plan(run, rule, limit, max(1, int(rate * pace.interval_s)))
+        with run.step("looking for what has expired"):
+            plan = make_plan(run, rule, limit, max(1, int(rate * pace.interval_s)))
         try:
             # No part of the run's arguments: what was refused may be taken up again with another limit.
             notes = _within(plan, config.expire.max_share if max_share is None else max_share, dry_run=dry_run)

@@ -107,9 +107,11 @@ def forget(
 
 
 def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, *, apply: bool) -> JobReport:
-    seen = _seen(lake, run.on_step)
+    seen = _seen(lake, run.say)
     counts = {"tombstones": _settle(lake, run, waiting, apply=apply)}
-    for name, rows in lake.counts().items():
+    found = lake.counts()
+    run.expect(sum(map(bool, found.values())) + 6)
+    for name, rows in found.items():
         counts[f"rows_of_{name}"] = rows
         if rows:
             with run.step(f"removing {rows:,} rows of {name}", name):
@@ -122,7 +124,7 @@ def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, *, apply:
     with run.step("waiting for the stream to remove its stores"):
         await_removal(lake.config, waiting.until_late())
     # A run that was started by a release which pinned nothing has no hosts.
-    proof = proof_of(lake, run.on_step, run.pinned.get("hosts", ()), documents, seen)
+    proof = proof_of(lake, run.say, run.pinned.get("hosts", ()), documents, seen)
     counts |= {"source_rows": proof.source_rows, "found": proof.found, "unsearched": len(proof.unsearched)}
     if proof.clean:
         return run.finish(counts, proof.lines())
@@ -158,7 +160,7 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
     sent = passes = 0
     wait = waiting.until_late()
     while True:
-        run.on_step("waiting for the stream")
+        run.say("waiting for the stream")
         applied = apply and passes < _PASSES and apply_corrections(lake.tables.spark, lake.config)
         passes += applied
         new, unread = _send(lake, run), in_flight(lake).count()

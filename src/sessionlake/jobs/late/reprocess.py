@@ -67,6 +67,7 @@ def reprocess_late(
     )
     if run.finished is not None:
         return run.finished
+    run.expect(4)
     with run.step("looking for late events that wait"):
         frames = _frames(spark, config, run)
     with run.step("restating", schemas.CORRECTIONS):

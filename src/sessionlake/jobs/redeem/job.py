@@ -80,6 +80,7 @@ def redeem(
     )
     if run.finished is not None:
         return run.finished
+    run.expect(1 if run.dry_run else 3)
     if not run.dry_run:
         claim(run)
     with run.step("reading dead letters again"):

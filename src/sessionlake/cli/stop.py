@@ -1,0 +1,182 @@
+"""How each command ends by ctrl-C or SIGTERM: soon, in one line that says how things stand, and with all that it has started.
+
+The first signal silences standard error, asks Java to end, and raises KeyboardInterrupt, whose way out runs what ends well
+(lineage, files of metrics, temporary directories). A thread watches over it: after `LIMIT_S`, or by a second signal, it ends the
+process as it is, which costs nothing that a kill would not: all work is written to be killed at any point.
+"""
+
+import itertools
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from sessionlake import stopping
+from sessionlake.cli import children
+from sessionlake.cli.stopped import Command, exit_code, line
+
+LIMIT_S = 4.0
+"""From the first signal to the end that is forced."""
+_DEAF_S = 1.5
+"""The same where the main thread does not even hear of it, being in foreign code such as a long query of DuckDB's."""
+_JAVA_S = 2.8
+"""Of it the time that Java gets to remove its temporary files."""
+_DOUBLE_S = 0.3
+"""A signal that follows so soon is the same one, sent to the group and to the process."""
+_ERASE = b"\r\x1b[2K\x1b[?25h"
+"""Removes a line of progress, and shows the cursor."""
+
+
+class Stop:
+    """The end of one command, once it is asked for."""
+
+    def __init__(self) -> None:
+        self.command: Command | None = None
+        self.traced = False
+        """Whether the user wants to see traces: then standard error is left as it is."""
+        self.number: int | None = None
+        self._at = 0.0
+        self._begun, self._said = itertools.count(), itertools.count()
+        self._errors = 2
+        self._asked: list[children.Process] = []
+        self._heard = self._raised = False
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Take ctrl-C and SIGTERM while the block runs, and until the process ends if one comes."""
+        before = {number: signal.signal(number, self._handle) for number in stopping.heard()}
+        woken = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        stopping.forget_all(self.begin)
+        thread = threading.Thread(target=self._watch, name="stop", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.forget_all()
+            if self.number is None:
+                signal.set_wakeup_fd(woken)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+                os.close(self._write)
+                thread.join()
+                os.close(self._read)
+
+    def begin(self, number: int) -> None:
+        """Note the first signal, and silence what ends by it: Java, its bridge and threads print traces of calls that it has cut."""
+        self._heard = self._heard or threading.current_thread() is threading.main_thread()
+        if next(self._begun):
+            return
+        self._at = time.monotonic()  # before the number, by which the thread knows that there is a time
+        self.number = number
+        if not self.traced:
+            logging.disable(logging.CRITICAL)
+            sys.stderr = sys.__stderr__  # a live line has put itself in its place, and writes to standard output
+            with suppress(OSError):
+                errors, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, 2)
+                os.close(nowhere)
+                self._errors = errors
+                if os.isatty(errors):
+                    os.write(errors, _ERASE)
+        self._wake()
+
+    def end(self) -> int:
+        """End what this process has started, say how things stand, and return the exit code."""
+        if self.number is not None:  # else another one's KeyboardInterrupt, and another one's processes
+            children.end_all(self._asked or children.ask_children(), self._at + _JAVA_S)
+        return self._say()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt, once: what unwinds the stack must not be interrupted."""
+        self.begin(number)
+        if not self._raised:
+            self._raised = True
+            self._asked = children.ask_children()
+            raise KeyboardInterrupt
+
+    def _watch(self) -> None:
+        """Read the signals, which come here also while the main thread is in foreign code, and force the end when it is due."""
+        while True:
+            if not select.select([self._read], [], [], self._due())[0]:
+                if self._due() == 0:  # else the main thread has heard meanwhile
+                    self._force()
+                continue
+            numbers = os.read(self._read, 64)
+            if not numbers:
+                return
+            for number in set(numbers).intersection(stopping.SIGNALS):
+                if self.number is None:
+                    self.begin(number)
+                elif time.monotonic() - self._at > _DOUBLE_S:
+                    self._force()
+
+    def _due(self) -> float | None:
+        """Return the seconds to the end that is forced; None where none was asked for."""
+        if self.number is None:
+            return None
+        return max(0.0, self._at + (LIMIT_S if self._heard else _DEAF_S) - time.monotonic())
+
+    def _force(self) -> None:
+        """End the process as it is."""
+        children.end_all(self._asked, 0)
+        os._exit(self._say())
+
+    def _say(self) -> int:
+        """Print the line, once, and return the exit code."""
+        if not next(self._said):
+            text = f"sessionlake: {line(self.command)}\n"
+            if self._errors == 2:
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            else:
+                with suppress(OSError):
+                    os.write(self._errors, text.encode())
+        return exit_code(self.command, self.number or signal.SIGINT)
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            os.write(self._write, b"\0")
+
+
+_now: Stop | None = None
+
+
+def begun_command(command: Command, *, traced: bool) -> None:
+    """Note which command runs, for the line that it ends with."""
+    if _now is not None:
+        _now.command, _now.traced = command, traced
+
+
+def interrupted() -> int:
+    """End the command that a KeyboardInterrupt has left; return its exit code."""
+    return 128 + signal.SIGINT if _now is None else _now.end()
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """End the command that runs inside as this module says; SystemExit with its code."""
+    global _now  # noqa: PLW0603 (a process has one command at a time, and signals are the process's)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    outer, _now = _now, Stop()
+    stop = _now
+    try:
+        with stop.installed():
+            try:
+                yield
+            except BaseException:
+                if stop.number is None:
+                    raise
+            if stop.number is not None:
+                raise SystemExit(stop.end())
+    finally:
+        _now = outer
