@@ -48,7 +48,7 @@ def require_config(path: str) -> None:
 
 def _advice() -> str:
     known = ", ".join(config_names()) or "none is there"
-    return f"name one of those ({known}), or set SESSIONLAKE_CONFIGS"
+    return f"name one of those ({known}), or set SESSIONLAKE_CONFIG and SESSIONLAKE_CONFIGS"
 
 
 def _default_path() -> Path:

@@ -320,7 +320,7 @@ def test_config_that_is_not_there_fails_before_spark_unless_the_driver_is_elsewh
     found = ran("config that is not there")
     assert (found["state"], found["argv"]) == ("AirflowFailException", [])
     assert found["message"] == (
-        f"config: {str(CONFIGS / 'nope.toml')!r} is not there; name one of those (clicks.toml), or set SESSIONLAKE_CONFIGS"
+        f"config: {str(CONFIGS / 'nope.toml')!r} is not there; name one of those (clicks.toml), or set SESSIONLAKE_CONFIG and SESSIONLAKE_CONFIGS"
     )
     assert ran("config that only the driver sees")["state"] == "success"
 
