@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
@@ -84,11 +85,17 @@ def bursts(root: Path, sessions: int) -> Config:
 def commits(root: Path, copies: int) -> Config:
     """Write the commit events `copies` times, each time with other authors."""
     (root / "events").mkdir(parents=True)
-    (root / "commits.toml").write_text(CONFIG.replace('retention = "30 days"', f'retention = "{FOREVER}"'))
+    (root / "commits.toml").write_text(_demos_config())
     text = "".join(gzip.decompress(file.read_bytes()).decode() for file in sorted(EXAMPLES.glob("*.json.gz")))
     for copy in range(copies):
         (root / "events" / f"{copy:03d}.json").write_text(text.replace('"author":"', f'"author":"{copy:03d}'))
     return load_config(root / "commits.toml")
+
+
+def _demos_config() -> str:
+    """Return the demo's config with a list among its aggregates, and a retention of all times."""
+    text = CONFIG.replace('"count_distinct(ext)"', '"collect(ext, 5)"')
+    return re.sub(r"^retention = .*", f'retention = "{FOREVER}"', text, flags=re.MULTILINE)
 
 
 def few_more(config: Config, number: int) -> None:

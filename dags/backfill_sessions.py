@@ -8,8 +8,8 @@ night for the day before, as an audit; for a range of days `airflow backfill cre
 Runs beside the stream. Late events of the days are taken in too. **If it is red with "overtook":** another job
 restated the same meanwhile; trigger it again.
 
-Skipped on windows by count and joins, where the order counts in which messages came, and where all of the day is beyond the
-retention of windows that overlap.
+Skipped on windows by count and joins, whose messages count in the order in which they came; on tables; and if all of the day
+is beyond the retention of windows that overlap.
 """
 
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from sessionlake_airflow.defaults import (
     dry_run_param,
     time_param,
 )
-from sessionlake_airflow.exit_codes import NO_BATCHES, NOT_NEEDED
+from sessionlake_airflow.exit_codes import NO_BATCHES
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -48,6 +48,6 @@ with DAG(
         command="backfill",
         options=["from", "to", "apply", "dry_run"],
         interval=True,
-        skip_on=[NO_BATCHES, NOT_NEEDED],
+        skip_on=[NO_BATCHES],
         outlets=[SESSIONS],
     )

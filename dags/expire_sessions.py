@@ -12,7 +12,6 @@ tries of a run are one run of the job (`--run-id`).
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 
 from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param
-from sessionlake_airflow.exit_codes import NOT_NEEDED
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -52,6 +51,5 @@ with DAG(
         task_id="expire_sessions",
         command="expire",
         options=["ttl", "where", "max_per_run", "max_share", "apply", "dry_run"],
-        skip_on=[NOT_NEEDED],
         outlets=[SESSIONS],
     )

@@ -8,13 +8,12 @@ contract join their sessions or windows. By hand only. **Before it:** trigger wi
 
 **If it is red with "was overtaken":** another run started after it, or keys were erased; trigger a new run.
 
-Skipped on windows by count and joins: there the order counts in which messages came.
+Skipped on windows by count and joins, whose messages count in the order in which they came, and on tables.
 """
 
 from airflow.sdk import DAG, Param
 
 from sessionlake_airflow.defaults import DAG_DEFAULTS, SESSIONS, apply_param, config_param, dry_run_param, time_param
-from sessionlake_airflow.exit_codes import NOT_NEEDED
 from sessionlake_airflow.job import SparkJob
 
 with DAG(
@@ -43,6 +42,5 @@ with DAG(
         task_id="redeem_dead_letters",
         command="redeem",
         options=["reason", "from", "to", "apply", "dry_run"],
-        skip_on=[NOT_NEEDED],
         outlets=[SESSIONS],
     )

@@ -9,7 +9,7 @@ does nothing; to take what came since, trigger a new one.
 
 **If it is red with "no batches yet":** the sessionizer has not run on this pipeline.
 
-Skipped on a pipeline that computes something else than sessions.
+Skipped on tables and on windows by count: they have no late events.
 """
 
 from airflow.sdk import DAG, CronTriggerTimetable

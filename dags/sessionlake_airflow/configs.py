@@ -36,11 +36,19 @@ def confined(config: str) -> str:
     path = Path(os.path.normpath(directory / config))
     within = path.resolve().is_relative_to(directory.resolve())
     if path.parent.resolve() != directory.resolve() or path.suffix != ".toml" or not within:
-        known = ", ".join(config_names()) or "none is there"
-        raise ValueError(
-            f"config: {config!r} is no .toml file in {str(directory)!r}; name one of those ({known}), or set SESSIONLAKE_CONFIGS"
-        )
+        raise ValueError(f"config: {config!r} is no .toml file in {str(directory)!r}; {_advice()}")
     return str(path)
+
+
+def require_config(path: str) -> None:
+    """Raise ValueError unless the config is there: for a driver on this machine, which would find out only after Spark's start."""
+    if not Path(path).is_file():
+        raise ValueError(f"config: {path!r} is not there; {_advice()}")
+
+
+def _advice() -> str:
+    known = ", ".join(config_names()) or "none is there"
+    return f"name one of those ({known}), or set SESSIONLAKE_CONFIG and SESSIONLAKE_CONFIGS"
 
 
 def _default_path() -> Path:

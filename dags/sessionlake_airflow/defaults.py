@@ -15,6 +15,10 @@ from airflow.sdk import Asset, Param
 from sessionlake_airflow.configs import config_names, default_config
 
 _QUOTED, _LEFT_OUT, _LONGEST_SENT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\{.*\}"), "'...'", 300
+_ISO_TIME = (
+    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+    r"([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?$"
+)
 SESSIONIZE_POOL = "sessionize"
 MAINTENANCE_POOL = "maintenance"
 """One slot for maintenance, so that its jobs don't fight over the machine; `make airflow` creates both pools."""
@@ -69,20 +73,26 @@ DAG_DEFAULTS: dict[str, Any] = {
 
 
 def config_param() -> Param:
-    """Return the param that says which pipeline: one of the configs that are there."""
+    """Return the param that says which pipeline: a list of the configs to choose from, or free text if this machine sees none."""
+    default, there = default_config(), config_names()
+    choice = {"enum": sorted({*there, default})} if there else {"minLength": 1}
     return Param(
-        default_config(),
+        default,
         type="string",
-        minLength=1,
-        examples=config_names(),
         title="Pipeline",
         description="The pipeline's TOML config: the name of a file in SESSIONLAKE_CONFIGS, as the driver sees it.",
+        **choice,
     )
 
 
 def time_param(title: str, description: str) -> Param:
-    """Return a param for a point in time, which may be empty."""
-    return Param(None, type=["null", "string"], format="date-time", title=title, description=description)
+    """Return a param for a point in time, which may be empty.
+
+    Airflow draws a date picker for the format but does not check it, hence the pattern.
+    """
+    return Param(
+        None, type=["null", "string"], format="date-time", pattern=_ISO_TIME, title=title, description=description
+    )
 
 
 def dry_run_param() -> Param:

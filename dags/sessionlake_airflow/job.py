@@ -20,8 +20,8 @@ from typing import Any
 from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from sessionlake_airflow.configs import confined
-from sessionlake_airflow.exit_codes import EXPLAINED, FAILED
+from sessionlake_airflow.configs import confined, require_config
+from sessionlake_airflow.exit_codes import EXPLAINED, FAILED, FENCED, NOT_NEEDED, USER
 from sessionlake_airflow.submit import (
     driver_environment,
     drives_here,
@@ -46,8 +46,9 @@ class SparkJob(BaseOperator):
     - `interval`: --from and --to are the run's data interval where the params are empty.
     - `names_run`: the DAG run's id becomes --run-id. It is the same for all tries: a retry goes on where the last one stopped.
     - `minutes` names the param after which the driver is stopped; that is success.
-    - `skip_on`: a try that ends with one of these exit codes (`exit_codes`) is skipped. So is one that reports no batches, and a dry run, whose
-      counts are in XCom all the same: no asset is updated.
+    - `skip_on`: a try that ends with one of these exit codes (`exit_codes`) is skipped. So is one that had nothing to do by the config
+      (NOT_NEEDED), one that reports no batches, and a dry run, whose counts are in XCom all the same: no asset is updated.
+    - A failure that another try would only repeat (USER; FENCED, for a run of a job) is final at the first one.
     - `judges`: exit code 1 after a report is the job's verdict, and fails without another try.
     """
 
@@ -106,6 +107,8 @@ class SparkJob(BaseOperator):
         properties = write_private(private / "spark.properties", properties_text(settings))
         self.log.info("Spark's settings, by name: %s", ", ".join(sorted(settings)))
         arguments = self.command_arguments(context, private)
+        if drives_here(connection):
+            require_config(arguments[0])
         listed = [name for name in self.files if context["params"].get(name)]
         if listed and not drives_here(connection):
             raise ValueError(
@@ -116,8 +119,9 @@ class SparkJob(BaseOperator):
     def command_arguments(self, context: Mapping[str, Any], private: Path) -> list[str]:
         """Return the command's arguments: config and options; values of `files` go into `private`.
 
-        ValueError for a config from elsewhere, or a list that no file can take.
+        ValueError for a param that the DAG has not got, a config from elsewhere, or a list that no file can take.
         """
+        _check_names(context)
         params = {**context["params"]}
         if self.interval and context.get("data_interval_start"):
             params["from"] = params.get("from") or context["data_interval_start"].isoformat()
@@ -194,10 +198,13 @@ class SparkJob(BaseOperator):
             context["ti"].xcom_push("return_value", metrics)
         lines = [line for line in tail if line.startswith("sessionlake: ") and "warning:" not in line]
         reason = lines[-1] if lines and code in EXPLAINED else f"{self.command} ended with exit code {code}"
-        if code in self.skip_on:
+        if code == NOT_NEEDED or code in self.skip_on:
             raise AirflowSkipException(reason)
         if self.judges and code == FAILED and metrics:
             raise AirflowFailException(f"{self.command} says no: {metrics}")
+        # A fenced sessionizer may be started again; a run of a job that was overtaken stays so, under its id.
+        if code == USER or (code == FENCED and self.names_run):
+            raise AirflowFailException(reason)
         raise AirflowException(reason)
 
 
@@ -209,6 +216,14 @@ def _lineage_parent(context: Mapping[str, Any]) -> dict[str, str]:
     except ImportError:
         return {}
     return {} if is_disabled() else {"OPENLINEAGE_PARENT_ID": lineage_parent_id(context["ti"])}
+
+
+def _check_names(context: Mapping[str, Any]) -> None:
+    """Raise ValueError for a param that the DAG has not got: Airflow's API takes any."""
+    known = set(context["dag"].params)
+    unknown = [name for name in context["params"] if name not in known]
+    if unknown:
+        raise ValueError(f"params: {unknown[0]!r} is unknown; this DAG has {', '.join(sorted(known))}")
 
 
 def _check_list(name: str, params: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,8 +56,8 @@ def master_of(connection: SparkConnection) -> str:
 def submit_command(connection: SparkConnection, arguments: Sequence[str], name: str, properties: Path) -> list[str]:
     """Return the command that runs pipelines/command.py with `arguments` where the connection says, set by the file `properties`.
 
-    Extras of the connection: deploy-mode, queue (YARN), namespace (Kubernetes), home (the project's place, default: here),
-    spark-binary, and conf (`spark_settings`).
+    Extras of the connection: deploy-mode, queue (YARN), namespace (Kubernetes), home (`_home`), spark-binary, and conf
+    (`spark_settings`). ValueError where pipelines/command.py can't be found.
     """
     extra = connection.extra_dejson
     command = [*_dies_with_its_parent(), _binary(extra.get("spark-binary", "spark-submit"))]
@@ -130,7 +131,26 @@ def drives_here(connection: SparkConnection) -> bool:
 
 
 def _home(connection: SparkConnection) -> str:
-    return str(connection.extra_dejson.get("home") or HOME).rstrip("/")
+    """Return the directory that holds pipelines/: the connection's extra `home`, else this checkout, else where the driver's Python has sessionlake."""
+    given = connection.extra_dejson.get("home")
+    if given:
+        return str(given).rstrip("/")
+    return str(HOME) if (HOME / "pipelines" / "command.py").is_file() else _package_of(python_of(connection))
+
+
+@lru_cache
+def _package_of(python: str) -> str:
+    code = "from sessionlake.config.shipped import shipped_directory; print(shipped_directory('pipelines').parent)"
+    try:
+        done = subprocess.run(
+            [python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ValueError(
+            f"connection: {python!r} has no sessionlake; install it there, or name the driver's Python in the extra python, "
+            "or the directory above pipelines/ in the extra home"
+        ) from error
+    return done.stdout.strip()
 
 
 def _mode(connection: SparkConnection) -> str:
@@ -159,8 +179,10 @@ def _binary(name: str) -> str:
 def _local_settings(home: Path) -> dict[str, str]:
     """Return what a driver on this machine gets: quiet logs, and a Python that dies with its JVM."""
     settings = {}
-    log4j = home / "src" / "sessionlake" / "engine" / "log4j2.properties"
-    if log4j.is_file():
+    # In a checkout, and in a package.
+    places = (home / place / "engine" / "log4j2.properties" for place in ("src/sessionlake", "."))
+    log4j = next((place.resolve() for place in places if place.is_file()), None)
+    if log4j:
         settings["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
     python = home / "infra" / "airflow" / "driver-python"
     if python.is_file() and shutil.which("setpriv"):

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     NO_BATCHES = 6
     """The pipeline has no batches yet, so that there is nothing to work on."""
     TRY_AGAIN = 7
-    """Something was in the way that passes by itself: a store held by a process that ends, writers that came first each time."""
+    """Something was in the way that passes by itself: a store held by a process that ends, writers that came first each time, a broker that is down."""
 
 
 class SessionlakeError(Exception):
@@ -43,6 +43,12 @@ class ConfigError(SessionlakeError):
 
 class SourceError(SessionlakeError):
     """The source can't be read or lacks a column that the config names."""
+
+
+class UnreachableError(SourceError):
+    """The source's broker does not answer; it may in a moment."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 class StoreError(SessionlakeError):

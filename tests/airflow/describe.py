@@ -126,22 +126,22 @@ def run(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _run(case: dict[str, Any]) -> dict[str, Any]:
-    dag = _load(case["dag"])
-    task = dag.tasks[0]
+    from airflow.sdk.definitions.param import process_params
+
     environment = dict(os.environ)
     for name, value in case.get("env", {}).items():
         os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+    dag = _load(case["dag"])
+    task = dag.tasks[0]
     seen = Path(os.environ["STUB_FILES"])
     argv = seen / "argv"
     for old in [argv, *seen.glob("given.*")]:
         old.unlink(missing_ok=True)
     pushed: dict[str, Any] = {}
     events = {asset: SimpleNamespace(extra={}) for asset in task.outlets}
-    for name, value in case.get("conf", {}).items():
-        dag.params[name] = value
     context = {
         "dag": dag,
-        "params": dag.params.validate(),
+        "params": process_params(dag, task, case.get("conf"), suppress_exception=False),
         "run_id": case.get("run_id", "manual__1"),
         "ti": _task_instance(task, pushed),
         "outlet_events": events,

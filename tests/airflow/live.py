@@ -1,6 +1,7 @@
 """An Airflow that `make airflow`'s script starts for a test: its REST API as the UI uses it, its processes, its tables."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -159,7 +160,7 @@ def prepare(root: Path, hold_back: int) -> None:
     """Make the demo's pipeline, its last files put aside, and a retention in which all of its late events are."""
     make_demo(root)
     config = root / "commits.toml"
-    config.write_text(config.read_text().replace('retention = "30 days"', 'retention = "7300 days"'))
+    config.write_text(re.sub(r"^retention = .*", 'retention = "7300 days"', config.read_text(), flags=re.MULTILINE))
     (root / "held").mkdir()
     for file in sorted((root / "events").glob("*.json.gz"))[-hold_back:]:
         shutil.move(file, root / "held" / file.name)

@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 
 DESCRIBE = Path(__file__).with_name("describe.py")
+CONFIGS = Path(__file__).parents[2] / "infra" / "compose" / "pipelines"
 LOCAL = json.dumps({"conn_type": "spark", "host": "local[*]"})
 STUB = """\
 #!/usr/bin/env bash
@@ -41,7 +42,7 @@ def airflow_process(home: Path, wanted: dict[str, Any]) -> tuple[subprocess.Pope
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_SPARK_DEFAULT": LOCAL,
-        "SESSIONLAKE_CONFIG": "clicks.toml",
+        "SESSIONLAKE_CONFIG": str(CONFIGS / "clicks.toml"),
         "STUB_FILES": str(home),
         "PATH": f"{stub.parent}{os.pathsep}{env['PATH']}",
     }

@@ -104,9 +104,10 @@ def test_cleared_run_does_nothing_twice(airflow: LiveAirflow) -> None:
     assert airflow.result("reprocess_late", "by_hand") == metrics
 
 
-def test_form_refuses_what_is_no_value(airflow: LiveAirflow) -> None:
+@pytest.mark.parametrize("wrong", [{"apply": "maybe"}, {"from": "yesterday"}, {"config": "nope.toml"}])
+def test_trigger_refuses_what_is_no_value(airflow: LiveAirflow, wrong: dict[str, Any]) -> None:
     with pytest.raises(OSError, match="400"):
-        airflow.trigger("reprocess_late", "wrong", apply="maybe")
+        airflow.trigger("reprocess_late", "wrong", **wrong)
 
 
 def test_double_trigger_of_the_stream_waits(airflow: LiveAirflow) -> None:

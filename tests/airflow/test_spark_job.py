@@ -15,7 +15,7 @@ from click import Context
 
 from sessionlake.cli import main
 from sessionlake.errors import ExitCode
-from tests.airflow.support import DESCRIBE, airflow_process, alive, ask_airflow, wait_for
+from tests.airflow.support import CONFIGS, DESCRIBE, airflow_process, alive, ask_airflow, wait_for
 
 REPORT = '{"job": "x", "run_id": "r", "dry_run": false, "corrections": 3}'
 DRY = REPORT.replace("false", "true")
@@ -25,11 +25,14 @@ KEYS = ["a b", "--proof", "\u00e9\u2028 "]
 NO_BATCHES = "sessionlake: pipeline.warehouse: '/w' has no batches yet; run `sessionlake run` first"
 BUSY = "sessionlake: pipeline.store: '/s' is locked by process 7; a pipeline has one driver, stop that one first"
 FENCED = "sessionlake: table '/w/session_changelog': another driver committed batch 2; keep only one running"
+SILENT = "sessionlake: source.bootstrap_servers: 'b:9' does not answer (refused); start the broker or correct host:port"
+OVERTAKEN = "sessionlake: redeem: run r was overtaken by run s; start a new run"
 HELD = "sessionlake: store: '/s/0' is open in another process; stop that one"
-BY_COUNT = (
-    "sessionlake: backfill: a [window] by count goes by the order in which messages came; use `sessionlake rebuild`"
-)
 NO_RULE = "sessionlake: expire: no rule says what expires; write one"
+WRONG_USE = "sessionlake: what, which, what to do"
+DAGS = sorted(file.stem for file in DESCRIBE.parents[2].glob("dags/*.py"))
+FINAL = ["quality_checks", "sessionize_stream"]
+DAY = ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"]
 
 
 def refusing(line: str, code: ExitCode) -> dict[str, str]:
@@ -67,7 +70,7 @@ WRONG = {
     "no host": (connection(""), "connection spark_default: '' is no Spark master; set its host to local[*]"),
     "typo": (connection("lokal[*]"), "'lokal[*]' is no Spark master"),
 }
-CLICKS = str(Path("clicks.toml").absolute())
+CLICKS = str(CONFIGS / "clicks.toml")
 SPAN = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "apply": False, "dry_run": True}
 SECRET = "wJalr\\XUtn FEMI=K7:MDENG#\n!x"  # noqa: S105
 SECRETS = {
@@ -109,13 +112,13 @@ CASES: dict[str, dict[str, Any]] = {
     "interval": {
         "dag": "backfill_sessions",
         "run_id": "backfill__2026-01-02",
-        "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
+        "interval": DAY,
         "env": {"STUB": SAYS},
     },
     "interval by hand": {
         "dag": "backfill_sessions",
         "conf": {"from": "2020-01-01", "to": "2021-01-01"},
-        "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
+        "interval": DAY,
         "env": {"STUB": SAYS},
     },
     "keys": {"dag": "forget_key", "conf": {"keys": KEYS}, "env": {"STUB": SAYS}},
@@ -128,22 +131,37 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "micro": {"dag": "sessionize_micro", "env": {"STUB": "true"}},
     "idle micro": {"dag": "sessionize_micro", "env": {"STUB": """echo '{"job": "sessionize", "batches": 0}'"""}},
-    "user's error": {
+    "user's error after a warning": {
         "dag": "reprocess_late",
-        "env": {"STUB": "echo 'sessionlake: warning: w' >&2; echo 'sessionlake: what, which, what to do' >&2; exit 2"},
+        "env": {"STUB": f"echo 'sessionlake: warning: w' >&2; echo '{WRONG_USE}' >&2; exit 2"},
     },
+    **{f"user's error in {dag}": {"dag": dag, "env": refusing(WRONG_USE, ExitCode.USER)} for dag in FINAL},
+    **{f"not needed: {dag}": {"dag": dag, "env": refusing(NO_RULE, ExitCode.NOT_NEEDED)} for dag in DAGS},
+    "unknown param": {"dag": "compact_tables", "conf": {"typo": 1}, "env": {"STUB": SAYS}},
+    "config that is not there": {
+        "dag": "compact_tables",
+        "env": {"STUB": SAYS, "SESSIONLAKE_CONFIG": str(CONFIGS / "nope.toml")},
+    },
+    "config that only the driver sees": {
+        "dag": "compact_tables",
+        "env": {
+            "STUB": SAYS,
+            "SESSIONLAKE_CONFIG": "/on/the/driver/nope.toml",
+            **connection("yarn", **{"deploy-mode": "cluster"}),
+        },
+    },
+    "overtaken job": {"dag": "redeem_dead_letters", "env": refusing(OVERTAKEN, ExitCode.FENCED)},
     "busy stream": {"dag": "sessionize_stream", "env": refusing(BUSY, ExitCode.BUSY)},
     "busy micro": {"dag": "sessionize_micro", "env": refusing(BUSY, ExitCode.BUSY)},
-    "backfill by count": {"dag": "backfill_sessions", "env": refusing(BY_COUNT, ExitCode.NOT_NEEDED)},
-    "no rule": {"dag": "expire_sessions", "env": refusing(NO_RULE, ExitCode.NOT_NEEDED)},
     "no batches": {
         "dag": "backfill_sessions",
-        "interval": ["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"],
+        "interval": DAY,
         "env": refusing(NO_BATCHES, ExitCode.NO_BATCHES),
     },
     "no batches to expire": {"dag": "expire_sessions", "env": refusing(NO_BATCHES, ExitCode.NO_BATCHES)},
     "no batches to reprocess": {"dag": "reprocess_late", "env": refusing(NO_BATCHES, ExitCode.NO_BATCHES)},
     "fenced micro": {"dag": "sessionize_micro", "env": refusing(FENCED, ExitCode.FENCED)},
+    "silent broker": {"dag": "sessionize_stream", "env": refusing(SILENT, ExitCode.TRY_AGAIN)},
     "held store": {"dag": "sessionize_micro", "env": refusing(HELD, ExitCode.TRY_AGAIN)},
     "failure": {
         "dag": "reprocess_late",
@@ -197,7 +215,7 @@ def test_params_become_options(ran: Ran) -> None:
     assert application(ran("options")["argv"]) == words
 
 
-@pytest.mark.parametrize("dag", sorted(file.stem for file in DESCRIBE.parents[2].glob("dags/*.py")))
+@pytest.mark.parametrize("dag", DAGS)
 def test_command_line_takes_what_a_form_can_say(ran: Ran, dag: str) -> None:
     found = ran(f"filled {dag}")
     assert found["params"] == sorted(["config", *FILLED[dag]])
@@ -282,9 +300,29 @@ def test_sessionizer_has_no_run_id(ran: Ran) -> None:
     assert application(ran("micro")["argv"]) == [CLICKS, "--once"]
 
 
-def test_users_error_is_one_line_and_tried_again(ran: Ran) -> None:
-    found = ran("user's error")
-    assert (found["state"], found["message"]) == ("AirflowException", "sessionlake: what, which, what to do")
+@pytest.mark.parametrize("case", ["after a warning", *(f"in {dag}" for dag in FINAL)])
+def test_users_error_is_one_line_and_not_tried_again(ran: Ran, case: str) -> None:
+    found = ran(f"user's error {case}")
+    assert (found["state"], found["message"]) == ("AirflowFailException", WRONG_USE)
+
+
+def test_overtaken_run_of_a_job_is_not_tried_again(ran: Ran) -> None:
+    assert (ran("overtaken job")["state"], ran("overtaken job")["message"]) == ("AirflowFailException", OVERTAKEN)
+
+
+def test_param_that_the_dag_has_not_got_fails_before_spark(ran: Ran) -> None:
+    found = ran("unknown param")
+    assert (found["state"], found["argv"]) == ("AirflowFailException", [])
+    assert found["message"] == "params: 'typo' is unknown; this DAG has config, dry_run, method"
+
+
+def test_config_that_is_not_there_fails_before_spark_unless_the_driver_is_elsewhere(ran: Ran) -> None:
+    found = ran("config that is not there")
+    assert (found["state"], found["argv"]) == ("AirflowFailException", [])
+    assert found["message"] == (
+        f"config: {str(CONFIGS / 'nope.toml')!r} is not there; name one of those (clicks.toml), or set SESSIONLAKE_CONFIG and SESSIONLAKE_CONFIGS"
+    )
+    assert ran("config that only the driver sees")["state"] == "success"
 
 
 def test_failure_that_is_explained_is_that_line(ran: Ran) -> None:
@@ -310,10 +348,10 @@ def test_dry_run_reports_and_updates_nothing(ran: Ran) -> None:
     assert (found["pushed"], found["events"]) == ({"return_value": json.loads(DRY)}, [{}])
 
 
-@pytest.mark.parametrize("case", ["no rule", "no batches", "backfill by count"])
+@pytest.mark.parametrize("case", ["no batches", *(f"not needed: {dag}" for dag in DAGS)])
 def test_what_was_not_needed_is_skipped(ran: Ran, case: str) -> None:
     assert ran(case)["state"] == "AirflowSkipException"
-    assert ran(case)["events"] == [{}]
+    assert not any(ran(case)["events"])
 
 
 @pytest.mark.parametrize(
@@ -323,6 +361,7 @@ def test_what_was_not_needed_is_skipped(ran: Ran, case: str) -> None:
         ("no batches to reprocess", NO_BATCHES),
         ("fenced micro", FENCED),
         ("held store", HELD),
+        ("silent broker", SILENT),
     ],
 )
 def test_what_may_need_somebody_is_not_skipped(ran: Ran, case: str, line: str) -> None:

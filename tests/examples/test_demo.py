@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -18,6 +19,26 @@ def test_the_demo_has_its_events_and_a_config_that_holds(tmp_path: Path) -> None
     config = load_config(tmp_path / "demo" / CONFIG_NAME)
     assert len(list(Path(config.source.path).glob("*.json.gz"))) == 24
     assert config.operator == "session"
+
+
+def test_some_late_events_are_restated_and_some_expire_at_the_end(tmp_path: Path) -> None:
+    """Each file is a batch: what is late by the watermark that the ones before it left, and what is within retention at the last."""
+    prepare(tmp_path / "demo", Console(quiet=True))
+    config = load_config(tmp_path / "demo" / CONFIG_NAME)
+    grace, retention = (config.section.grace_us, config.section.retention_us)
+    late, end = duckdb.execute(
+        """
+        with events as (select filename, epoch_us(authored_at::timestamptz) t
+                        from read_json_auto(? || '/*.json.gz', filename = true) where author is not null and authored_at is not null),
+        files as (select filename, max(max(t)) over (order by filename rows between unbounded preceding and 1 preceding) w
+                  from events group by filename)
+        select list(t) filter (where t < w - ? and t >= w - ?), max(t) from events join files using (filename)
+        """,
+        [config.source.path, grace, retention],
+    ).fetchall()[0]
+    restated = sum(t >= end - retention for t in late)
+    assert restated > 300
+    assert len(late) - restated > 300
 
 
 def test_the_demos_windows_have_configs_that_hold(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """The pages' examples do what the pages say: configs can be loaded, and what needs no Spark runs."""
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from sessionlake.cli import main
 from sessionlake.config.load import parse_config
 from tests.infra.infra_files import ROOT
 from tests.infra.test_docs import PAGES
@@ -36,6 +39,20 @@ def test_a_config_can_be_loaded(text: str, tmp_path: Path) -> None:
     raw = tomllib.loads(text)
     operator = (OPERATORS & raw.keys()).pop()
     assert parse_config(raw if operator == "join" else {**REST, **raw}, tmp_path).operator == operator
+
+
+@pytest.mark.parametrize("block", [*examples("console")])
+def test_commands_take_the_words_of_a_console(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """README's are run too, as far as that is cheap: test_readme.py."""
+    (tmp_path / "keys").write_text("user-7\n")
+    (tmp_path / "keys").chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    for line in block.replace("\\\n", " ").splitlines():
+        program, name, *words = [*shlex.split(line, comments=True), "", ""]
+        if program == "sessionlake":
+            command = main.get_command(click.Context(main), name)
+            assert command, line
+            command.make_context(name, words[:-2])
 
 
 @pytest.mark.parametrize("text", [e for e in examples("python") if "Harness(" in e.values[0]])

@@ -1,4 +1,4 @@
-"""The wheel, built from this checkout."""
+"""The distributions, built from this checkout or another tree."""
 
 import subprocess
 import sys
@@ -7,8 +7,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
+def build(target: str, directory: Path, tree: Path = ROOT) -> Path:
+    """Build a wheel or an sdist of a tree into a new directory; return it."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(directory)]
+    subprocess.run(command, cwd=tree, check=True, capture_output=True, timeout=120)
+    (built,) = directory.glob("sessionlake-*.whl" if target == "wheel" else "sessionlake-*.tar.gz")
+    return built
+
+
 def build_wheel(directory: Path) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    (wheel,) = directory.glob("sessionlake-*.whl")
-    return wheel
+    return build("wheel", directory)

@@ -1,7 +1,9 @@
 """What the wheel holds: all that runs without a checkout, and nothing that doesn't."""
 
+import stat
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email import message_from_string
@@ -13,7 +15,7 @@ import pytest
 import sessionlake
 from sessionlake.errors import MissingExtraError
 from sessionlake.extras import require_extra
-from tests.package.support import ROOT, build_wheel
+from tests.package.support import ROOT, build, build_wheel
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -41,7 +43,28 @@ def test_it_holds_what_runs_outside_a_checkout(wheel: zipfile.ZipFile) -> None:
         files = [f"sessionlake/{file.relative_to(ROOT / 'src/sessionlake')}" for file in (ROOT / folder).glob(pattern)]
         assert len(files) >= least
         assert set(files) <= names
-    assert {f"sessionlake/{file.relative_to(ROOT)}" for file in (ROOT / "expectations").iterdir()} <= names
+    beside = [
+        *(ROOT / "expectations").glob("*.json"),
+        *(ROOT / "dags").rglob("*.py"),
+        ROOT / "pipelines" / "command.py",
+    ]
+    assert {f"sessionlake/{file.relative_to(ROOT)}" for file in beside} <= names
+    assert "sessionlake/infra/airflow/driver-python" in names
+
+
+def test_a_wheel_of_the_source_distribution_is_the_same(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", tmp_path / "sdist")) as source:
+        source.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("sessionlake-*")
+    assert (unpacked / "dags" / "reprocess_late.py").is_file()
+    again = zipfile.ZipFile(build("wheel", tmp_path / "wheel", unpacked))
+    assert {info.filename: info.CRC for info in again.infolist()} == {
+        info.filename: info.CRC for info in wheel.infolist()
+    }
+
+
+def test_spark_starts_its_python_by_a_script(wheel: zipfile.ZipFile) -> None:
+    assert wheel.getinfo("sessionlake/infra/airflow/driver-python").external_attr >> 16 & stat.S_IXUSR
 
 
 def test_it_holds_nothing_else(wheel: zipfile.ZipFile) -> None:

@@ -1,5 +1,6 @@
 """The wheel in an empty environment and directory, as a user has it after pip install."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -35,6 +36,61 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         )
 
     return call
+
+
+@pytest.fixture(scope="module")
+def with_airflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the scripts of an environment that has the wheel and Airflow."""
+    root = tmp_path_factory.mktemp("airflow")
+    wheel = build_wheel(root)
+    subprocess.run([UV, "venv", "-q", "--python", sys.executable, root / "venv"], check=True)
+    scripts = root / "venv" / "bin"
+    subprocess.run(
+        [UV, "pip", "install", "-q", "--python", scripts / "python", f"{wheel}[airflow]"], check=True, timeout=600
+    )
+    return scripts
+
+
+LOAD = """
+import json, sys
+from pathlib import Path
+from types import SimpleNamespace
+from airflow.dag_processing.dagbag import DagBag
+
+folder, properties = sys.argv[1:]
+sys.path.append(folder)  # as Airflow does with its DAGs folder
+bag = DagBag(dag_folder=folder)
+from sessionlake_airflow.submit import spark_settings, submit_command
+
+here = SimpleNamespace(conn_id="spark_default", conn_type="spark", host="local[1]", port=None, extra_dejson={})
+command = submit_command(here, ["--version"], "x", Path(properties))
+print(json.dumps({"dags": sorted(bag.dags), "errors": bag.import_errors, "command": command, "settings": spark_settings(here)}))
+"""
+
+
+def test_dags_of_the_wheel_load_in_airflow_and_find_what_they_submit(with_airflow: Path, tmp_path: Path) -> None:
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "SESSIONLAKE", "SPARK"))}
+    env |= {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    env["PYSPARK_PYTHON"] = str(with_airflow / "python")  # as the operator sets it
+    properties = tmp_path / "spark.properties"
+    properties.touch()
+
+    def call(*words: str | Path) -> str:
+        done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    call(with_airflow / "sessionlake", "files", "dags", "--to", "dags")
+    loaded = json.loads(call(with_airflow / "python", "-c", LOAD, tmp_path / "dags", properties).splitlines()[-1])
+    assert loaded["dags"] == sorted(file.stem for file in (ROOT / "dags").glob("*.py"))
+    assert loaded["errors"] == {}
+    entry = Path(call(with_airflow / "sessionlake", "files", "pipelines").strip()) / "command.py"
+    assert loaded["command"][-2:] == [str(entry), "--version"]
+    assert entry.is_relative_to(with_airflow.parent)
+    package = entry.parents[1]
+    assert package.as_uri() in loaded["settings"]["spark.driver.defaultJavaOptions"]
+    assert loaded["settings"].get("spark.pyspark.driver.python", str(package)).startswith(str(package))
+    assert call(*loaded["command"]).startswith("sessionlake, version")
 
 
 def test_help(run: Run) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from infra.kafka.broker import Broker, free_port
 from sessionlake.config.load import Config
-from sessionlake.errors import JobError, SourceError
+from sessionlake.errors import JobError, SourceError, UnreachableError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
 from sessionlake.operators.run import run
@@ -258,7 +258,9 @@ def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker,
     with pytest.raises(SourceError, match=r"source\.topic: 'nowhere' does not exist on .*; create it or correct"):
         expire(spark, unknown, where="true", to_topic=True)
     silent = closed(config)
-    with pytest.raises(SourceError, match=rf"'{silent.source.bootstrap_servers}' does not answer .*Connection refused"):
+    with pytest.raises(
+        UnreachableError, match=rf"'{silent.source.bootstrap_servers}' does not answer .*Connection refused"
+    ):
         run(spark, silent, once=True)
 
 

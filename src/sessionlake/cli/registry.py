@@ -25,6 +25,7 @@ _PIPELINE = {
 _MACHINE = {
     "jars": ("jars:jars_command", "Fetch the jars that Spark needs, where they are not there yet, and print their folder."),
     "fast-start": ("fast_start:fast_start_command", "Archive the classes that Spark uses, once for this installation, so that commands start with a third less work."),
+    "files": ("files:files_command", "Print where the DAGs, spark-submit's entry or the suites of checks are, or copy them."),
     "demo": ("sessionlake.examples.command:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."),
 }  # fmt: skip
 _OF_THEIR_OWN = {

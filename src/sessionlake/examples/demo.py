@@ -48,7 +48,7 @@ max_future_skew = "1 day"
 [session]
 gap = "1 hour"
 grace = "1 day"
-retention = "30 days"
+retention = "365 days"
 beyond_retention = "dead_letter"
 
 [aggregates]
@@ -57,7 +57,7 @@ lines_deleted = "sum(deleted)"
 repos = "count_distinct(repo)"
 first_top = "first(top)"
 last_top = "last(top)"
-file_types = "collect(ext, 5)"
+file_types = "count_distinct(ext)"
 typical_change = "percentile(added, 0.5)"
 """
 CONFIG_NAME = "commits.toml"
@@ -86,16 +86,17 @@ def run_demo(directory: str, console: Console) -> None:
         _show(spark, console)
         part("the scheduled jobs, as Airflow would run them")
         run_jobs(spark, config, root, console)
+        shown.step("drawing")
+        console.print(f"picture of the sessions over time: {_picture(spark, root / 'sessions.png')}")
         part("the same events in windows: a pipeline each")
         run_windows(spark, root, console)
         part("its commits joined with the ones that follow")
         joins.run_joins(spark, root, console)
         part("the latest change of each folder, as a table")
         tables.run_table(spark, root, console)
-        shown.step("drawing")
-        picture = _picture(spark, root / "sessions.png")
         print_status(config, read_status(config))
-    _next(root, command, picture, console)
+    console.print("the lag is that of the shipped events: they end at the watermark")
+    _next(root, command, console)
     spark.stop()
 
 
@@ -162,7 +163,7 @@ def _show(spark: SparkSession, console: Console) -> None:
             "the longest sittings",
             spark.sql("""
                 select session_key author, session_start start, cast((unix_seconds(session_end) - unix_seconds(session_start)) / 60 as int) minutes,
-                       event_count changes, lines_added added, lines_deleted deleted, repos, first_top `first folder`, array_join(file_types, ' ') types
+                       event_count changes, lines_added added, lines_deleted deleted, repos, first_top `first folder`, file_types `file types`
                 from sessions_live order by minutes desc, changes desc limit 8"""),
         )
     )
@@ -193,11 +194,10 @@ def _picture(spark: SparkSession, file: Path) -> str:
     return os.path.relpath(file)
 
 
-def _next(root: Path, command: str, picture: str, console: Console) -> None:
+def _next(root: Path, command: str, console: Console) -> None:
     config = os.path.relpath(root / CONFIG_NAME)
     where = "" if os.path.relpath(root) == DIRECTORY else f" --directory {os.path.relpath(root)}"
     console.rule("what to type next")
-    console.print(f"picture of the sessions over time: {picture}")
     for query in (
         "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
         "select op, count(*) from session_changelog group by 1",

@@ -37,7 +37,7 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
         ),
         (
             "reprocess-late",
-            "late events: restated, or buried when past retention",
+            "late events of the last 365 days join their sessions; older ones are dead letters now",
             lambda step: reprocess_late(spark, config, on_step=step),
         ),
         (
@@ -80,4 +80,6 @@ def _year_of_most_late_events(spark: SparkSession) -> int:
 
 
 def _said(report: JobReport) -> str:
-    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in report.counts.items() if value)
+    # compact counts files and bytes of every table, before and after.
+    told = {name: value for name, value in report.counts.items() if not name.endswith(("_before", "_after"))}
+    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in told.items() if value)

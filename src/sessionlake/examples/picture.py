@@ -36,7 +36,10 @@ def draw(spark: SparkSession, file: Path) -> None:
 
 
 def draw_windows(spark: SparkSession, file: Path) -> None:
-    """Write the picture of the views `weeks` and `bursts`: changes a week of each project, and the greatest bursts."""
+    """Write the picture of the views `weeks` and `bursts`: changes a week, a panel a project, and the greatest bursts.
+
+    The scales are logarithmic: a week of a release has a hundred times the changes of a quiet one.
+    """
     weeks: Any = spark.table("weeks").select("window_start", "window_key", "event_count").toPandas()
     bursts: Any = (
         (
@@ -47,12 +50,25 @@ def draw_windows(spark: SparkSession, file: Path) -> None:
         .orderBy("month")
         .toPandas()
     )
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True)
-    stacked = weeks.pivot_table(index="window_start", columns="window_key", values="event_count", fill_value=0)
-    top.stackplot(stacked.index, stacked.T.to_numpy(), labels=list(stacked.columns))
-    top.set(title="Changes a week, by project (tumbling windows)", ylabel="changes")
-    top.legend(loc="upper left", fontsize="small")
-    bottom.bar(bursts["month"], bursts["most"], width=25, color="#3b7ea1")
-    bottom.set(title="Most changes of one author within seven days (sliding windows), by month", ylabel="changes")
+    projects = weeks.groupby("window_key")["event_count"].sum().sort_values(ascending=False).index
+    figure = Figure(figsize=(10, 1.3 * len(projects) + 2.6), layout="constrained")
+    heights = [1.0] * len(projects) + [1.8]
+    *panels, last = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    for project, panel in zip(projects, panels, strict=True):
+        of_project = weeks[weeks["window_key"] == project]
+        panel.scatter(of_project["window_start"], of_project["event_count"], s=6, color="#3b7ea1")
+        panel.set(yscale="log", ylim=(0.7, 1.5 * weeks["event_count"].max()))
+        panel.set_title(f"{project}: {of_project['event_count'].sum():,} changes", loc="left", fontsize="medium")
+        panel.yaxis.set_major_formatter("{x:,.0f}")
+        panel.grid(alpha=0.3)
+    panels[0].annotate(
+        "changes a week (tumbling windows)", (1, 1.05), xycoords="axes fraction", ha="right", fontsize="small"
+    )
+    last.bar(bursts["month"], bursts["most"], width=25, color="#3b7ea1")
+    last.set(yscale="log")
+    last.yaxis.set_major_formatter("{x:,.0f}")
+    last.set_title(
+        "Most changes of one author within seven days (sliding windows), by month", loc="left", fontsize="medium"
+    )
+    last.grid(alpha=0.3, axis="y")
     figure.savefig(file, dpi=110)

@@ -11,8 +11,8 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
 from sessionlake.config.load import Config
+from sessionlake.config.shipped import shipped_directory
 from sessionlake.errors import ConfigError
-from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import SPARK, changelog_of
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
@@ -27,9 +27,7 @@ def suites_directory(config: Config) -> Path:
     beside = Path(config.directory, _SHIPPED)
     if beside.is_dir():
         return beside
-    # In an installed package beside this one's modules, in a checkout at its root.
-    places = (parent / _SHIPPED for parent in Path(__file__).resolve().parents)
-    return next((place for place in places if (place / f"{schemas.SESSIONS}.json").is_file()), beside)
+    return shipped_directory(_SHIPPED)
 
 
 def load_suite(config: Config, table: str, values: dict[str, Any]) -> ExpectationSuite:

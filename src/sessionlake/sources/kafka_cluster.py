@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake.config.secrets import reveal, reveal_all
-from sessionlake.errors import SourceError
+from sessionlake.errors import SourceError, UnreachableError
 
 TIMEOUT_MS = 15_000
 _CONNECT_S = 5.0
@@ -62,7 +62,7 @@ class Cluster:
         return reveal_all(f"{self.section}.options", given)
 
     def require_reachable(self) -> None:
-        """Raise SourceError where no bootstrap server takes a connection; Kafka's client would log for a while first."""
+        """Raise UnreachableError where no bootstrap server takes a connection; Kafka's client would log for a while first."""
         failures = []
         for server in self.servers.split(","):
             host, _, port = server.strip().rpartition(":")
@@ -72,7 +72,7 @@ class Cluster:
                 failures.append(str(error))
             else:
                 return
-        raise SourceError(
+        raise UnreachableError(
             f"{self.section}.bootstrap_servers: {self.bootstrap_servers!r} does not answer ({failures[0]}); "
             "start the broker or correct host:port"
         )
@@ -190,7 +190,7 @@ def explained(text: str, section: str = "source") -> SourceError | None:
             f"{section}.topic: is closed to this user; give it the right to, or set what Kafka needs in {section}.options"
         )
     if any(sign in text for sign in _SILENT):
-        return SourceError(
+        return UnreachableError(
             f"{section}.bootstrap_servers: Kafka stopped answering; nothing is lost, start again once it does"
         )
     return None
