@@ -1,7 +1,7 @@
 """Errors a user can cause. Each ends as one line: what, which value, what to do; its exit code says of which kind it is."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 _LONGEST_SENT = 300
@@ -45,12 +45,20 @@ class SourceError(SessionlakeError):
     """The source can't be read or lacks a column that the config names."""
 
 
+class MissingColumnsError(SourceError):
+    """The source lacks columns; the error says which, and which it has."""
+
+    def __init__(self, message: str, missing: Sequence[str], known: Sequence[str]) -> None:
+        super().__init__(message)
+        self.missing, self.known = tuple(missing), tuple(known)
+
+
 class StoreError(SessionlakeError):
     """The local store directory can't be used, or a shard holds more than a task can take."""
 
 
 class MissingExtraError(SessionlakeError):
-    """A command or a setting needs a package that is installed with one of sessionlake's extras."""
+    """A command or a setting needs a package that is missing, as one of sessionlake's extras brings, or is of a version that does not fit."""
 
 
 class StoreHeldError(StoreError):
@@ -174,4 +182,5 @@ def without_values(error: BaseException) -> str:
 def first_line(error: object) -> str:
     """Return the first line of an error's message, or its type: Spark's and Java's have a stack trace below."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    # Spark's end in a semicolon, as does what we put before a remedy.
+    return lines[0].rstrip("; ") if lines else type(error).__name__

@@ -63,9 +63,14 @@ class LazyGroup(click.Group):
 
             return job_command(next(job for job in JOBS if job.command == cmd_name))
         module, _, attribute = place.partition(":")
-        command: click.Command = getattr(
-            import_module(module if "." in module else f"sessionlake.cli.{module}"), attribute
-        )
+        try:
+            command: click.Command = getattr(
+                import_module(module if "." in module else f"sessionlake.cli.{module}"), attribute
+            )
+        except ImportError as error:
+            from sessionlake.cli.shared import end_with
+
+            end_with(error)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

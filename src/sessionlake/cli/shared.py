@@ -7,16 +7,17 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.console import Console
 
-from sessionlake.cli.failures import explain
+from sessionlake.cli.told import told
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
-from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.errors import ConfigError
+from sessionlake.extras import require_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,28 +28,35 @@ console = Console(highlight=False, markup=False, emoji=False, width=None if sys.
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """End a command that fails with one line; SIGTERM is as good as ctrl-C.
+    """End a command that fails with one line, or of a wrong config with one for each problem; SIGTERM is as good as ctrl-C.
 
-    Exit code 1 where the error is not ours, else that of its class. `sessionlake --traceback` prints the trace before it.
+    The exit code is that of the error's class or cause. `sessionlake --traceback` prints the trace before it.
     """
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
+            require_versions()
             command(*args, **kwargs)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 (each library has its own)
-            if wants_traceback():
-                click.echo(hide(traceback.format_exc()), err=True)
-            line, code = (str(error), error.exit_code) if isinstance(error, SessionlakeError) else (explain(error), 1)
-            click.echo(f"sessionlake: {hide(' '.join(line.split()))}", err=True)
-            sys.exit(code)
+            end_with(error, kwargs.get("config_path"))
         finally:
             signal.signal(signal.SIGTERM, before)
 
     return wrapped
+
+
+def end_with(error: Exception, config: str | None = None) -> NoReturn:
+    """End the command with an error's lines and exit code; `config` is the file that it was given."""
+    if wants_traceback():
+        click.echo(hide("".join(traceback.format_exception(error))), err=True)
+    lines, code = told(error, config)
+    for line in lines:
+        click.echo(f"sessionlake: {hide(' '.join(line.split()))}", err=True)
+    sys.exit(code)
 
 
 def wants_traceback() -> bool:
@@ -61,12 +69,15 @@ def open_session(
     config: Config, *, driver_memory: str = "4g", little_java: bool = False, conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
+    require_versions(spark=True)
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars
+    from sessionlake.jars.java import check_java
     from sessionlake.observe.listener import listener_conf
 
     settings = {**listener_conf(config), **(conf or {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_java()
         find_jars()  # here, since a fetch shows its own progress
     with console.status("starting Spark"):
         return build_session(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
 from sessionlake.config.quarantine import Quarantine, check_length, parse_rate
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
@@ -63,6 +63,11 @@ class SessionSection(OperatorSection):
         return self.widest_us + self.grace_us if self.retention is None else parse_duration(self.retention)
 
     @property
+    def harmless_us(self) -> int:
+        """Gap + grace: so long a session of one event stays open."""
+        return self.gap_us + self.grace_us
+
+    @property
     def ends_inclusive(self) -> bool:
         """The end is the time of the last event."""
         return True
@@ -104,6 +109,15 @@ class SessionSection(OperatorSection):
         """Any session can be removed."""
         return True
 
+    def in_words(self) -> str:
+        """Return what makes a session, and until when."""
+        own = f" ({self.gap_by!r}, up to {self.max_gap})" if self.gap_by else ""
+        cut = f", cut at multiples of {self.max_length}" if self.max_length else ""
+        return (
+            f"sessions of events at most {self.gap} apart{own}{cut}; events change a session until "
+            f"{spoken_duration(self.grace_us)} after it could have gone on"
+        )
+
     def check(self) -> None:
         """Refuse an empty gap, limits that don't go together, and a retention shorter than gap (max_gap) + grace."""
         if self.gap_us == 0:
@@ -139,6 +153,11 @@ class SessionSection(OperatorSection):
             raise ConfigError(
                 f"session.max_length_offset: {self.max_length_offset!r} must be shorter than max_length; write what is left of it"
             )
+
+    @property
+    def bound_in_time(self) -> bool:
+        """All are durations."""
+        return True
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the gap, and the limits; those that are not set as null, which a pipeline of before has none of."""

@@ -15,6 +15,8 @@ from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLID
 from sessionlake.operators.windows.emission import BATCH, END, Policies
 from sessionlake.operators.windows.policy import policy
 
+_EVER = 1 << 62
+
 
 class JoinEmitSection(Section):
     """When pairs are sent."""
@@ -105,6 +107,19 @@ class JoinSection(OperatorSection):
         return 0 if self.retention_time is None else parse_duration(self.retention_time)
 
     @property
+    def harmless_us(self) -> int:
+        """By time: how long after a message its last possible partner may lie at least, and grace; by count nothing is late."""
+        if self.by != TIME_AXIS:
+            return _EVER
+        reaches = [0]
+        if self.kind == SESSION:
+            reaches = [self.on_axis("gap", self.gap)]
+        elif self.kind == SLIDING:
+            sizes = map(self.size_of, self.sides)
+            reaches = [self.retention_us if size is None else size for size in sizes]
+        return min(reaches) + self.grace_us
+
+    @property
     def idle_us(self) -> int:
         """How long a silent side holds the watermark back."""
         return parse_duration(self.idle)
@@ -143,6 +158,17 @@ class JoinSection(OperatorSection):
         """Return a side's size on the axis; None where it is unbounded."""
         size = self.sides[side].size
         return None if size is None or size == UNBOUNDED else self.on_axis(f"{side}.size", size)
+
+    def in_words(self) -> str:
+        """Return which messages are paired."""
+        on = f" with equal {', '.join(self.on)}" if self.on else ""
+        near = {
+            SLIDING: f"{self.left.name} stays joinable for {self.left.size}, {self.right.name} for {self.right.size}",
+            SESSION: f"in one session, neighbors at most {self.gap} apart",
+            HOPPING: f"in one window of {self.size}, one every {self.advance}",
+        }.get(self.kind, f"in one window of {self.size}")
+        late = f"; messages are late {self.grace} after their last possible partner" if self.by == TIME_AXIS else ""
+        return f"pairs of {self.left.name} and {self.right.name}{on}: {near}{late}"
 
     def check(self) -> None:
         """Refuse keys of other kinds, names that clash, and a retention that would drop partners."""
@@ -209,6 +235,11 @@ class JoinSection(OperatorSection):
             return 2 * self.on_axis("gap", self.gap) + self.grace_us
         size = self.on_axis("size", self.size)
         return 2 * size - (self.on_axis("advance", self.advance) if self.kind == HOPPING else size) + self.grace_us
+
+    @property
+    def bound_in_time(self) -> bool:
+        """By time, all are durations."""
+        return self.by == TIME_AXIS
 
     def bound_settings(self) -> dict[str, Any]:
         """Return what decides which pairs there are, and what their rows have."""
