@@ -21,7 +21,7 @@ from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from sessionlake_airflow.configs import confined
-from sessionlake_airflow.exit_codes import EXPLAINED, FAILED
+from sessionlake_airflow.exit_codes import EXPLAINED, FOUND
 from sessionlake_airflow.submit import (
     driver_environment,
     drives_here,
@@ -48,7 +48,7 @@ class SparkJob(BaseOperator):
     - `minutes` names the param after which the driver is stopped; that is success.
     - `skip_on`: a try that ends with one of these exit codes (`exit_codes`) is skipped. So is one that reports no batches, and a dry run, whose
       counts are in XCom all the same: no asset is updated.
-    - `judges`: exit code 1 after a report is the job's verdict, and fails without another try.
+    - `judges`: exit code 8 after a report is the job's verdict, and fails without another try.
     """
 
     ui_color = "#d9ead3"
@@ -196,7 +196,7 @@ class SparkJob(BaseOperator):
         reason = lines[-1] if lines and code in EXPLAINED else f"{self.command} ended with exit code {code}"
         if code in self.skip_on:
             raise AirflowSkipException(reason)
-        if self.judges and code == FAILED and metrics:
+        if self.judges and code == FOUND and metrics:
             raise AirflowFailException(f"{self.command} says no: {metrics}")
         raise AirflowException(reason)
 

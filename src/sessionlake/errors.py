@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """A failure that is not ours (a disk, Java, the network), or a job's verdict: checks that failed, keys that were found."""
+    """A failure that is not ours: a disk, Java, the network."""
     USER = 2
     """The user's to mend: arguments, config, source, or the state of the pipeline."""
     NOT_NEEDED = 3
@@ -29,6 +29,8 @@ class ExitCode(IntEnum):
     """The pipeline has no batches yet, so that there is nothing to work on."""
     TRY_AGAIN = 7
     """Something was in the way that passes by itself: a store held by a process that ends, writers that came first each time."""
+    FOUND = 8
+    """The work is done, and its verdict is no: `quality` found what `--fail-on` names, `forget` a key or a place that it can't search."""
 
 
 class SessionlakeError(Exception):

@@ -30,12 +30,14 @@ def restore_command(config_path: str, directory: str) -> None:
     """Put back, and say what was put back."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import restore
+    from sessionlake.jobs.backup.manifest import LocalFiles, check_backup
 
+    place = _absolute(directory)
+    if "://" not in place:
+        check_backup(LocalFiles(), config, place)  # before Spark, which takes seconds to start
     with console.status("restore") as status:
         spark = open_session(config)
-        put = restore(
-            spark, config, _absolute(directory), lambda n, of: status.update(f"restore: {n:,} of {of:,} files")
-        )
+        put = restore(spark, config, place, lambda n, of: status.update(f"restore: {n:,} of {of:,} files"))
     console.print(f"restored {_told(put)}; `sessionlake run` goes on with batch {put.batch_id + 1}")
 
 

@@ -9,6 +9,7 @@ import click
 from sessionlake.cli.observed import observed, observed_stream
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
 from sessionlake.config.load import Config, load_config
+from sessionlake.extras import require_versions
 from sessionlake.jobs.registry import SESSIONIZE
 
 if TYPE_CHECKING:
@@ -34,10 +35,15 @@ def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, re
     if drain and not once:
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
+    require_versions(spark=True)
     show_warnings(config.warnings())
     try:
         options = {"trust_clock": trust_clock, "give_up_plan": replan}
-        summary = _run_once(config, drain=drain, **options) if once else _run_stream(config, **options)
+        summary = (
+            _run_once(config, config_path, drain=drain, **options)
+            if once
+            else _run_stream(config, config_path, **options)
+        )
     except KeyboardInterrupt:
         console.print("stopped; nothing is lost, `sessionlake run` goes on from here")
         return
@@ -45,11 +51,13 @@ def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, re
     print_metrics(summary)
 
 
-def _run_once(config: Config, **options: Any) -> "RunSummary":
+def _run_once(config: Config, config_path: str, **options: Any) -> "RunSummary":
     from sessionlake.jobs.expire.told import Told
     from sessionlake.operators.run import run
+    from sessionlake.preflight.check import require_ready
 
     with observed(config, SESSIONIZE) as counted:
+        require_ready(config, config_path)
         spark = open_session(config, little_java=_is_little(config))
         told = Told(spark, config)
 
@@ -63,12 +71,14 @@ def _run_once(config: Config, **options: Any) -> "RunSummary":
     return summary
 
 
-def _run_stream(config: Config, **options: Any) -> "RunSummary":
+def _run_stream(config: Config, config_path: str, **options: Any) -> "RunSummary":
     from sessionlake.jobs.expire.told import Told
     from sessionlake.jobs.publish.lag import held_back
     from sessionlake.operators.run import run
+    from sessionlake.preflight.check import require_ready
     from sessionlake.warehouse.tables import Tables
 
+    require_ready(config, config_path)
     spark = open_session(config, little_java=_is_little(config))
     told = Told(spark, config)
     with observed_stream(spark, config) as committed:
@@ -93,10 +103,13 @@ def _is_little(config: Config) -> bool:
 def bootstrap_command(config_path: str) -> None:
     """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
+    require_versions(spark=True)
     from sessionlake.operators.run import run
+    from sessionlake.preflight.check import require_ready
 
     show_warnings(config.warnings())
     with observed(config, SESSIONIZE) as counted:
+        require_ready(config, config_path)
         summary = run(open_session(config), config, bootstrap=True, on_commit=print_batch)
         counted({"batches": summary.batches, **summary.counts})
     print_summary(summary)
