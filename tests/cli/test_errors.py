@@ -38,7 +38,7 @@ def used(ran: Project) -> Project:
         (
             "2 hours",
             "35 minutes",
-            "session.retention: '35 minutes' is shorter than gap + grace = 40min; write '40min' or longer",
+            "session.retention: '35 minutes' is shorter than gap + grace = 40 minutes; write '40 minutes' or longer",
         ),
         ("30 minutes", "30", "session.gap: '30' is not a duration; write a number and a unit, as in '30 minutes'"),
         ("30 minutes", "soon", "session.gap: 'soon' is not a duration; write a number and a unit, as in '30 minutes'"),
@@ -62,7 +62,7 @@ def test_setting(project: Project, old: str, new: str, line: str) -> None:
         ("total =", 'Total = "count()"\ntotal =', ["aggregates.total", "'Total' is its name but for case"]),
         ('"json"', '"jsn"', ["source.format", "'jsn'", "'json'"]),
         ("shards = 2", "shards = 0", ["pipeline.shards", "0 is too small; write 1 or more"]),
-        ("[event]", "[event", ["config", "clicks.toml", "no valid TOML", "mend"]),
+        ("[event]", "[event", ["clicks.toml:11: is no valid TOML", "mend that line"]),
         ("sum(v)", "sum(w)", ["'w'", "events"]),
         ('key = "user"', 'key = "usr"', ["'usr'", "events"]),
         ('path = "events"', 'path = "evts"', ["source.path", "evts", "create it or correct the path"]),

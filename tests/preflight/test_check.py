@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import sessionlake
+from sessionlake import extras
 from sessionlake.config.load import load_config
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import NoBatchesError, NotNeededError
@@ -364,6 +365,13 @@ def test_for_people_it_is_lines(project: Project) -> None:
     assert result.stderr.startswith(
         f"sessionlake: {project.path}:24: aggregates.total: 'sum(w)' reads 'w', which is no column"
     )
+
+
+def test_versions_that_do_not_fit_are_problems_too(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = extras._version
+    monkeypatch.setattr(extras, "_version", lambda name: "3.5.1" if name == "pyspark" else real(name))
+    (problem,) = json.loads(project.call("check", "--format", "json").stdout)["errors"]
+    assert problem["message"].startswith("pyspark 3.5.1 is installed, sessionlake needs 4.1.x; run: pip install ")
 
 
 @pytest.mark.parametrize("missing", ["clicks.toml", "."])

@@ -9,7 +9,6 @@ import click
 from sessionlake.cli.shared import console, one_line_errors
 from sessionlake.config.secrets import hide
 from sessionlake.errors import ExitCode
-from sessionlake.extras import require_versions
 
 if TYPE_CHECKING:
     from sessionlake.preflight.check import Checked
@@ -31,7 +30,6 @@ def check_command(config_path: str, form: str) -> None:
 
     Starts no Java. Exit code 0 if nothing is wrong, 2 if something is; warnings don't change it.
     """
-    require_versions(spark=True)
     from sessionlake.preflight.check import check
 
     found = check(config_path)

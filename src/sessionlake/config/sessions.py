@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.quarantine import Quarantine, check_length, parse_rate
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
@@ -127,8 +127,8 @@ class SessionSection(OperatorSection):
         if self.retention_us < needed:
             gap = "gap" if self.max_gap is None else "max_gap"
             raise ConfigError(
-                f"session.retention: {self.retention!r} is shorter than {gap} + grace = {format_duration(needed)}; "
-                f"write '{format_duration(needed)}' or longer"
+                f"session.retention: {self.retention!r} is shorter than {gap} + grace = {spoken_duration(needed)}; "
+                f"write '{spoken_duration(needed)}' or longer"
             )
 
     def _check_limits(self) -> None:
@@ -138,7 +138,7 @@ class SessionSection(OperatorSection):
             raise ConfigError(f"session.max_gap: {self.max_gap!r} is for gap_by; write gap_by, or remove it")
         if self.max_gap_us is not None and self.max_gap_us < self.gap_us:
             raise ConfigError(
-                f"session.max_gap: {self.max_gap!r} is shorter than the gap; write '{format_duration(self.gap_us)}' or longer"
+                f"session.max_gap: {self.max_gap!r} is shorter than the gap; write '{spoken_duration(self.gap_us)}' or longer"
             )
         if self.max_length is None and self.offset_us:
             raise ConfigError(
@@ -147,7 +147,7 @@ class SessionSection(OperatorSection):
         if self.max_length_us is not None and self.max_length_us < self.widest_us:
             gap = "gap" if self.max_gap is None else "max_gap"
             raise ConfigError(
-                f"session.max_length: {self.max_length!r} is shorter than {gap}; write '{format_duration(self.widest_us)}' or longer"
+                f"session.max_length: {self.max_length!r} is shorter than {gap}; write '{spoken_duration(self.widest_us)}' or longer"
             )
         if self.max_length_us is not None and self.offset_us >= self.max_length_us:
             raise ConfigError(

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionlake.config.load import Config, load_config, read_text
-from sessionlake.config.problems import InvalidConfigError, Problem, located, problems_of
+from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, located, problems_of
 from sessionlake.errors import SessionlakeError
+from sessionlake.extras import require_versions
 from sessionlake.preflight.needs import OF_STREAM, Needs
 
 
@@ -47,6 +48,8 @@ def check(config: Config | str | Path) -> Checked:
         loaded = config if isinstance(config, Config) else load_config(config)
     except SessionlakeError as error:
         return Checked(tuple(problems_of(error)))
+    if packages := _misfits():
+        return Checked(tuple(packages))
     # Not before: what is wrong with the config itself is told without the modules of Spark.
     from sessionlake.preflight.checks import java_problems, problems_of_pipeline  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
@@ -58,6 +61,15 @@ def check(config: Config | str | Path) -> Checked:
         text = read_text(config)
         problems, warnings = located(problems, config, text), located(warnings, config, text)
     return Checked(tuple(problems), tuple(warnings), {} if problems else summary_of(loaded))
+
+
+def _misfits() -> list[Problem]:
+    """Return what is wrong with the versions of packages, without which nothing more can be told."""
+    found = Gathered()
+    for spark in (False, True):
+        with found.one():
+            require_versions(spark=spark)
+    return found.problems
 
 
 def require_ready(config: Config, file: str | Path, needs: Needs = OF_STREAM) -> None:

@@ -1,6 +1,6 @@
 """Sources as far as they can be looked at without Spark: samples of local files, and the log of a Delta table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -80,9 +80,12 @@ def sources_without_spark(config: Config) -> dict[str, Source]:
 
 
 def _source(config: Config) -> Source:
-    if config.source.kind == "kafka":
-        return cast("Source", DeclaredTopic(config))
-    return (LoggedTable if config.source.kind == "delta" else FileSource)(_NO_SPARK, config)
+    kinds: dict[str, Callable[[Config], Any]] = {
+        "files": lambda side: FileSource(_NO_SPARK, side),
+        "delta": lambda side: LoggedTable(_NO_SPARK, side),
+        "kafka": DeclaredTopic,
+    }
+    return cast("Source", kinds[config.source.kind](config))
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

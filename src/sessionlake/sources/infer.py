@@ -202,7 +202,7 @@ def declared_and_found(
         raise MissingColumnsError(
             f"{source.AT}.path: {source.path!r}: {error}" if source.path else str(error),
             error.missing,
-            [*error.known, *declared],
+            list(dict.fromkeys((*error.known, *declared))),
         ) from error
     except SourceError as error:
         where = "" if "source." in str(error) else f"{source.AT}.path: {source.path!r}: "

@@ -130,21 +130,21 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
         ),
         (
             {"retention_time": "24 us"},
-            "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25us' or more",
+            "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25 microseconds' or more",
         ),
         ({"retention_time": None}, "join.retention_time: is missing; joins by time need one"),
         ({"retention_count": 5}, "join.retention_count: does not go with by = 'time'; remove it"),
         (
             {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "19 us"},
-            "join.retention_time: '19 us' is shorter than sizes and grace ask for; write '20us' or more",
+            "join.retention_time: '19 us' is shorter than sizes and grace ask for; write '20 microseconds' or more",
         ),
         (
             {**NO_SIZES, "kind": "tumbling", "size": "10 us", "retention_time": "14 us"},
-            "join.retention_time: '14 us' is shorter than sizes and grace ask for; write '15us' or more",
+            "join.retention_time: '14 us' is shorter than sizes and grace ask for; write '15 microseconds' or more",
         ),
         (
             {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_time": "24 us"},
-            "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25us' or more",
+            "join.retention_time: '24 us' is shorter than sizes and grace ask for; write '25 microseconds' or more",
         ),
         (
             {**COUNT, **SIZES, "retention_count": 2},

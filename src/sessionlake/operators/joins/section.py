@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
@@ -223,7 +223,7 @@ class JoinSection(OperatorSection):
                 raise ConfigError(f"join.{name}: does not go with by = {self.by!r}; remove it")
         least = self._least_retention()
         if retention < least:
-            text = f"'{format_duration(least)}'" if by_time else str(least)
+            text = f"'{spoken_duration(least)}'" if by_time else str(least)
             raise ConfigError(
                 f"join.{needed}: {getattr(self, needed)!r} is shorter than sizes and grace ask for; write {text} or more"
             )

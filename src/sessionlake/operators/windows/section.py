@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.section import CountSection
@@ -147,7 +147,7 @@ class WindowSection(OperatorSection):
         if self.retention_us < needed:
             raise ConfigError(
                 f"window.retention_time: {self.retention_time!r} is shorter than size and grace ask for; "
-                f"write '{format_duration(needed)}' or longer"
+                f"write '{spoken_duration(needed)}' or longer"
             )
         emit = self.emit
         if emit.full == CLOSE and self.grace is None:
