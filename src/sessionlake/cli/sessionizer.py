@@ -8,6 +8,7 @@ import click
 
 from sessionlake.cli.observed import observed, observed_stream
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
+from sessionlake.cli.told import with_place
 from sessionlake.config.load import Config, load_config
 from sessionlake.extras import require_versions
 from sessionlake.jobs.registry import SESSIONIZE
@@ -36,7 +37,7 @@ def run_command(config_path: str, once: bool, drain: bool, trust_clock: bool, re
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
     require_versions(spark=True)
-    show_warnings(config.warnings())
+    show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     try:
         options = {"trust_clock": trust_clock, "give_up_plan": replan}
         summary = (
@@ -107,7 +108,7 @@ def bootstrap_command(config_path: str) -> None:
     from sessionlake.operators.run import run
     from sessionlake.preflight.check import require_ready
 
-    show_warnings(config.warnings())
+    show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     with observed(config, SESSIONIZE) as counted:
         require_ready(config, config_path)
         summary = run(open_session(config), config, bootstrap=True, on_commit=print_batch)

@@ -16,7 +16,7 @@ def told(error: Exception, config: str | None) -> tuple[list[str], int]:
     if isinstance(error, InvalidConfigError):
         return [str(problem) for problem in error.problems], error.exit_code
     if isinstance(error, ConfigError | SourceError) and config is not None:
-        return [_placed(str(error), config)], error.exit_code
+        return [with_place(str(error), config)], error.exit_code
     if isinstance(error, SessionlakeError):
         return [str(error)], error.exit_code
     return [explain(error)], ExitCode.USER if is_users(error) else ExitCode.FAILED
@@ -32,7 +32,8 @@ def _of_versions(error: ImportError) -> Exception:
     return error
 
 
-def _placed(line: str, config: str) -> str:
+def with_place(line: str, config: str) -> str:
+    """Return a line about a key of a config with the file and the line that the key stands in, where it does."""
     with suppress(OSError, UnicodeDecodeError):
         return placed(line, config, Path(config).read_text(encoding="utf-8"))
     return line
