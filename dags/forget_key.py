@@ -8,7 +8,7 @@ Put the keys into a file on the driver's machine, readable by its user only, and
 this form reach the driver by such a file too, but Airflow's database keeps them with this run (and its audit log with the
 request): delete the run when its proof is filed. The task's log has neither: it names a key by its line and its hash.
 
-**If it is red with "exit code 1":** a key is found still, or a place can't be searched; the log says which. A repeated or
+**If it is red with "exit code 8":** a key is found still, or a place can't be searched; the log says which. A repeated or
 killed run goes on where it was: clear the task, or trigger again with the same keys.
 """
 

@@ -1,7 +1,7 @@
 """What the exit codes of sessionlake's commands mean (docs/commands.md). A DAG can't import them: a test holds the two equal."""
 
 FAILED = 1
-"""A failure that is not sessionlake's, or a job's verdict."""
+"""A failure that is not sessionlake's."""
 USER = 2
 """Arguments, config, source or pipeline are to be mended."""
 NOT_NEEDED = 3
@@ -14,6 +14,8 @@ NO_BATCHES = 6
 """The pipeline has never run."""
 TRY_AGAIN = 7
 """Something was in the way that passes by itself."""
+FOUND = 8
+"""A job's verdict is no."""
 
-EXPLAINED = (FAILED, USER, NOT_NEEDED, BUSY, FENCED, NO_BATCHES, TRY_AGAIN)
+EXPLAINED = (FAILED, USER, NOT_NEEDED, BUSY, FENCED, NO_BATCHES, TRY_AGAIN, FOUND)
 """Codes before which the command line has said in one line what is wrong; not those of a signal."""

@@ -21,7 +21,7 @@ from airflow.sdk import BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from sessionlake_airflow.configs import confined, require_config
-from sessionlake_airflow.exit_codes import EXPLAINED, FAILED, FENCED, NOT_NEEDED, USER
+from sessionlake_airflow.exit_codes import EXPLAINED, FENCED, FOUND, NOT_NEEDED, USER
 from sessionlake_airflow.submit import (
     driver_environment,
     drives_here,
@@ -49,7 +49,7 @@ class SparkJob(BaseOperator):
     - `skip_on`: a try that ends with one of these exit codes (`exit_codes`) is skipped. So is one that had nothing to do by the config
       (NOT_NEEDED), one that reports no batches, and a dry run, whose counts are in XCom all the same: no asset is updated.
     - A failure that another try would only repeat (USER; FENCED, for a run of a job) is final at the first one.
-    - `judges`: exit code 1 after a report is the job's verdict, and fails without another try.
+    - `judges`: exit code 8 after a report is the job's verdict, and fails without another try.
     """
 
     ui_color = "#d9ead3"
@@ -200,7 +200,7 @@ class SparkJob(BaseOperator):
         reason = lines[-1] if lines and code in EXPLAINED else f"{self.command} ended with exit code {code}"
         if code == NOT_NEEDED or code in self.skip_on:
             raise AirflowSkipException(reason)
-        if self.judges and code == FAILED and metrics:
+        if self.judges and code == FOUND and metrics:
             raise AirflowFailException(f"{self.command} says no: {metrics}")
         # A fenced sessionizer may be started again; a run of a job that was overtaken stays so, under its id.
         if code == USER or (code == FENCED and self.names_run):

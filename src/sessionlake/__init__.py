@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sessionlake.operators.counts.definition import CountSessions, CountWindows, SlidingCountWindows
     from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
+    from sessionlake.preflight.check import check
     from sessionlake.reading import read_joins, read_sessions, read_table, read_windows
     from sessionlake.standalone.emit import Emit
 
@@ -22,6 +23,7 @@ __all__ = [
     "SlidingWindows",
     "TumblingWindows",
     "__version__",
+    "check",
     "load_config",
     "read_joins",
     "read_sessions",
@@ -40,6 +42,7 @@ _PLACES = {
     "SlidingCountWindows": "sessionlake.operators.counts.definition",
     "SlidingWindows": "sessionlake.operators.windows.definition",
     "TumblingWindows": "sessionlake.operators.windows.definition",
+    "check": "sessionlake.preflight.check",
     "load_config": "sessionlake.config.load",
     "read_joins": "sessionlake.reading",
     "read_sessions": "sessionlake.reading",

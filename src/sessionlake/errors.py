@@ -1,7 +1,7 @@
 """Errors a user can cause. Each ends as one line: what, which value, what to do; its exit code says of which kind it is."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 _LONGEST_SENT = 300
@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """A failure that is not ours (a disk, Java, the network), or a job's verdict: checks that failed, keys that were found."""
+    """A failure that is not ours: a disk, Java, the network."""
     USER = 2
     """The user's to mend: arguments, config, source, or the state of the pipeline."""
     NOT_NEEDED = 3
@@ -29,6 +29,8 @@ class ExitCode(IntEnum):
     """The pipeline has no batches yet, so that there is nothing to work on."""
     TRY_AGAIN = 7
     """Something was in the way that passes by itself: a store held by a process that ends, writers that came first each time, a broker that is down."""
+    FOUND = 8
+    """The work is done, and its verdict is no: `quality` found what `--fail-on` names, `forget` a key or a place that it can't search."""
 
 
 class SessionlakeError(Exception):
@@ -51,12 +53,20 @@ class UnreachableError(SourceError):
     exit_code = ExitCode.TRY_AGAIN
 
 
+class MissingColumnsError(SourceError):
+    """The source lacks columns; the error says which, and which it has."""
+
+    def __init__(self, message: str, missing: Sequence[str], known: Sequence[str]) -> None:
+        super().__init__(message)
+        self.missing, self.known = tuple(missing), tuple(known)
+
+
 class StoreError(SessionlakeError):
     """The local store directory can't be used, or a shard holds more than a task can take."""
 
 
 class MissingExtraError(SessionlakeError):
-    """A command or a setting needs a package that is installed with one of sessionlake's extras."""
+    """A command or a setting needs a package that is missing, as one of sessionlake's extras brings, or is of a version that does not fit."""
 
 
 class StoreHeldError(StoreError):
@@ -186,4 +196,5 @@ def without_values(error: BaseException) -> str:
 def first_line(error: object) -> str:
     """Return the first line of an error's message, or its type: Spark's and Java's have a stack trace below."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    # Spark's end in a semicolon, as does what we put before a remedy.
+    return lines[0].rstrip("; ") if lines else type(error).__name__

@@ -1,8 +1,22 @@
-"""Packages that only some commands need: what is said where one is missing."""
+"""Packages that commands need: what is said where one is missing, or is of a version that does not fit."""
 
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sessionlake.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+OF_SPARK = ("pyspark", "delta-spark")
+"""What only commands that start Spark need. Any patch release of the one that is asked for fits."""
+_MODULES = {"delta-spark": "delta"}
+"""Modules that are called otherwise than their package."""
 
 
 def has_module(module: str) -> bool:
@@ -17,3 +31,84 @@ def require_extra(what: str, module: str, extra: str) -> None:
     """Raise MissingExtraError, with the command that installs `extra`, where `what` can't be done without `module`."""
     if not has_module(module):
         raise MissingExtraError(f"{what}: Python module {module!r} is missing; run: pip install 'sessionlake[{extra}]'")
+    require_versions(extra=extra)
+
+
+def require_versions(*, spark: bool = False, extra: str = "") -> None:
+    """Raise MissingExtraError, with the command that mends it, where packages are not as sessionlake's own metadata asks for.
+
+    Those are looked at that every command needs, those of Spark with `spark`, or instead those of an extra.
+    """
+    wrong, install = [], []
+    for wanted in _wanted(extra):
+        if not extra and (wanted.name in OF_SPARK) != spark:
+            continue
+        told = _misfit(wanted)
+        if told is not None:
+            wrong.append(told)
+            install.append(f"'{wanted.name}{_range(wanted)}'")
+    if wrong:
+        raise MissingExtraError(f"{'; '.join(wrong)}; run: pip install {' '.join(install)}")
+
+
+def _wanted(extra: str) -> Iterator["Requirement"]:
+    """Yield what sessionlake needs by its metadata, or with an extra what that needs; nothing where it is not installed."""
+    for wanted in _requirements():
+        for_extra = wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})
+        if for_extra == bool(extra) and (wanted.marker is None or wanted.marker.evaluate({"extra": extra})):
+            yield wanted
+
+
+@cache
+def _requirements() -> tuple["Requirement", ...]:
+    from packaging.requirements import Requirement  # noqa: PLC0415 (help must not wait for it)
+
+    return tuple(map(Requirement, _metadata("sessionlake", "Requires-Dist")))
+
+
+def _misfit(wanted: "Requirement") -> str | None:
+    """Return what is wrong with an installed package; None where it fits, or where nothing tells its version."""
+    found = _version(wanted.name)
+    if found is None:
+        there = has_module(_MODULES.get(wanted.name, wanted.name.replace("-", "_")))
+        return None if there else f"{wanted.name} is missing, sessionlake needs {_told(wanted)}"
+    fits = f"{found}.".startswith(_minor(wanted)) if wanted.name in OF_SPARK else wanted.specifier.contains(found, True)
+    return None if fits else f"{wanted.name} {found} is installed, sessionlake needs {_told(wanted)}"
+
+
+def _minor(wanted: "Requirement") -> str:
+    """Return the begin of all versions that fit a pinned one: "4.1." of "==4.1.1"."""
+    return str(wanted.specifier).removeprefix("==").rpartition(".")[0] + "."
+
+
+def _told(wanted: "Requirement") -> str:
+    return f"{_minor(wanted)}x" if wanted.name in OF_SPARK else _range(wanted).removeprefix("==")
+
+
+def _range(wanted: "Requirement") -> str:
+    """Return the range as people write it, its lower end first."""
+    return ",".join(sorted(map(str, wanted.specifier), reverse=True))
+
+
+def _version(package: str) -> str | None:
+    """Return the version of the package that would be imported; None where nothing tells it."""
+    if package == "pyspark":
+        # PYTHONPATH may put that of SPARK_HOME before the installed one, and it has no metadata.
+        spec = find_spec(package)
+        file = Path(spec.origin).with_name("version.py") if spec and spec.origin else None
+        if file is not None and file.is_file():
+            return file.read_text().rpartition("=")[2].strip(" \n\"'")
+    return next(iter(_metadata(package, "Version")), None)
+
+
+def _metadata(package: str, field: str) -> list[str]:
+    """Return what an installed package's metadata has of a field; nothing where there is none.
+
+    importlib.metadata's own functions parse the whole, page and all: of every package that is a tenth of a second.
+    """
+    try:
+        text = distribution(package).read_text("METADATA") or ""
+    except PackageNotFoundError:
+        return []
+    head, _, _ = text.partition("\n\n")
+    return re.findall(rf"^{field}: (.+)$", head, re.MULTILINE)

@@ -168,7 +168,7 @@ CASES: dict[str, dict[str, Any]] = {
         "env": {"STUB": "echo 'sessionlake: a disk is full (No space left); nothing is lost' >&2; exit 1"},
     },
     "crash": {"dag": "quality_checks", "env": {"STUB": "echo Traceback; exit 1"}},
-    "verdict": {"dag": "quality_checks", "env": {"STUB": SAYS + "exit 1"}},
+    "verdict": {"dag": "quality_checks", "env": {"STUB": SAYS + "exit 8"}},
     "stretch": {"dag": "sessionize_stream", "conf": {"minutes": 0.005}, "env": {"STUB": "exec sleep 100"}},
     "lineage": {
         "dag": "compact_tables",

@@ -1,6 +1,7 @@
 """A pipeline's directory as a user has it, and its commands."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class Project:
         return CliRunner().invoke(main, [arguments[0], str(self.path), *arguments[1:]])
 
     def assert_error(self, line: str, *arguments: str) -> None:
-        """Check that the command ends with exactly this line, {root} being the project's directory."""
+        """Check that the command ends with exactly this line, {root} being the project's directory, after a place in the config."""
         result = self.call(*(arguments or ("run", "--once")))
-        assert (result.exit_code, result.stderr) == (2, f"sessionlake: {line.format(root=self.root)}\n")
+        told = re.sub(rf"^sessionlake: {re.escape(str(self.path))}:(\d+: )?\s*", "sessionlake: ", result.stderr)
+        assert (result.exit_code, told) == (2, f"sessionlake: {line.format(root=self.root)}\n")

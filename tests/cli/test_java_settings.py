@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sessionlake.errors import ConfigError
@@ -17,7 +19,7 @@ FILES = 'kind = "files"\npath = "events"\nformat = "json"'
     ("source", "expected"),
     [
         (FILES, [True]),
-        ('kind = "delta"\npath = "events"', [False]),
+        ('kind = "delta"\npath = "table"', [False]),
         ('kind = "kafka"\nbootstrap_servers = "127.0.0.1:9"\ntopic = "events"\nformat = "json"', [False]),
     ],
 )
@@ -32,6 +34,7 @@ def test_little_java_is_for_files(
 
     monkeypatch.setattr("sessionlake.cli.sessionizer.open_session", open_session)
     project = Project(tmp_path / "project")
+    write_deltalake(str(project.root / "table"), pa.table({"user": ["u"], "time": [1], "v": [1]}))
     project.edit(FILES, source)
     assert "no session is needed here" in project.call("run", *once).stderr
     assert asked == expected

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
 from sessionlake.errors import ConfigError
 
 
@@ -70,3 +70,13 @@ def test_reads_what_pandas_reads(parts: list[tuple[int, str]]) -> None:
 def test_reads_what_is_shown(micros: int) -> None:
     shown = format_duration(micros)
     assert format_duration(parse_duration(shown)) == shown
+
+
+@given(st.integers(0, 10**15))
+def test_reads_what_is_spoken_to_the_microsecond(micros: int) -> None:
+    assert parse_duration(spoken_duration(micros)) == micros
+
+
+def test_what_is_spoken() -> None:
+    spoken = [spoken_duration(micros) for micros in (0, 60_000_000, 90_061_000_001, -5_400_000_000)]
+    assert spoken == ["0 seconds", "1 minute", "1 day 1 hour 1 minute 1 second 1 microsecond", "-1 hour 30 minutes"]

@@ -48,7 +48,7 @@ def test_a_kafka_source() -> None:
             {"max_bytes_per_batch": 1},
             "source.max_bytes_per_batch: Spark bounds a batch of a topic by its records; write max_",
         ),
-        ({"max_offsets_per_batch": 0}, "source.max_offsets_per_batch: 0 is wrong: input should be greater than"),
+        ({"max_offsets_per_batch": 0}, "source.max_offsets_per_batch: 0 is too small; write 1 or more"),
     ],
 )
 def test_a_wrong_source(changes: dict[str, Any], message: str) -> None:

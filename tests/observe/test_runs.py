@@ -243,7 +243,7 @@ def test_what_a_backfill_reads_again(tmp_path: Path, archive: bool, kafka: bool,
 @pytest.mark.parametrize(
     ("section", "values", "message"),
     [
-        ("metrics", {"port": 70000}, r"^metrics\.port: 70000 is wrong: "),
+        ("metrics", {"port": 70000}, r"^metrics\.port: 70000 is too large; write 65535 or less"),
         (
             "metrics",
             {"textfile": "s3://b/x"},

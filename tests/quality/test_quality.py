@@ -344,10 +344,10 @@ def test_fail_on(spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatc
     assert code("--dry-run") == 0
     assert not (lake / "quality").exists()
     assert not tables_of(spark, lake)[schemas.QUALITY_RESULTS].exists()
-    assert code("--dry-run", "--fail-on", "warn") == 1
+    assert code("--dry-run", "--fail-on", "warn") == 8
     write_config(lake, event={"id": "id"}, quality={"max_age": "0 seconds"})
-    assert code("--run-id", "x", "--data-docs", str(lake / "docs")) == 1
-    assert code("--run-id", "x", "--data-docs", str(lake / "docs")) == 1
+    assert code("--run-id", "x", "--data-docs", str(lake / "docs")) == 8
+    assert code("--run-id", "x", "--data-docs", str(lake / "docs")) == 8
     pages = list((lake / "docs").rglob("validations/events/x/**/*.html"))
     assert len(pages) == 1
     assert "fresh: seconds since the last commit" in pages[0].read_text()

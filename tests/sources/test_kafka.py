@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from infra.kafka.broker import Broker, free_port
 from sessionlake.config.load import Config
-from sessionlake.errors import JobError, SourceError, UnreachableError
+from sessionlake.errors import ConfigError, JobError, SourceError, UnreachableError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
 from sessionlake.operators.run import run
@@ -248,7 +248,9 @@ def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker,
     with pytest.raises(SourceError, match=r"source\.topic: .* is empty.*declare each in \[source\.types\]"):
         run(spark, config, once=True)
     topic.send([{"value": '{"key": "a", "at": 1, "v": 2}'}])
-    with pytest.raises(SourceError, match=r"no column 'time'; pick one of key, at, v, _key, _timestamp"):
+    with pytest.raises(
+        ConfigError, match=r"^event\.time: 'time' is no column of .*; write one of key, at, v, _key, _timestamp, or "
+    ):
         run(spark, config, once=True)
     unknown = config.model_copy(
         update={"source": config.source.model_copy(update={"topic": "nowhere", "tombstones": True})}

@@ -30,11 +30,15 @@ def restore_command(config_path: str, directory: str) -> None:
     """Put back, and say what was put back."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import restore
+    from sessionlake.jobs.backup.manifest import LocalFiles, check_backup
 
+    place = _absolute(directory)
+    if "://" not in place:
+        check_backup(LocalFiles(), config, place)  # before Spark, which takes seconds to start
     with progress() as shown:
         spark = open_session(config)
         shown.step("copying")
-        put = restore(spark, config, _absolute(directory), shown.count)
+        put = restore(spark, config, place, shown.count)
     console.print(f"restored {_told(put)}; `sessionlake run` goes on with batch {put.batch_id + 1}")
 
 

@@ -1,7 +1,7 @@
 """What an error that is not ours means to whoever runs the pipeline: one line, by its cause."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sessionlake.errors import first_line
@@ -18,6 +18,8 @@ class Cause:
     signs: tuple[str, ...]
     what: str
     remedy: str
+    users: bool = False
+    """Whether it is the user's to mend, and no failure of the machine."""
 
 
 CAUSES = (
@@ -83,7 +85,13 @@ CAUSES = (
         "give the right to the user that runs this, or correct the path",
     ),
     Cause(
-        ("FileNotFoundException", "FileNotFoundError", "No such file or directory", "PATH_NOT_FOUND"),
+        ("PATH_NOT_FOUND",),
+        "a path that the config or an option names is not there",
+        "create it or correct the path",
+        users=True,
+    ),
+    Cause(
+        ("FileNotFoundException", "FileNotFoundError", "No such file or directory"),
         "a file or directory is gone",
         "bring it back or correct the path",
     ),
@@ -97,13 +105,27 @@ _BRIDGES = ("py4j.", "pyspark.errors", "Py4JJavaError")
 def explain(error: BaseException) -> str:
     """Return one line: the cause where it is known, else the error's type and first line; both say what to do."""
     texts = list(_texts(error))
+    if (found := _cause(texts)) is not None:
+        cause, detail = found
+        return f"{cause.what} ({detail}); {cause.remedy}"
+    said = _raised_in_python("\n".join(texts)) or _cut(first_line(texts[-1]))
+    return f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see where"
+
+
+def is_users(error: BaseException) -> bool:
+    """Say whether an error that is not ours is the user's to mend."""
+    found = _cause(list(_texts(error)))
+    return found is not None and found[0].users
+
+
+def _cause(texts: Sequence[str]) -> tuple[Cause, str] | None:
+    """Return the cause that an error's messages have signs of, and the line that has them."""
     for cause in CAUSES:
         for text in texts:
             detail = _line_with(text, cause.signs)
             if detail:
-                return f"{cause.what} ({detail}); {cause.remedy}"
-    said = _raised_in_python("\n".join(texts)) or _cut(first_line(texts[-1]))
-    return f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see where"
+                return cause, detail
+    return None
 
 
 def _texts(error: BaseException) -> Iterator[str]:

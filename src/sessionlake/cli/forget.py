@@ -11,6 +11,7 @@ from sessionlake.cli.keys_file import read_keys, refuse_arguments
 from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
+from sessionlake.errors import ExitCode
 from sessionlake.jobs.registry import BY_NAME
 
 if TYPE_CHECKING:
@@ -52,4 +53,4 @@ def _prove(config_path: str, keys: list[str], data_docs: Path | None) -> NoRetur
         found = check(open_session(config), config, keys, shown.step, data_docs)
     for line in found.lines():
         console.print(line)
-    sys.exit(0 if found.clean else 1)
+    sys.exit(ExitCode.DONE if found.clean else ExitCode.FOUND)

@@ -16,7 +16,8 @@ from sessionlake.cli.sessionizer import print_batch
 from sessionlake.cli.shared import console, one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.times import parse_time
-from sessionlake.extras import require_extra
+from sessionlake.errors import ExitCode
+from sessionlake.extras import require_extra, require_versions
 from sessionlake.jobs.registry import BY_NAME, Job, Kind, Option
 from sessionlake.stopping import leaves, runs_as
 
@@ -89,18 +90,33 @@ def job_command(job: Job) -> click.Command:
             )
             return report
 
-        run_job(job, config_path, work, dry_run=dry_run, apply=apply)
+        times = (arguments.get("from_us"), arguments.get("to_us"))
+        run_job(job, config_path, work, dry_run=dry_run, apply=apply, times=times)
 
     return command
 
 
-def run_job(job: Job, config_path: str, work: "Work", *, dry_run: bool, apply: bool = False) -> None:
-    """Do a job's work with progress, observed as the config says; print its report, exit with 1 where it has failed.
+def run_job(
+    job: Job,
+    config_path: str,
+    work: "Work",
+    *,
+    dry_run: bool,
+    apply: bool = False,
+    times: tuple[int | None, int | None] = (None, None),
+) -> None:
+    """Do a job's work with progress, observed as the config says; print its report, exit with FOUND where its verdict is no.
 
-    With `apply` a pass of the sessionizer follows where the run appended corrections.
+    With `apply` a pass of the sessionizer follows where the run appended corrections. `times` is the range that is asked for.
     """
     config = load_config(config_path)
+    require_versions(spark=True)
+    from sessionlake.jobs.late.spans import check_range
+    from sessionlake.preflight.jobs import require_job
+
     with observed(config, job.name, dry_run=dry_run) as counted:
+        check_range(*times)
+        require_job(config, config_path, job)
         with progress() as shown:
             spark = open_session(config)
             shown.step("looking at the tables")
@@ -113,7 +129,7 @@ def run_job(job: Job, config_path: str, work: "Work", *, dry_run: bool, apply: b
         print_report(report)
         counted(report.counts)
         if report.failed:
-            raise SystemExit(1)
+            raise SystemExit(ExitCode.FOUND)
 
 
 def _apply(config: Config, report: "JobReport") -> None:

@@ -5,6 +5,7 @@ from sessionlake.cli.progress import progress
 from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import console, open_session
 from sessionlake.config.load import load_config
+from sessionlake.extras import require_versions
 from sessionlake.stopping import leaves
 
 
@@ -12,9 +13,13 @@ from sessionlake.stopping import leaves
 def rebuild_command(config_path: str, warehouse: str, switch: bool, from_topic: bool) -> None:  # noqa: FBT001
     """Rebuild, and say which line of the config changes; with `switch` change it."""
     load_config(config_path)  # a fault in it is told at once, before the modules of Spark are loaded
+    require_versions(spark=True)
     from sessionlake.jobs.rebuild import apply_switch, plan_switch, rebuild, switched
+    from sessionlake.preflight.check import require_ready
+    from sessionlake.preflight.needs import OF_REBUILD
 
     config = switched(config_path, plan_switch(config_path, warehouse))
+    require_ready(config, config_path, OF_REBUILD)
     with progress() as shown:
         spark = open_session(config)
         shown.step("sessionizing all events in one pass")

@@ -10,6 +10,7 @@ from sessionlake.jobs.registry import JOBS
 
 _PIPELINE = {
     "init": ("init:init_command", "Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."),
+    "check": ("check:check_command", "Tell everything that is wrong with a config, its source and its tables, or else what it will do."),
     "run": ("sessionizer:run_command", "Run the sessionizer until stopped (ctrl-C), or once."),
     "bootstrap": ("sessionizer:bootstrap_command", "Sessionize all existing input in one bulk pass, for first use on old data."),
     "status": ("status:status_command", "Show watermark, lag, counts that reconcile, store size and the last batches."),
@@ -78,9 +79,14 @@ class LazyGroup(click.Group):
 
             return job_command(next(job for job in JOBS if job.command == cmd_name))
         module, _, attribute = place.partition(":")
-        command: click.Command = getattr(
-            import_module(module if "." in module else f"sessionlake.cli.{module}"), attribute
-        )
+        try:
+            command: click.Command = getattr(
+                import_module(module if "." in module else f"sessionlake.cli.{module}"), attribute
+            )
+        except ImportError as error:
+            from sessionlake.cli.shared import end_with
+
+            end_with(error)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

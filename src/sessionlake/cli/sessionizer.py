@@ -9,7 +9,9 @@ import click
 from sessionlake.cli.observed import observed, observed_stream
 from sessionlake.cli.progress import progress
 from sessionlake.cli.shared import console, format_time, one_line_errors, open_session, show_warnings
+from sessionlake.cli.told import with_place
 from sessionlake.config.load import Config, load_config
+from sessionlake.extras import require_versions
 from sessionlake.jobs.registry import SESSIONIZE
 from sessionlake.stopping import leaves
 
@@ -48,18 +50,23 @@ def run_command(
     if drain and not once:
         raise click.UsageError("--drain goes with --once")
     config = load_config(config_path)
-    show_warnings(config.warnings())
+    require_versions(spark=True)
+    show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     options = {"trust_clock": trust_clock, "give_up_plan": replan, "allow_expiry": allow_expiry}
-    summary = _run_once(config, drain=drain, **options) if once else _run_stream(config, **options)
+    summary = (
+        _run_once(config, config_path, drain=drain, **options) if once else _run_stream(config, config_path, **options)
+    )
     print_summary(summary)
     print_metrics(summary)
 
 
-def _run_once(config: Config, **options: Any) -> "RunSummary":
+def _run_once(config: Config, config_path: str, **options: Any) -> "RunSummary":
     from sessionlake.jobs.expire.told import Told
     from sessionlake.operators.run import run
+    from sessionlake.preflight.check import require_ready
 
     with observed(config, SESSIONIZE) as counted, progress() as shown:
+        require_ready(config, config_path)
         spark = open_session(config, little_java=_is_little(config))
         shown.step("sessionizing")
         told = Told(spark, config)
@@ -75,12 +82,14 @@ def _run_once(config: Config, **options: Any) -> "RunSummary":
     return summary
 
 
-def _run_stream(config: Config, **options: Any) -> "RunSummary":
+def _run_stream(config: Config, config_path: str, **options: Any) -> "RunSummary":
     from sessionlake.jobs.expire.told import Told
     from sessionlake.jobs.publish.lag import held_back
     from sessionlake.operators.run import run
+    from sessionlake.preflight.check import require_ready
     from sessionlake.warehouse.tables import Tables
 
+    require_ready(config, config_path)
     spark = open_session(config, little_java=_is_little(config))
     told = Told(spark, config)
     with observed_stream(spark, config) as committed:
@@ -105,10 +114,13 @@ def _is_little(config: Config) -> bool:
 def bootstrap_command(config_path: str) -> None:
     """Sessionize all existing input in one bulk pass, for first use on old data; then `run` goes on."""
     config = load_config(config_path)
+    require_versions(spark=True)
     from sessionlake.operators.run import run
+    from sessionlake.preflight.check import require_ready
 
-    show_warnings(config.warnings())
+    show_warnings([with_place(warning, config_path) for warning in config.warnings()])
     with observed(config, SESSIONIZE) as counted, progress() as shown:
+        require_ready(config, config_path)
         spark = open_session(config)
         shown.step("sessionizing all input in one pass")
         summary = run(spark, config, bootstrap=True, on_commit=_bootstrapped)

@@ -6,18 +6,19 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.console import Console
 
-from sessionlake.cli.failures import explain
 from sessionlake.cli.stop import begun_command
 from sessionlake.cli.stopped import Command
+from sessionlake.cli.told import told
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
-from sessionlake.errors import ConfigError, SessionlakeError
+from sessionlake.errors import ConfigError
+from sessionlake.extras import require_versions
 from sessionlake.stopping import handlers_kept
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ console = Console(highlight=False, markup=False, emoji=False, width=None if sys.
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """End a command that fails with one line, and let one that is stopped know what it is called.
+    """End a command that fails with one line, or of a wrong config with one for each problem.
 
-    Exit code 1 where the error is not ours, else that of its class. `sessionlake --traceback` prints the trace before it.
+    One that is stopped knows what it is called.
+
+    The exit code is that of the error's class or cause. `sessionlake --traceback` prints the trace before it.
     """
 
     @functools.wraps(command)
@@ -40,17 +43,24 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         if context is not None:
             begun_command(Command(context.info_name or "", context.params), traced=wants_traceback())
         try:
+            require_versions()
             command(*args, **kwargs)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 (each library has its own)
-            if wants_traceback():
-                click.echo(hide(traceback.format_exc()), err=True)
-            line, code = (str(error), error.exit_code) if isinstance(error, SessionlakeError) else (explain(error), 1)
-            click.echo(f"sessionlake: {hide(' '.join(line.split()))}", err=True)
-            sys.exit(code)
+            end_with(error, kwargs.get("config_path"))
 
     return wrapped
+
+
+def end_with(error: Exception, config: str | None = None) -> NoReturn:
+    """End the command with an error's lines and exit code; `config` is the file that it was given."""
+    if wants_traceback():
+        click.echo(hide("".join(traceback.format_exception(error))), err=True)
+    lines, code = told(error, config)
+    for line in lines:
+        click.echo(f"sessionlake: {hide(' '.join(line.split()))}", err=True)
+    sys.exit(code)
 
 
 def wants_traceback() -> bool:
@@ -63,13 +73,16 @@ def open_session(
     config: Config, *, driver_memory: str = "4g", little_java: bool = False, conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
+    require_versions(spark=True)
     from sessionlake.cli.progress import progress
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars
+    from sessionlake.jars.java import check_java
     from sessionlake.observe.listener import listener_conf
 
     settings = {**listener_conf(config), **(conf or {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_java()
         find_jars()  # here, since a fetch shows its own progress
     with progress() as shown, handlers_kept():
         shown.step("starting Spark")

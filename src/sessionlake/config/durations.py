@@ -53,6 +53,17 @@ def _micros(text: str) -> Fraction | None:
     return total if at and at == len(text) else None
 
 
+def spoken_duration(micros: int) -> str:
+    """Return the exact text of a duration as people write it into a config: "30 minutes", "1 hour 30 minutes"."""
+    units = ("day", "hour", "minute", "second", "millisecond", "microsecond")
+    parts, rest = [], abs(micros)
+    for unit in units:
+        amount, rest = divmod(rest, int(_SIZES[unit]))
+        if amount:
+            parts.append(f"{amount} {unit}{'' if amount == 1 else 's'}")
+    return ("-" if micros < 0 else "") + (" ".join(parts) or "0 seconds")
+
+
 def format_duration(micros: int) -> str:
     """Return a short text for people, such as "1h 30min", "250us" or "-3s"."""
     sign, micros = "-" if micros < 0 else "", abs(micros)

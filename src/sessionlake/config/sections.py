@@ -1,5 +1,6 @@
 """Sections that every pipeline's config has, and what sections share."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
@@ -20,7 +21,14 @@ def _duration(text: str) -> str:
     return text
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
+def _pipeline_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", text):
+        raise ValueError(f"{text!r} must be letters, digits, _ and -; write for example 'clicks'")
+    return text
+
+
+DURATION = AfterValidator(_duration)
+Duration = Annotated[str, DURATION]
 
 
 class Section(BaseModel):
@@ -32,7 +40,7 @@ class Section(BaseModel):
 class PipelineSection(Section):
     """Where the pipeline lives and how it runs."""
 
-    name: str
+    name: Annotated[str, AfterValidator(_pipeline_name)]
     warehouse: str
     shards: int = Field(default=4, ge=1, le=4096)
     trigger: Duration = "10 seconds"
@@ -98,6 +106,11 @@ class OperatorSection(Section):
     """Whether rows ever become final."""
 
     @property
+    def bound_in_time(self) -> bool:
+        """Whether whole numbers of `bound_settings` are microseconds."""
+        return False
+
+    @property
     def sides(self) -> Mapping[str, SideSection]:
         """The event inputs by name where there are several; then no [source] and no [event] stand beside the section."""
         return {}
@@ -125,6 +138,11 @@ class OperatorSection(Section):
     @property
     def skew_us(self) -> int:
         """How far ahead of the clock events may be where the config does not say, microseconds; a minute at least."""
+        return self.grace_us
+
+    @property
+    def harmless_us(self) -> int:
+        """How far ahead of the clock an event may be, and move the watermark, without that events of now are late for it; microseconds."""
         return self.grace_us
 
     @property
@@ -200,6 +218,10 @@ class OperatorSection(Section):
     def removes_open(self) -> bool:
         """Whether a tombstone removes a row that is not final, too."""
         return False
+
+    def in_words(self) -> str:
+        """Return what is computed, in a sentence for users."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Raise ConfigError where values that are right one by one don't go together."""

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.quarantine import Quarantine, check_length, parse_rate
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
@@ -63,6 +63,11 @@ class SessionSection(OperatorSection):
         return self.widest_us + self.grace_us if self.retention is None else parse_duration(self.retention)
 
     @property
+    def harmless_us(self) -> int:
+        """Gap + grace: so long a session of one event stays open."""
+        return self.gap_us + self.grace_us
+
+    @property
     def ends_inclusive(self) -> bool:
         """The end is the time of the last event."""
         return True
@@ -104,6 +109,15 @@ class SessionSection(OperatorSection):
         """Any session can be removed."""
         return True
 
+    def in_words(self) -> str:
+        """Return what makes a session, and until when."""
+        own = f" ({self.gap_by!r}, up to {self.max_gap})" if self.gap_by else ""
+        cut = f", cut at multiples of {self.max_length}" if self.max_length else ""
+        return (
+            f"sessions of events at most {self.gap} apart{own}{cut}; events change a session until "
+            f"{spoken_duration(self.grace_us)} after it could have gone on"
+        )
+
     def check(self) -> None:
         """Refuse an empty gap, limits that don't go together, and a retention shorter than gap (max_gap) + grace."""
         if self.gap_us == 0:
@@ -113,8 +127,8 @@ class SessionSection(OperatorSection):
         if self.retention_us < needed:
             gap = "gap" if self.max_gap is None else "max_gap"
             raise ConfigError(
-                f"session.retention: {self.retention!r} is shorter than {gap} + grace = {format_duration(needed)}; "
-                f"write '{format_duration(needed)}' or longer"
+                f"session.retention: {self.retention!r} is shorter than {gap} + grace = {spoken_duration(needed)}; "
+                f"write '{spoken_duration(needed)}' or longer"
             )
 
     def _check_limits(self) -> None:
@@ -124,7 +138,7 @@ class SessionSection(OperatorSection):
             raise ConfigError(f"session.max_gap: {self.max_gap!r} is for gap_by; write gap_by, or remove it")
         if self.max_gap_us is not None and self.max_gap_us < self.gap_us:
             raise ConfigError(
-                f"session.max_gap: {self.max_gap!r} is shorter than the gap; write '{format_duration(self.gap_us)}' or longer"
+                f"session.max_gap: {self.max_gap!r} is shorter than the gap; write '{spoken_duration(self.gap_us)}' or longer"
             )
         if self.max_length is None and self.offset_us:
             raise ConfigError(
@@ -133,12 +147,17 @@ class SessionSection(OperatorSection):
         if self.max_length_us is not None and self.max_length_us < self.widest_us:
             gap = "gap" if self.max_gap is None else "max_gap"
             raise ConfigError(
-                f"session.max_length: {self.max_length!r} is shorter than {gap}; write '{format_duration(self.widest_us)}' or longer"
+                f"session.max_length: {self.max_length!r} is shorter than {gap}; write '{spoken_duration(self.widest_us)}' or longer"
             )
         if self.max_length_us is not None and self.offset_us >= self.max_length_us:
             raise ConfigError(
                 f"session.max_length_offset: {self.max_length_offset!r} must be shorter than max_length; write what is left of it"
             )
+
+    @property
+    def bound_in_time(self) -> bool:
+        """All are durations."""
+        return True
 
     def bound_settings(self) -> dict[str, Any]:
         """Return the gap, and the limits; those that are not set as null, which a pipeline of before has none of."""

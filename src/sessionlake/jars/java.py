@@ -26,6 +26,17 @@ def java_command() -> str:
     return str(found)
 
 
+def check_java() -> None:
+    """Raise ConfigError where Java is missing, or too old for Spark; where its own files tell its version, it is not started."""
+    java = java_command()
+    release = Path(java).resolve().parent.parent / "release"
+    found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
+    if found is None:
+        require_java()
+    else:
+        _check_version(java, int(found[1]))
+
+
 def pyspark_home() -> Path:
     """Return the folder of the PySpark beside this Python, whose `jars` Spark runs on; ConfigError where there is none."""
     pyspark = find_spec("pyspark")
@@ -42,5 +53,9 @@ def require_java() -> None:
     if done.returncode or found is None:
         said = next(iter(done.stderr.strip().splitlines()), "nothing")
         raise ConfigError(f"Java: {java} does not run (it said: {said}); {_REMEDY}")
-    if int(found[1]) < OLDEST:
-        raise ConfigError(f"Java: {java} is version {found[1]}, Spark needs {OLDEST} or later; {_REMEDY}")
+    _check_version(java, int(found[1]))
+
+
+def _check_version(java: str, found: int) -> None:
+    if found < OLDEST:
+        raise ConfigError(f"Java: {java} is version {found}, Spark needs {OLDEST} or later; {_REMEDY}")

@@ -291,7 +291,7 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "quality",
-        "Check the tables against the suites in expectations/; exit code 1 where checks fail.",
+        "Check the tables against the suites in expectations/; exit code 8 where checks fail.",
         "sessionlake.quality.run:run_quality",
         (
             Option(

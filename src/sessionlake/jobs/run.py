@@ -42,7 +42,7 @@ class JobReport:
     repeated: bool = False
     """The run was finished before; these are the numbers it had then."""
     failed: bool = False
-    """The work is done, and its verdict is no: the command ends with exit code 1."""
+    """The work is done, and its verdict is no: the command ends with exit code 8 (FOUND)."""
 
 
 @dataclass

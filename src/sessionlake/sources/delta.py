@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sessionlake.config.load import Config
-from sessionlake.errors import SourceError
+from sessionlake.errors import MissingColumnsError, SourceError
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
@@ -41,8 +41,10 @@ class DeltaSource:
         schema = self._schema()
         missing = [name for name in needed if name not in schema.names]
         if missing:
-            raise SourceError(
-                f"{self._config.source.AT}.path: {self._config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}"
+            raise MissingColumnsError(
+                f"{self._config.source.AT}.path: {self._config.source.path!r} has no column {missing[0]!r}; pick one of {', '.join(schema.names)}",
+                missing,
+                schema.names,
             )
         return {name: normal_type(schema.field(name).type) for name in needed}
 

@@ -38,7 +38,12 @@ class FileSource:
         self._spark, self._config, self._path, self._number = spark, config, config.source.path, number
 
     def check(self) -> None:
-        """Do nothing: the directory may still come."""
+        """Refuse a local directory that is not there, as Spark does; a pattern may come to match something."""
+        path = Path(self._path.removeprefix("file:"))
+        if "://" not in self._path and not re.search(r"[*?\[{]", self._path) and not path.exists():
+            raise SourceError(
+                f"{self._config.source.AT}.path: {self._path!r} is no directory; create it or correct the path"
+            )
 
     def columns(self) -> list[str]:
         """Return the columns of the files that are there."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.config.source import Format, SourceSection
-from sessionlake.errors import SourceError
+from sessionlake.errors import MissingColumnsError, SourceError
 from sessionlake.sources.columns import TIMESTAMP
 from sessionlake.sources.decoding.csv_records import Records
 from sessionlake.sources.decoding.csv_rows import read_text, with_header
@@ -44,9 +44,11 @@ def infer_types(
     found = _scan(paths, format, max_files)
     missing = [name for name in needed if name not in found]
     if missing:
-        raise SourceError(
+        raise MissingColumnsError(
             f"no column {', '.join(repr(name) for name in missing)} in the {format} files: "
-            f"write one of {', '.join(found) or 'none'}"
+            f"write one of {', '.join(found) or 'none'}",
+            missing,
+            list(found),
         )
     kinds = {name: found[name] for name in needed}
     return {name: kind for name, kind in kinds.items() if kind is not None}
@@ -196,6 +198,12 @@ def declared_and_found(
     to_find = [name for name in needed if name not in declared]
     try:
         found = find(to_find) if to_find else {}
+    except MissingColumnsError as error:
+        raise MissingColumnsError(
+            f"{source.AT}.path: {source.path!r}: {error}" if source.path else str(error),
+            error.missing,
+            list(dict.fromkeys((*error.known, *declared))),
+        ) from error
     except SourceError as error:
         where = "" if "source." in str(error) else f"{source.AT}.path: {source.path!r}: "
         raise SourceError(f"{where}{error}") from error

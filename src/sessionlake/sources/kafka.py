@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import SourceSection, option_texts
-from sessionlake.errors import JobError, SourceError, first_line
+from sessionlake.errors import JobError, MissingColumnsError, SourceError, first_line
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
@@ -98,9 +98,11 @@ class KafkaSource:
             found = _sample(self._spark, self._source)
         missing = [name for name in names if name not in found]
         if missing:
-            raise SourceError(
+            raise MissingColumnsError(
                 f"{self._source.AT}.topic: {self._source.topic!r} has no column {missing[0]!r}; pick one of {', '.join([*found, *META])}, "
-                f"or declare it in [{self._source.AT}.types]"
+                f"or declare it in [{self._source.AT}.types]",
+                missing,
+                [*found, *META],
             )
         # A column that is null throughout is left out, as it is for files.
         kinds = {name: kind for name in names if (kind := found[name]) is not None}
@@ -171,10 +173,11 @@ def _decoded(source: SourceSection) -> Column:
     if source.confluent_header:
         payload = F.substring(value, _MAGIC_BYTES + 1, 1 << 30)
         value = F.when(F.substring(value, 1, 1) == F.lit(bytearray(1)), payload)
-    return from_avro(value, _avro_text(source), {"mode": "PERMISSIVE"})
+    return from_avro(value, read_avro_schema(source), {"mode": "PERMISSIVE"})
 
 
-def _avro_text(source: SourceSection) -> str:
+def read_avro_schema(source: SourceSection) -> str:
+    """Return the text of the file with a topic's Avro schema; SourceError where it can't be read."""
     try:
         return Path(source.avro_schema or "").read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -184,7 +187,7 @@ def _avro_text(source: SourceSection) -> str:
 
 
 def _avro_schema(spark: SparkSession, source: SourceSection) -> StructType:
-    text = _avro_text(source)
+    text = read_avro_schema(source)
     try:
         found = spark.range(1).select(from_avro(F.lit(None).cast("binary"), text).alias("value")).schema[0].dataType
     except Exception as error:

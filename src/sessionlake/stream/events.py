@@ -7,10 +7,12 @@ import pyarrow as pa
 from sessionlake.aggregates import Aggregate, AggregateSpec, build_aggregates
 from sessionlake.aggregates.spec import build_custom
 from sessionlake.config.load import Config
-from sessionlake.errors import ConfigError, PipelineStateError
+from sessionlake.config.problems import InvalidConfigError
+from sessionlake.errors import ConfigError, MissingColumnsError, PipelineStateError
 from sessionlake.sources.base import Source
 from sessionlake.sources.columns import EventColumns, type_named
 from sessionlake.stream.ingest import EventSpec, column_of
+from sessionlake.stream.named_columns import missing_columns
 
 
 def aggregated_events(
@@ -60,7 +62,7 @@ def event_spec(
     inputs = tuple(dict.fromkeys(inputs))
     key, *further = keys or (event.key,)
     needed = list(dict.fromkeys([name for name in (key, *further, event.time, event.id, *inputs) if name]))
-    types = {name: type_named(text) for name, text in pinned.items()} if pinned else source.types(needed)
+    types = {name: type_named(text) for name, text in pinned.items()} if pinned else _types(config, source, needed)
     missing = [name for name in needed if name not in types]
     if missing:
         raise PipelineStateError(
@@ -76,6 +78,14 @@ def event_spec(
         archive=config.pipeline.archive,
         max_key_bytes=event.max_key_bytes,
     )
+
+
+def _types(config: Config, source: Source, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    """Return the types of columns as the source has them; what names a column that it lacks is told by its key."""
+    try:
+        return source.types(needed)
+    except MissingColumnsError as error:
+        raise InvalidConfigError(list(missing_columns(config, error))) from error
 
 
 def computed_types(spec: EventSpec) -> dict[str, pa.DataType]:

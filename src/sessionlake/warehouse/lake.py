@@ -80,7 +80,7 @@ class Lake(Logs):
         if self._directory is not None:
             try:
                 return [entry.name for entry in os.scandir(self._local(uri))]
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return []
         from pyarrow.fs import FileSelector
 
@@ -97,7 +97,7 @@ class Lake(Logs):
                 files = self._remote(uri)
                 name = f"{_LOG}/{uri.rpartition('/')[2]}"
                 return None if files is None else str(files.open_input_file(name).read().decode())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     @cached_property

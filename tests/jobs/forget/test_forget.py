@@ -253,13 +253,13 @@ def test_command_line(config: Config) -> None:
         return CliRunner().invoke(main, ["forget", str(path), "--keys-file", "-", *options], input=keys)
 
     found = called("carl", "--proof")
-    assert found.exit_code == 1, found.output
+    assert found.exit_code == 8, found.output
     assert "rows of session_changelog: " in found.output
     # Half a file that a crash left may hold anybody's key.
     half = Path(config.pipeline.warehouse, "session_changelog", "part-00001-crashed.snappy.parquet")
     unknown = called("nobody", "--proof")
     first, second, *_ = unknown.output.splitlines()
-    assert (unknown.exit_code, second) == (1, "data files of session_changelog, unreadable: 1")
+    assert (unknown.exit_code, second) == (8, "data files of session_changelog, unreadable: 1")
     assert (first.startswith("key of line 1 (sha256 "), first.endswith("): in no table")) == (True, True)
     assert "nobody" not in unknown.output
     half.unlink()

@@ -212,10 +212,10 @@ def test_the_rule_of_batches_is_the_views(
 @pytest.mark.parametrize(
     ("kwargs", "told"),
     [
-        ({"max_gap_us": 9}, "session.max_gap: '9us' is shorter than the gap; write '10 us' or more"),
-        ({"max_length_us": 9}, "session.max_length: '9us' is shorter than gap; write '10 us' or more"),
-        ({"max_gap_us": 20, "max_length_us": 19}, "session.max_length: '19us' is shorter than max_gap; write '20 us' or more"),
-        ({"max_gap_us": 20, "retention_us": 19}, "session.retention: '19us' is shorter than max_gap + grace = '20us'; write at least '20 us'"),
+        ({"max_gap_us": 9}, "session.max_gap: '9us' is shorter than the gap; write '10 microseconds' or more"),
+        ({"max_length_us": 9}, "session.max_length: '9us' is shorter than gap; write '10 microseconds' or more"),
+        ({"max_gap_us": 20, "max_length_us": 19}, "session.max_length: '19us' is shorter than max_gap; write '20 microseconds' or more"),
+        ({"max_gap_us": 20, "retention_us": 19}, "session.retention: '19us' is shorter than max_gap + grace = '20us'; write at least '20 microseconds'"),
     ],
 )  # fmt: skip
 def test_windows_that_do_not_go_together_are_refused(kwargs: dict[str, int], told: str) -> None:

@@ -155,7 +155,7 @@ def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
     [
         ({"kind": "hoping"}, r"window\.kind: 'hoping' is not allowed"),
         ({"size": "0 s"}, r"window\.size: '0 s' must be longer than zero"),
-        ({"retention_time": "5 us"}, r"window\.retention_time: '5 us' is shorter .* write '40us' or longer"),
+        ({"retention_time": "5 us"}, r"window\.retention_time: '5 us' is shorter .* write '40 microseconds' or longer"),
         ({"sise": "1 s"}, r"window\.sise: is unknown \(did you mean 'size'\?\)"),
         ({"kind": "hopping"}, r"window\.advance: is missing"),
         ({"advance": "5 us"}, r"window\.advance: is of hopping windows, and these are tumbling"),

@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
+from sessionlake.config.load import Config
 from sessionlake.errors import JobError
 from sessionlake.warehouse.history import check_format, stamp
-from sessionlake.warehouse.tables import Tables
 
 MANIFEST, INCOMPLETE = "manifest.json", "backup.incomplete"
 WAREHOUSE, CHECKPOINT = "warehouse", "checkpoint"
@@ -41,7 +42,41 @@ class Manifest:
         return json.dumps({**stamp(), **asdict(self)}, indent=1)
 
 
-def read_manifest(tables: Tables, directory: str) -> Manifest:
+class Files(Protocol):
+    """What a backup is read by: Spark's file systems, or this machine's."""
+
+    def read_text(self, uri: str) -> str | None:
+        """Return a small file's text, or None where there is none."""
+
+    def lengths(self, uri: str) -> dict[str, int]:
+        """Return the bytes of all files below a folder, by their paths relative to it."""
+
+
+class LocalFiles:
+    """Files of this machine, read without Spark; see `Files` for the methods."""
+
+    def read_text(self, uri: str) -> str | None:
+        """Return a file's text."""
+        file = Path(uri)
+        return file.read_text() if file.is_file() else None
+
+    def lengths(self, uri: str) -> dict[str, int]:
+        """Return the files' bytes."""
+        root = Path(uri)
+        return {str(file.relative_to(root)): file.stat().st_size for file in root.rglob("*") if file.is_file()}
+
+
+def check_backup(files: Files, config: Config, directory: str) -> Manifest:
+    """Return the manifest of a backup of a config's pipeline; JobError where it is none."""
+    manifest = read_manifest(files, directory)
+    if manifest.pipeline != config.pipeline.name:
+        raise JobError(
+            f"restore: {directory!r} is a backup of pipeline {manifest.pipeline!r}, not {config.pipeline.name!r}; name that one's config"
+        )
+    return manifest
+
+
+def read_manifest(tables: Files, directory: str) -> Manifest:
     """Return a backup's manifest; JobError where the backup is none, half-made, or lacks a file."""
     if tables.read_text(f"{directory}/{INCOMPLETE}") is not None:
         raise JobError(
@@ -61,7 +96,7 @@ def read_manifest(tables: Tables, directory: str) -> Manifest:
     return manifest
 
 
-def _check_lengths(tables: Tables, directory: str, manifest: Manifest) -> None:
+def _check_lengths(tables: Files, directory: str, manifest: Manifest) -> None:
     found = tables.lengths(directory)
     for file in manifest.files:
         if found.get(file.path) != file.bytes:

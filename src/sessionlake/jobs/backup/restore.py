@@ -6,7 +6,7 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.backup.copies import OnFile, in_parallel
-from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, read_manifest
+from sessionlake.jobs.backup.manifest import CHECKPOINT, WAREHOUSE, Manifest, SavedFile, check_backup
 from sessionlake.stopping import leaves
 from sessionlake.warehouse.batches import RESTORING, changelogs_in, check_history, last_batch
 from sessionlake.warehouse.tables import Tables
@@ -21,11 +21,7 @@ def restore(
     put there, where the backup is of another pipeline, or where one of its files is missing or damaged.
     """
     tables = Tables.of(spark, config)
-    manifest = read_manifest(tables, directory)
-    if manifest.pipeline != config.pipeline.name:
-        raise JobError(
-            f"restore: {directory!r} is a backup of pipeline {manifest.pipeline!r}, not {config.pipeline.name!r}; name that one's config"
-        )
+    manifest = check_backup(tables, config, directory)
     marker = f"{tables.warehouse}/{RESTORING}"
     begun = tables.read_text(marker)
     if begun not in (None, manifest.commit_id):

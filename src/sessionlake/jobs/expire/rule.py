@@ -59,7 +59,7 @@ class Rule:
         return chosen
 
 
-def frozen(sql: str, now_us: int) -> str:
+def frozen(sql: str, now_us: int, setting: str = "where") -> str:
     """Return SQL in which the functions of the present time are replaced by a moment; all else stays as it is written.
 
     JobError in one line where the SQL can't be cut into words, and where a literal of a time means the present.
@@ -72,7 +72,7 @@ def frozen(sql: str, now_us: int) -> str:
         tokens = Spark().tokenize(sql)
     except TokenError as error:
         raise JobError(
-            f"where: {sql!r} has a text, a quoted name or a comment without an end, or an X'...' that is no number; correct the SQL"
+            f"{setting}: {sql!r} has a text, a quoted name or a comment without an end, or an X'...' that is no number; correct the SQL"
         ) from error
     # Texts and quoted names keep their quotes here, and so are never taken for a word.
     texts = ["", *(sql[token.start : token.end + 1].lower() for token in tokens), "", ""]
@@ -82,7 +82,7 @@ def frozen(sql: str, now_us: int) -> str:
         before, text, *after = texts[number : number + 4]
         called = after == ["(", ")"]
         if before in _TIMES and text.endswith(("'", '"')) and _moves(token.text):
-            raise _differs(f"{before} {text}")
+            raise _differs(f"{before} {text}", setting)
         if before != "." and (text in words or (called and text in calls)):
             pieces += sql[done : token.start], words.get(text) or calls[text]
             done = tokens[number + 2 * called].end + 1
@@ -101,9 +101,9 @@ def _check_fixed(tree: Tree) -> None:
             raise _differs(str(expression.sql()))
 
 
-def _differs(text: str) -> JobError:
+def _differs(text: str, setting: str = "where") -> JobError:
     return JobError(
-        f"where: {text!r} would differ from attempt to attempt; use now(), current_timestamp() or current_date(), which mean the run's start, and nothing random"
+        f"{setting}: {text!r} would differ from attempt to attempt; use now(), current_timestamp() or current_date(), which mean the run's start, and nothing random"
     )
 
 

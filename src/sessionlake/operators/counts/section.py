@@ -140,6 +140,14 @@ class CountSection(OperatorSection):
                     conditions.append(f"({end} > {base} and {end} <= {base + accepted - further})")
         return "(" + " or ".join(conditions) + ")"
 
+    def in_words(self) -> str:
+        """Return which windows there are."""
+        of = "a key" if self.numbered == PER_KEY else "a partition of the source"
+        if self.kind == "session":
+            return f"sessions of messages of {of} with at most {self.max_others} of others between two of them"
+        every = f", one every {self.advance}" if self.kind == "hopping" else ""
+        return f"{self.kind} windows of {self.size} messages{every}, numbered by {of}"
+
     def check(self) -> None:
         """Refuse windows without messages, keys of other kinds, and a retention shorter than a window."""
         for name, value in (("window.grace", self.grace), ("window.exits", self.exits)):

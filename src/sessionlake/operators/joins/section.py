@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
@@ -14,6 +14,8 @@ from sessionlake.operators.joins.sides import UNBOUNDED, JoinSideSection, LeftSe
 from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS, least_retention
 from sessionlake.operators.windows.emission import BATCH, END, Policies
 from sessionlake.operators.windows.policy import policy
+
+_EVER = 1 << 62
 
 
 class JoinEmitSection(Section):
@@ -105,6 +107,19 @@ class JoinSection(OperatorSection):
         return 0 if self.retention_time is None else parse_duration(self.retention_time)
 
     @property
+    def harmless_us(self) -> int:
+        """By time: how long after a message its last possible partner may lie at least, and grace; by count nothing is late."""
+        if self.by != TIME_AXIS:
+            return _EVER
+        reaches = [0]
+        if self.kind == SESSION:
+            reaches = [self.on_axis("gap", self.gap)]
+        elif self.kind == SLIDING:
+            sizes = map(self.size_of, self.sides)
+            reaches = [self.retention_us if size is None else size for size in sizes]
+        return min(reaches) + self.grace_us
+
+    @property
     def idle_us(self) -> int:
         """How long a silent side holds the watermark back."""
         return parse_duration(self.idle)
@@ -143,6 +158,17 @@ class JoinSection(OperatorSection):
         """Return a side's size on the axis; None where it is unbounded."""
         size = self.sides[side].size
         return None if size is None or size == UNBOUNDED else self.on_axis(f"{side}.size", size)
+
+    def in_words(self) -> str:
+        """Return which messages are paired."""
+        on = f" with equal {', '.join(self.on)}" if self.on else ""
+        near = {
+            SLIDING: f"{self.left.name} stays joinable for {self.left.size}, {self.right.name} for {self.right.size}",
+            SESSION: f"in one session, neighbors at most {self.gap} apart",
+            HOPPING: f"in one window of {self.size}, one every {self.advance}",
+        }.get(self.kind, f"in one window of {self.size}")
+        late = f"; messages are late {self.grace} after their last possible partner" if self.by == TIME_AXIS else ""
+        return f"pairs of {self.left.name} and {self.right.name}{on}: {near}{late}"
 
     def check(self) -> None:
         """Refuse keys of other kinds, names that clash, and a retention that would drop partners."""
@@ -204,7 +230,7 @@ class JoinSection(OperatorSection):
             )
         least = self._least_retention()
         if retention < least:
-            text = f"'{format_duration(least)}'" if by_time else str(least)
+            text = f"'{spoken_duration(least)}'" if by_time else str(least)
             raise ConfigError(
                 f"join.{needed}: {getattr(self, needed)!r} is shorter than sizes and grace ask for; write {text} or more"
             )
@@ -212,6 +238,11 @@ class JoinSection(OperatorSection):
     def _least_retention(self) -> int:
         lengths = {name: self.on_axis(name, getattr(self, name)) for name in ("size", "advance", "gap")}
         return least_retention(self.kind, (self.size_of(LEFT), self.size_of(RIGHT)), **lengths) + self.grace_us
+
+    @property
+    def bound_in_time(self) -> bool:
+        """By time, all are durations."""
+        return self.by == TIME_AXIS
 
     def bound_settings(self) -> dict[str, Any]:
         """Return what decides which pairs there are, and what their rows have."""

@@ -101,6 +101,13 @@ class TableSection(OperatorSection):
         """How long after they were written rows are absent without a delete; None where deletes are logged."""
         return None if self.ttl is None else self.ttl.hides_us
 
+    def in_words(self) -> str:
+        """Return which row of a key is kept, for how long, and what deletes it."""
+        latest = "greatest offset" if self.by_offset else "latest time"
+        deleted = f"; an event with {self.delete_when!r} deletes its key" if self.delete_when else ""
+        expires = f"; rows expire by pattern {self.ttl.pattern!r}" if self.ttl else "; rows never expire"
+        return f"a table with the row of the {latest} of each key{deleted}{expires}"
+
     def check(self) -> None:
         """Refuse names of the tables' own columns, SQL that is none, and settings without a meaning."""
         check_columns(self.columns or ())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sessionlake.columnar.arrays import Ints
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
 from sessionlake.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,17 +61,17 @@ class SessionWindows:
         gap = "gap" if self.max_gap_us is None else "max_gap"
         if self.max_gap_us is not None and self.max_gap_us < self.gap_us:
             raise ConfigError(
-                f"session.max_gap: {format_duration(self.max_gap_us)!r} is shorter than the gap; write '{self.gap_us} us' or more"
+                f"session.max_gap: {format_duration(self.max_gap_us)!r} is shorter than the gap; write {spoken_duration(self.gap_us)!r} or more"
             )
         if self.max_length_us is not None and self.max_length_us < self.widest_us:
             raise ConfigError(
-                f"session.max_length: {format_duration(self.max_length_us)!r} is shorter than {gap}; write '{self.widest_us} us' or more"
+                f"session.max_length: {format_duration(self.max_length_us)!r} is shorter than {gap}; write {spoken_duration(self.widest_us)!r} or more"
             )
         if self.retention_us is not None and self.retention_us < self.widest_us + self.grace_us:
             needed = format_duration(self.widest_us + self.grace_us)
             raise ConfigError(
                 f"session.retention: {format_duration(self.retention_us)!r} is shorter than {gap} + grace = {needed!r}; "
-                f"write at least '{self.widest_us + self.grace_us} us'"
+                f"write at least {spoken_duration(self.widest_us + self.grace_us)!r}"
             )
 
     @classmethod

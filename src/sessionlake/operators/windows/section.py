@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from sessionlake.config.durations import format_duration, parse_duration
+from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.section import CountSection
@@ -128,6 +128,16 @@ class WindowSection(OperatorSection):
         """The size: an early event then closes at most the window before its own."""
         return self.size_us
 
+    def in_words(self) -> str:
+        """Return which windows there are, when they are sent, and until when they change."""
+        every = f", one every {self.advance}" if self.kind == "hopping" else ""
+        sent = "closes" if self.emit.full == CLOSE else "ends"
+        early = "" if self.emit.early == OFF else ", and changes before that"
+        return (
+            f"{self.kind} windows of {self.size}{every}, each sent as it {sent}{early}; events change a window until "
+            f"{spoken_duration(self.grace_us)} after its end"
+        )
+
     def check(self) -> None:
         """Refuse windows that can't be cut, keys of other kinds, and a retention shorter than size or grace."""
         if self.size_us == 0:
@@ -137,7 +147,7 @@ class WindowSection(OperatorSection):
         if self.retention_us < needed:
             raise ConfigError(
                 f"window.retention_time: {self.retention_time!r} is shorter than size and grace ask for; "
-                f"write '{format_duration(needed)}' or longer"
+                f"write '{spoken_duration(needed)}' or longer"
             )
         emit = self.emit
         if emit.full == CLOSE and self.grace is None:
@@ -172,6 +182,11 @@ class WindowSection(OperatorSection):
                     f"window.advance: {self.advance!r} cuts windows of {self.size!r} into {slices} slices, {MAX_SLICES} are the most; "
                     "write one that divides the size into fewer"
                 )
+
+    @property
+    def bound_in_time(self) -> bool:
+        """All are durations."""
+        return True
 
     def bound_settings(self) -> dict[str, Any]:
         """Return what decides how windows lie, and which tables their state is in."""

@@ -1,0 +1,75 @@
+"""The paths of a config made absolute: relative ones are relative to the config's directory."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sessionlake.config.names import EVENT_INPUT, EVENTS
+from sessionlake.config.sections import PipelineSection
+from sessionlake.config.source import SinkSection, SourceSection, with_absolute_secrets
+from sessionlake.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sessionlake.config.load import Config
+
+
+def with_absolute_paths(config: "Config", directory: Path) -> "Config":
+    """Return the config with absolute paths; ConfigError where two of them name one place that may not."""
+    store = config.pipeline.store
+    pipeline = config.pipeline.model_copy(
+        update={
+            "warehouse": _resolve(config.pipeline.warehouse, directory),
+            "store": store if store.startswith("$") else _resolve(store, directory),
+            "code": config.pipeline.code and str((directory / config.pipeline.code).resolve()),
+        }
+    )
+    tables = {name: _resolve(path, directory) for name, path in config.expire.tables.items()}
+    expire = config.expire.model_copy(update={"tables": tables})
+    sections: dict[str, Any] = {
+        "pipeline": pipeline,
+        "expire": expire,
+        **_absolute_sources(config, pipeline, directory),
+    }
+    if config.sink.kafka:
+        sections["sink"] = SinkSection(kafka=with_absolute_secrets(config.sink.kafka, directory))
+    if config.metrics.textfile:
+        sections["metrics"] = config.metrics.model_copy(
+            update={"textfile": _resolve(config.metrics.textfile, directory)}
+        )
+    tls = {
+        name: _resolve(path, directory)
+        for name in ("tls_certificate", "tls_key")
+        if (path := getattr(config.serve, name))
+    }
+    sections["serve"] = config.serve.model_copy(update=tls)
+    if config.lineage.path:
+        sections["lineage"] = config.lineage.model_copy(update={"path": _resolve(config.lineage.path, directory)})
+    return config.model_copy(update={**sections, "directory": str(directory)})
+
+
+def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Path) -> dict[str, Any]:
+    """Return the sections that have the sources, these with absolute paths."""
+    sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
+    for source in sources.values():
+        if pipeline.archive and _place(source.path or "") == _place(f"{pipeline.warehouse}/{EVENTS}"):
+            raise ConfigError(
+                f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
+            )
+    if EVENT_INPUT in sources:
+        return {"source": sources[EVENT_INPUT]}
+    return {"other": {config.operator: config.section.reading(sources)}}
+
+
+def _absolute(source: SourceSection, directory: Path) -> SourceSection:
+    named = {name: getattr(source, name) for name in ("path", "avro_schema")}
+    paths = {name: _resolve(path, directory) for name, path in named.items() if path}
+    return with_absolute_secrets(source.model_copy(update=paths), directory)
+
+
+def _resolve(path: str, directory: Path) -> str:
+    return path.rstrip("/") if "://" in path else str((directory / path).resolve())
+
+
+def _place(path: str) -> str:
+    """Return a path or URI so that two that name one place are equal."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")

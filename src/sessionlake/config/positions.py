@@ -1,0 +1,84 @@
+"""Where keys stand in the text of a config: tomllib tells what a text says, and of nothing where it says it."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a text, both from 1."""
+
+    line: int
+    column: int
+
+
+def places(text: str) -> dict[str, Place]:
+    """Return the first place of each section and key, by its name as in "session.gap".
+
+    tomllib reads the text statement by statement: lines are gathered until they are one, so that texts and arrays of several
+    lines count as a whole. From a statement that is no TOML on there are no places.
+    """
+    found: dict[str, Place] = {}
+    section: Path = ()
+    gathered: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not gathered and (not line.strip() or line.lstrip().startswith("#")):
+            continue
+        gathered.append(line)
+        statement = "\n".join(gathered)
+        try:
+            said = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        first, is_header = number - len(gathered) + 1, statement.lstrip().startswith("[")
+        paths = list(_paths(said))
+        if is_header:
+            section = paths[-1]
+        for path in paths:
+            name = ".".join(path if is_header else (*section, *path))
+            found.setdefault(name, _place(statement, path[-1], first))
+        gathered = []
+    return found
+
+
+def place_of(key: str, known: dict[str, Place]) -> Place | None:
+    """Return the place of a key, or of the nearest that it would stand in; None where not even its section is there."""
+    while key and key not in known:
+        key = key.rpartition(".")[0]
+    return known.get(key)
+
+
+def told_place(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, Place]:
+    """Return what is wrong with a text that is no TOML, and where."""
+    message = str(error)
+    match = _AT.search(message)
+    if match is None or match[1] is None:
+        lines = text.rstrip("\n").split("\n")
+        place = Place(len(lines), len(lines[-1]) + 1)
+    else:
+        place = Place(int(match[1]), int(match[2]))
+    return _AT.sub("", message), place
+
+
+def _paths(said: Any) -> Iterator[Path]:
+    """Yield the names of a statement's keys, those of tables before what is in them."""
+    if isinstance(said, list) and said and isinstance(said[0], dict):
+        said = said[0]
+    if isinstance(said, dict):
+        for name, value in said.items():
+            yield (name,)
+            yield from ((name, *below) for below in _paths(value))
+
+
+def _place(statement: str, name: str, first: int) -> Place:
+    """Return where a name stands in a statement that begins in a line."""
+    match = re.search(rf"(?<![\w-]){re.escape(name)}(?=[\"']?\s*[=.\]])", statement)
+    at = match.start() if match else len(statement) - len(statement.lstrip())
+    before = statement[:at]
+    return Place(first + before.count("\n"), at - before.rfind("\n"))

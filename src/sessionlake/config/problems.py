@@ -1,0 +1,105 @@
+"""What is wrong with a config: every problem there is, each in one line that says where."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sessionlake.config.positions import place_of, places
+from sessionlake.errors import ConfigError, SessionlakeError
+
+_KEY = re.compile(r"([a-z][\w-]*(?:\.[\w-]+)*): (?=\S)")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong."""
+
+    key: str | None
+    """The key or section, as in "session.gap"; None of what is not about one."""
+    message: str
+    """What is wrong with it, and what to do."""
+    file: str | None = None
+    """The config as it was named; None of one that is no file."""
+    line: int | None = None
+    column: int | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "Problem":
+        """Return the problem that an error's text tells."""
+        key = _KEY.match(text)
+        return cls(None, text) if key is None else cls(key[1], text[key.end() :])
+
+    def __str__(self) -> str:
+        """Return the line of it: `clicks.toml:14: session.gap: ...`."""
+        at = [part for part in (self.file, self.line) if part is not None]
+        return "".join((":".join(map(str, at)) + ": " if at else "", f"{self.key}: " if self.key else "", self.message))
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as JSON values; those that are not known are left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+class InvalidConfigError(ConfigError):
+    """A config with one or more problems; its text has a line for each."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+def problems_of(error: Exception) -> list[Problem]:
+    """Return the problems that an error tells of: itself, but of an invalid config all."""
+    return list(error.problems) if isinstance(error, InvalidConfigError) else [Problem.of(str(error))]
+
+
+class Gathered:
+    """Problems as they are found, one check after the other."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Take what a check raises, in place of raising it."""
+        try:
+            yield
+        except SessionlakeError as error:
+            self.add(*problems_of(error))
+
+    def add(self, *problems: Problem) -> None:
+        """Add problems; what is known already is not told again."""
+        self.problems += [problem for problem in problems if problem not in self.problems]
+
+    def add_other(self, problem: Problem) -> None:
+        """Add a problem, unless one of the same key or of its section is known: it would follow from that."""
+        if not any(known.key is not None and f"{problem.key}.".startswith(f"{known.key}.") for known in self.problems):
+            self.add(problem)
+
+    def raise_any(self) -> None:
+        """Raise InvalidConfigError where there is a problem."""
+        if self.problems:
+            raise InvalidConfigError(self.problems)
+
+
+def placed(line: str, file: str | Path, text: str) -> str:
+    """Return an error's line with the place in a config's text of the key that it is about; as it is where the text has none."""
+    problem = Problem.of(line)
+    place = None if problem.key is None else places(text).get(problem.key)
+    return line if place is None else str(replace(problem, file=str(file), line=place.line))
+
+
+def located(problems: Sequence[Problem], file: str | Path, text: str) -> list[Problem]:
+    """Return problems with where they stand in a config's text, in that order; those without a key last."""
+    known = places(text)
+    found = []
+    for problem in problems:
+        place = None if problem.key is None else place_of(problem.key, known)
+        about_it = problem.key is not None and (place is not None or problem.file is None)
+        if about_it:
+            line, column = (place.line, place.column) if place else (None, None)
+            problem = replace(problem, file=str(file), line=line, column=column)  # noqa: PLW2901
+        found.append(problem)
+    return sorted(found, key=lambda problem: (problem.line is None, problem.line or 0))

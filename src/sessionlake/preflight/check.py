@@ -1,0 +1,81 @@
+"""`sessionlake.check`: everything that can be told of a pipeline before it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sessionlake.config.load import Config, load_config, read_text
+from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, located, problems_of
+from sessionlake.errors import SessionlakeError
+from sessionlake.extras import require_versions
+from sessionlake.preflight.needs import OF_STREAM, Needs
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found."""
+
+    problems: tuple[Problem, ...] = ()
+    """What must be mended before the pipeline can run, in the order of the config."""
+    warnings: tuple[Problem, ...] = ()
+    """What is allowed, but probably not meant."""
+    summary: Mapping[str, str] = field(default_factory=dict)
+    """What the pipeline will do, in words; empty where there are problems."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no problems."""
+        return not self.problems
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "ok": self.ok,
+            "errors": [problem.fields() for problem in self.problems],
+            "warnings": [warning.fields() for warning in self.warnings],
+            "summary": dict(self.summary),
+        }
+
+
+def check(config: Config | str | Path) -> Checked:
+    """Return everything that is wrong with a pipeline, or probably not meant, and else what it will do. Starts no JVM.
+
+    Given a config's path, problems tell where in it they stand. Users' classes of [aggregates] are imported. Of a topic only
+    what the config declares of it is looked at.
+    """
+    try:
+        loaded = config if isinstance(config, Config) else load_config(config)
+    except SessionlakeError as error:
+        return Checked(tuple(problems_of(error)))
+    if packages := _misfits():
+        return Checked(tuple(packages))
+    # Not before: what is wrong with the config itself is told without the modules of Spark.
+    from sessionlake.preflight.checks import java_problems, problems_of_pipeline  # noqa: PLC0415
+    from sessionlake.preflight.places import little_room  # noqa: PLC0415
+    from sessionlake.preflight.summary import summary_of  # noqa: PLC0415
+
+    problems = [*java_problems(), *problems_of_pipeline(loaded)]
+    warnings = [*map(Problem.of, loaded.warnings()), *little_room(loaded)]
+    if not isinstance(config, Config):
+        text = read_text(config)
+        problems, warnings = located(problems, config, text), located(warnings, config, text)
+    return Checked(tuple(problems), tuple(warnings), {} if problems else summary_of(loaded))
+
+
+def _misfits() -> list[Problem]:
+    """Return what is wrong with the versions of packages, without which nothing more can be told."""
+    found = Gathered()
+    for spark in (False, True):
+        with found.one():
+            require_versions(spark=spark)
+    return found.problems
+
+
+def require_ready(config: Config, file: str | Path, needs: Needs = OF_STREAM) -> None:
+    """Raise InvalidConfigError, with all problems, where a command can't do its work on a pipeline; `file` is its config."""
+    from sessionlake.preflight.checks import problems_of_pipeline  # noqa: PLC0415 (as above)
+
+    problems = problems_of_pipeline(config, needs)
+    if problems:
+        raise InvalidConfigError(located(problems, file, read_text(file)))

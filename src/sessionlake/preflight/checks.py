@@ -1,0 +1,90 @@
+"""Every check of a pipeline that needs no JVM, each told on its own."""
+
+from collections.abc import Mapping
+
+from sessionlake.aggregates import AggregateSpec
+from sessionlake.aggregates.spec import build_custom
+from sessionlake.config.load import Config
+from sessionlake.config.problems import Gathered, Problem
+from sessionlake.errors import LakeError
+from sessionlake.jars.java import check_java
+from sessionlake.operators.registry import kind_of
+from sessionlake.preflight.needs import OF_STREAM, Needs
+from sessionlake.preflight.places import unwritable
+from sessionlake.preflight.sources import UnseenError, sources_without_spark
+from sessionlake.sources.base import Source
+from sessionlake.stream.kind import Kind
+from sessionlake.stream.settings import changed_settings
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.batches import find_last_batch
+from sessionlake.warehouse.lake import Lake
+
+
+def problems_of_pipeline(config: Config, needs: Needs = OF_STREAM) -> list[Problem]:
+    """Return all that is wrong with a pipeline."""
+    found = Gathered()
+    _check_sql(config, found)
+    if needs.room:
+        found.add(*unwritable(config))
+    if needs.tables or needs.source:
+        _check_data(config, needs, found)
+    return found.problems
+
+
+def java_problems() -> list[Problem]:
+    """Return what is wrong with this machine's Java."""
+    found = Gathered()
+    with found.one():
+        check_java()
+    return found.problems
+
+
+def _check_sql(config: Config, found: Gathered) -> None:
+    """Parse aggregates and rules, and import users' classes."""
+    for name, text in config.aggregates.items():
+        with found.one():
+            spec = AggregateSpec.parse(name, text)
+            if spec.path is not None:
+                build_custom(name, spec.path, config.pipeline.code)
+    if config.expire.where is not None:
+        from sessionlake.jobs.expire.rule import frozen  # noqa: PLC0415 (most configs have no rule, and it takes a second)
+
+        with found.one():
+            frozen(config.expire.where, 0, setting="expire.where")
+
+
+def _check_data(config: Config, needs: Needs, found: Gathered) -> None:
+    """Compare the config with its source and its tables."""
+    sources, seen = sources_without_spark(config), Gathered()
+    if needs.source:
+        for source in sources.values():
+            with seen.one():
+                source.check()
+    kind, last = kind_of(config), None
+    if needs.tables:
+        with seen.one():
+            last = _last_batch(config)
+            if last is not None:
+                seen.add(*map(Problem.of, changed_settings(config, last, kind.bound_settings())))
+    found.add(*seen.problems)
+    # Without the types of the first batch those of the source count, which may be others by now.
+    first = needs.source and (not needs.tables or "://" not in config.pipeline.warehouse)
+    if not found.problems and (last is not None or first):
+        with found.one():
+            _made(config, kind, sources, last)
+
+
+def _made(config: Config, kind: type[Kind], sources: Mapping[str, Source], last: BatchCommit | None) -> None:
+    """Make the operator as a run does, which finds what is wrong with columns and expressions."""
+    try:
+        kind.make(config, sources, last.settings.types if last else None)
+    except UnseenError:
+        return
+
+
+def _last_batch(config: Config) -> BatchCommit | None:
+    """Return the last batch, None where there is none or where only Spark can read it."""
+    try:
+        return find_last_batch(Lake.of(config))
+    except LakeError:
+        return None

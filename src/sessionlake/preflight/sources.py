@@ -1,0 +1,97 @@
+"""Sources as far as they can be looked at without Spark: samples of local files, and the log of a Delta table."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from sessionlake.config.load import Config
+from sessionlake.config.secrets import reveal, reveal_all
+from sessionlake.config.source import option_texts
+from sessionlake.errors import SourceError
+from sessionlake.sources.base import Source
+from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
+from sessionlake.sources.delta import DeltaSource
+from sessionlake.sources.files import FileSource
+from sessionlake.sources.infer import declared_and_found
+from sessionlake.sources.kafka import read_avro_schema
+from sessionlake.sources.record_columns import META
+
+# They are never asked for what takes a session.
+_NO_SPARK = cast("Any", None)
+
+
+class UnseenError(Exception):
+    """Only Spark can tell what columns the source has."""
+
+
+class LoggedTable(DeltaSource):
+    """A Delta table of which deltalake reads the log."""
+
+    def _schema(self) -> pa.Schema:
+        source = self._config.source
+        try:
+            fields = pa.schema(DeltaTable(source.path).schema().to_arrow())
+        except TableNotFoundError as error:
+            raise SourceError(
+                f"{source.AT}.path: {source.path!r} is no readable Delta table; create it or correct the path"
+            ) from error
+        except (DeltaError, OSError, ValueError) as error:
+            raise UnseenError from error
+        return pa.schema([(field.name, _plain(field.type)) for field in fields])
+
+
+class DeclaredTopic:
+    """A topic of which only the columns are known that the config declares; see `Source` for the methods."""
+
+    def __init__(self, config: Config) -> None:
+        self._source = config.source
+
+    def check(self) -> None:
+        """Refuse secrets that are not there, and a schema that can't be read."""
+        at = self._source.AT
+        reveal(f"{at}.bootstrap_servers", self._source.bootstrap_servers or "")
+        reveal_all(f"{at}.options", option_texts(self._source.options))
+        if self._source.avro_schema is not None:
+            read_avro_schema(self._source)
+
+    def columns(self) -> list[str]:
+        """Tell that they are not known."""
+        raise UnseenError
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types that the config declares of columns."""
+        return declared_and_found(self._source, needed, self._unknown, META)
+
+    def decoder(self, columns: Any) -> RecordDecoder:
+        """Return what decodes the records."""
+        return RecordDecoder(columns, Topic(self._source.topic or "", self._source.format == "avro"))
+
+    def _unknown(self, names: Sequence[str]) -> Mapping[str, pa.DataType]:
+        del names
+        raise UnseenError
+
+
+def sources_without_spark(config: Config) -> dict[str, Source]:
+    """Return a pipeline's sources by the names of its event inputs."""
+    return {name: _source(side) for name, side in config.inputs.items()}
+
+
+def _source(config: Config) -> Source:
+    kinds: dict[str, Callable[[Config], Any]] = {
+        "files": lambda side: FileSource(_NO_SPARK, side),
+        "delta": lambda side: LoggedTable(_NO_SPARK, side),
+        "kafka": DeclaredTopic,
+    }
+    return cast("Source", kinds[config.source.kind](config))
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Return the type as Spark gives it: texts and bytes in one form each."""
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
+        return pa.binary()
+    return type_

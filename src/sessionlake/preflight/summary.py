@@ -1,0 +1,58 @@
+"""What a pipeline will do, in plain words."""
+
+from collections.abc import Iterator
+
+from sessionlake.config.durations import spoken_duration
+from sessionlake.config.load import Config
+from sessionlake.config.source import SourceSection
+from sessionlake.warehouse.changelog import changelog_of
+
+
+def summary_of(config: Config) -> dict[str, str]:
+    """Return what a pipeline reads, computes and writes: a sentence each, by what it is about."""
+    found = dict(_inputs(config))
+    found["computes"] = config.section.in_words()
+    if config.aggregates:
+        found["columns"] = ", ".join(f"{name} = {text}" for name, text in config.aggregates.items())
+    if not config.section.by_count:
+        found["older events"] = (
+            f"more than {spoken_duration(config.retention_us)} before the watermark: {_BEYOND[config.beyond_retention]}"
+        )
+    found["writes"] = _written(config)
+    return found
+
+
+_BEYOND = {
+    "dead_letter": "go to dead_letters",
+    "drop": "are dropped, and counted",
+    "emit": "are sent as sessions of their own",
+}
+
+
+def _inputs(config: Config) -> Iterator[tuple[str, str]]:
+    for name, side in config.inputs.items():
+        of = f" {name}" if len(config.inputs) > 1 else ""
+        yield f"reads{of}", _read(side.source)
+        event, keys = side.event, config.keys[name]
+        named = {"key": ", ".join(keys) or None, "time": event.time, "id": event.id}
+        columns = ", ".join(f"{what} {column}" for what, column in named.items() if column) or "no columns by name"
+        ahead = spoken_duration(side.max_future_skew_us)
+        yield f"events{of}", f"{columns}; more than {ahead} ahead of the clock: go to dead_letters"
+
+
+def _read(source: SourceSection) -> str:
+    if source.kind == "kafka":
+        records = f"{source.max_offsets_per_batch:,} records"
+        return f"topic {source.topic} of {source.bootstrap_servers} ({source.format}), at most {records} a batch"
+    limits = [f"{source.files_per_batch} files"] if source.files_per_batch else []
+    limits += [f"{source.bytes_per_batch:,} bytes"] if source.bytes_per_batch else []
+    what = "Delta table" if source.kind == "delta" else f"{source.format} files in"
+    return f"{what} {source.path}, at most {' and '.join(limits)} a batch"
+
+
+def _written(config: Config) -> str:
+    of = changelog_of(config)
+    topic = config.sink.kafka
+    sent = f"; `sessionlake publish` sends them to topic {topic.topic}" if topic else ""
+    archive = ", and every event to events" if config.pipeline.archive else ""
+    return f"{of.live} (from {of.changes} and {of.snapshot}){archive} in {config.pipeline.warehouse}{sent}"
