@@ -107,9 +107,10 @@ def print_batch(batch: "BatchCommit") -> None:
     counts = batch.counts
     took = (batch.committed_us - batch.started_us) / 1e6
     refused = "".join(f", {counts[n]:,} {n}" for n in ("late", "dead", "dropped", "emitted", "stale") if counts.get(n))
+    deleted = f", {counts['deletes']:,} deleted" if counts.get("deletes") else ""
     console.print(
         f"batch {batch.batch_id:>4}  {counts.get('input', 0):>10,} events{refused}  "
-        f"{counts.get('upserts', 0):>9,} changed  watermark {format_time(batch.watermark_us)}  {took:.1f} s"
+        f"{counts.get('upserts', 0):>9,} changed{deleted}  watermark {format_time(batch.watermark_us)}  {took:.1f} s"
     )
 
 
