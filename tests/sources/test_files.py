@@ -16,7 +16,7 @@ from sessionlake.sources.files import FileSource, names_of_no_utf8
 from sessionlake.sources.planned_files import PlannedFiles
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
-from tests.support import make_config, write_rows
+from tests.support import make_config
 
 
 def planned(root: Path) -> PlannedFiles:
@@ -90,11 +90,11 @@ def test_files_below_links_are_read_once_and_each_link_is_one_dead_letter(spark:
     config, events = make_config(tmp_path, source={"max_files_per_batch": 3}), tmp_path / "events"
     for day in ("d1", "d2"):
         (events / day).mkdir(parents=True)
-        write_rows(tmp_path, f"{day}/0.json", [{"key": day, "time_us": 1000, "v": 1}])
+        (events / day / "0.json").write_text(json.dumps({"key": day, "time_us": 1000, "v": 1}))
     (events / "latest").symlink_to(events / "d2")
     (events / "loop").symlink_to(events)
     assert run(spark, config, once=True).counts["accepted"] == 2
-    write_rows(tmp_path, "d2/1.json", [{"key": "d2", "time_us": 1001, "v": 1}])
+    (events / "d2" / "1.json").write_text(json.dumps({"key": "d2", "time_us": 1001, "v": 1}))
     run(spark, config, once=True)
     counted = read_sessions(spark, config).select("session_key", "event_count").collect()
     assert sorted(map(tuple, counted)) == [("d1", 1), ("d2", 2)]
