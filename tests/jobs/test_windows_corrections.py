@@ -148,7 +148,7 @@ def test_expire_deletes_the_rows_of_hopping_windows_and_leaves_their_slices(
 
 
 def test_tombstones_of_windows_do_not_go_to_a_topic(spark: SparkSession, config: Config) -> None:
-    with pytest.raises(ConfigError, match=r"^--to-topic: tombstones in a topic are of sessions"):
+    with pytest.raises(ConfigError, match=r"^--to-topic: tombstones in a topic are of sessions or of a table's rows"):
         expire(spark, config, ttl="1 s", to_topic=True)
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sessionlake.errors import SourceError
+from sessionlake.sources import infer
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.infer import all_columns, infer_types
 
@@ -103,3 +104,17 @@ def test_unit_and_types_of_columns_are_checked() -> None:
         EventColumns("k", "t", "min", None, (), {})
     with pytest.raises(ValueError, match="no type for column t, n: add it to types"):
         EventColumns("k", "t", None, None, ("n",), {"k": pa.string()})
+
+
+def test_of_a_wide_csv_the_needed_columns_alone_are_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"c{n}" for n in range(300)]
+    paths = write("\n".join([",".join(names), ",".join(map(str, range(300)))]))
+    typed: list[int] = []
+    of_text = infer._text_type
+    monkeypatch.setattr(infer, "_text_type", lambda values: typed.append(len(values)) or of_text(values))
+    assert infer_types(paths, "csv", ["c7", "c299"]) == {"c7": pa.int64(), "c299": pa.int64()}
+    assert len(typed) == 2
+    assert all_columns(paths, "csv") == names
+    assert len(typed) == 2
+    with pytest.raises(SourceError, match=r"no column 'd' in the csv files: write one of c0, c1, .*, c299$"):
+        infer_types(paths, "csv", ["d"])

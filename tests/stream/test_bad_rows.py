@@ -117,7 +117,7 @@ def test_dead_letters_are_made_in_pieces_of_bounded_size() -> None:
     assert max(sizes) == 1024
 
 
-def test_links_out_of_the_source_and_pipes_are_not_read(tmp_path: Path) -> None:
+def test_links_below_the_source_and_pipes_are_not_read(tmp_path: Path) -> None:
     root, outside = tmp_path / "events", tmp_path / "secret.json"
     (root / "below").mkdir(parents=True)
     outside.write_text("{}")
@@ -141,7 +141,7 @@ def test_links_out_of_the_source_and_pipes_are_not_read(tmp_path: Path) -> None:
     }
     assert found == {
         "good.json": None,
-        "inner.json": None,
+        "inner.json": LINK,
         "outer.json": LINK,
         "folder/secret.json": LINK,
         "below/up.json": LINK,
@@ -152,6 +152,7 @@ def test_links_out_of_the_source_and_pipes_are_not_read(tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     linked.symlink_to(root)
     assert refusal(str(linked / "good.json"), str(linked)) is None
+    assert refusal(str(linked / "inner.json"), str(linked)) == LINK
 
 
 def split_files(spec: SessionizerSpec, **columns: list[object]) -> list[Keyed | Aside | Counted]:

@@ -51,6 +51,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
     # Delta's default of 50 partitions is for logs of many millions of files.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # More than 32 paths are listed by a job of a task a path, at most so many; VACUUM takes as many for a table of ten files.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

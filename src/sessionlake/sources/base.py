@@ -50,6 +50,9 @@ class Source(Protocol):
     def check(self) -> None:
         """Raise SourceError where the source can't be read at all; warn of what is probably not meant."""
 
+    def watch(self) -> None:
+        """Warn of what has come since the start and can't be read; called about every second beside a stream."""
+
     def columns(self) -> list[str]:
         """Return all columns of the source."""
 

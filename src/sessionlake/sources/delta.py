@@ -32,6 +32,9 @@ class DeltaSource:
     def check(self) -> None:
         """Do nothing: a table that can't be read is met when its columns are asked for."""
 
+    def watch(self) -> None:
+        """Do nothing: Spark reads all of a table, or fails."""
+
     def columns(self) -> list[str]:
         """Return the table's columns."""
         return self._schema().names

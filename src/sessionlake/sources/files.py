@@ -1,7 +1,9 @@
 """A directory of files as a source: each file is read once, when it appears."""
 
+import logging
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -13,18 +15,21 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.config.source import Format
-from sessionlake.errors import ConfigError, PipelineStateError, SourceError, first_line
+from sessionlake.errors import ConfigError, SourceError, first_line
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, is_local, refusal
+from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, base_of, is_local, refusal
+from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.rows import BATCH
 from sessionlake.sources.infer import all_columns, declared_and_found, infer_types
 from sessionlake.sources.limits import limits_of
-from sessionlake.sources.planned_files import PlannedFiles
+from sessionlake.sources.planned_files import PlannedFiles, log_names
 from sessionlake.warehouse.tables import Tables
 
 _FOREVER = "1000000d"
-_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
+_LOOK_EVERY_S, _LOOKING_SHARE = 60, 0.01
+_SHOWN = 5
+_log = logging.getLogger(__name__)
 NEEDED = "a backfill reads the events again, so they must still be there"
 
 
@@ -36,14 +41,39 @@ class FileSource:
 
     def __init__(self, spark: SparkSession, config: Config, number: int = 0) -> None:
         self._spark, self._config, self._path, self._number = spark, config, config.source.path, number
+        self._warned: set[str] = set()
+        self._next_look = 0.0
 
     def check(self) -> None:
-        """Refuse a local directory that is not there, as Spark does; a pattern may come to match something."""
+        """Refuse a local directory that is not there, as Spark does, and warn of names that can't be read.
+
+        A pattern may come to match something.
+        """
         path = Path(self._path.removeprefix("file:"))
         if "://" not in self._path and not re.search(r"[*?\[{]", self._path) and not path.exists():
             raise SourceError(
                 f"{self._config.source.AT}.path: {self._path!r} is no directory; create it or correct the path"
             )
+        self.watch()
+
+    def watch(self) -> None:
+        """Warn, once each, of files that Java can't name and so does not list: a minute after the last look at the earliest."""
+        began = time.monotonic()
+        if not is_local(self._path) or began < self._next_look:
+            return
+        names = [name for name in names_of_no_utf8(base_of(self._path)) if name not in self._warned]
+        if names:
+            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+            shown = ", ".join(f"'{name}'" for name in names[:_SHOWN])
+            _log.warning(
+                "sessionlake: warning: %s.path: %s%s: not read, because a name must be UTF-8; rename it",
+                self._config.source.AT,
+                shown,
+                more,
+            )
+        self._warned.update(names)
+        took = time.monotonic() - began
+        self._next_look = began + max(_LOOK_EVERY_S, took / _LOOKING_SHARE)
 
     def columns(self) -> list[str]:
         """Return the columns of the files that are there."""
@@ -119,7 +149,7 @@ class FileSource:
         if not pairs:
             return None
         directory = f"{self._config.checkpoint}/sources/{self._number}"
-        lines = self._spark.read.text([f"{directory}/{name}" for name in _log_names(tables, directory, reached)])
+        lines = self._spark.read.text([f"{directory}/{name}" for name in log_names(tables, directory, reached)])
         entry = F.from_json("value", "path string, batchId long")
         # In the log paths are URL-encoded, where + stands for itself.
         path = F.url_decode(F.replace("e.path", F.lit("+"), F.lit("%2B")))
@@ -153,17 +183,19 @@ def source_files(config: Config) -> list[str]:
     return files
 
 
-def _log_names(tables: Tables, directory: str, reached: int) -> list[str]:
-    """Return the log's files up to an offset: the last compacted one and what came after it."""
-    parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]
-    compacted = max((n for n, is_compact, _ in parsed if is_compact), default=-1)
-    names = [name for n, is_compact, name in parsed if n == compacted and is_compact]
-    names += [name for n, is_compact, name in parsed if n > compacted and not is_compact]
-    if not names or max(n for n, _, _ in parsed) < reached:
-        raise PipelineStateError(
-            f"checkpoint: the log of source files in {directory!r} is incomplete; put the checkpoint back, or use `sessionlake rebuild`"
-        )
-    return names
+def names_of_no_utf8(root: Path) -> list[str]:
+    """Return the files and directories below a directory whose own name is no UTF-8, escaped; what such a directory holds is left out."""
+    found = []
+    for folder, folders, files in os.walk(os.fsencode(root)):
+        bad = [name for name in (*folders, *files) if not is_utf8(name) and not name.startswith((b".", b"_"))]
+        folders[:] = [name for name in folders if name not in bad]
+        found += [os.path.join(folder, name) for name in bad]  # noqa: PTH118 (bytes)
+    return sorted(map(_printable, found))
+
+
+def _printable(path: bytes) -> str:
+    text = path.decode(errors="backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _without_scheme(column: str) -> Column:

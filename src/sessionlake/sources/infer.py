@@ -1,6 +1,7 @@
 """Column names and types of the files that exist."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ def infer_types(
     A column that is null throughout is left out. Raises SourceError when a needed column is in no
     file, or no file can be read.
     """
-    found = _scan(paths, format, max_files)
+    found = _scan(paths, format, max_files, set(needed))
     missing = [name for name in needed if name not in found]
     if missing:
         raise MissingColumnsError(
@@ -57,17 +58,18 @@ def infer_types(
 def infer_values(values: Sequence[bytes]) -> Found:
     """Infer the columns of JSON values by the same rules; those that are no objects are passed over."""
     found: Found = {}
-    _add_objects(index_values(pa.array(values, pa.binary())), found)
+    _add_objects(index_values(pa.array(values, pa.binary())), found, None)
     return found
 
 
 def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
     """List the columns of up to 32 of the files, in order of first appearance; SourceError as infer_types."""
-    return list(_scan(paths, format, 32))
+    return list(_scan(paths, format, 32, set()))
 
 
-def _scan(paths: list[str], file_format: Format, max_files: int) -> Found:
-    scanners: dict[str, Callable[[str], Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}
+def _scan(paths: list[str], file_format: Format, max_files: int, needed: AbstractSet[str]) -> Found:
+    """Return all columns of the files, with the types of the needed ones."""
+    scanners: dict[str, Callable[[str, AbstractSet[str]], Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}
     if file_format not in scanners:
         raise SourceError(f"unknown format {file_format!r}: write json, csv or parquet")
     found: Found = {}
@@ -75,7 +77,7 @@ def _scan(paths: list[str], file_format: Format, max_files: int) -> Found:
     readable = False
     for path in _spread(paths, max_files):
         try:
-            for name, kind in scanners[file_format](path).items():
+            for name, kind in scanners[file_format](path, needed).items():
                 found[name] = _unify(found.get(name), kind)
             readable = True
         except (OSError, pa.ArrowException, SourceError) as error:
@@ -102,13 +104,13 @@ def _unify(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | 
     return pa.string()
 
 
-def _json(path: str) -> Found:
+def _json(path: str, needed: AbstractSet[str]) -> Found:
     found: Found = {}
     lines_read = bytes_read = objects = 0
     for lines in json_lines(path, path, SAMPLE_BYTES):
         if isinstance(lines, LongLine):
             continue
-        objects += _add_objects(lines, found)
+        objects += _add_objects(lines, found, needed)
         lines_read += len(lines)
         bytes_read += len(lines.block)
         if bytes_read >= SAMPLE_BYTES // 2:
@@ -118,8 +120,8 @@ def _json(path: str) -> Found:
     return found
 
 
-def _add_objects(lines: Lines, found: Found) -> int:
-    """Add the types of the lines that are objects, and count those."""
+def _add_objects(lines: Lines, found: Found, needed: AbstractSet[str] | None) -> int:
+    """Add the names of the lines that are objects, with the types of those needed (None: all), and count the objects."""
     objects = 0
     for row in range(len(lines)):
         try:
@@ -128,7 +130,7 @@ def _add_objects(lines: Lines, found: Found) -> int:
             continue
         objects += 1
         for name, value in values.items():
-            kind = _json_type(value)
+            kind = _json_type(value) if needed is None or name in needed else None
             if name not in found or kind != found[name]:
                 found[name] = _unify(found.get(name), kind)
     return objects
@@ -144,13 +146,16 @@ def _json_type(value: object) -> pa.DataType | None:
     return pa.string() if isinstance(value, (str, dict, list)) else pa.float64()
 
 
-def _csv(path: str) -> Found:
+def _csv(path: str, needed: AbstractSet[str]) -> Found:
     header: list[str] = []
     for names, records in with_header(path, path, SAMPLE_BYTES):
         header = names
+        wanted = [name for name in header if name in needed]
+        if not wanted:
+            break
         if isinstance(records, Records) and records.content and not records.unclosed:
-            table, _ = read_text(header, records.content, header)
-            return _text_types(table)
+            table, _ = read_text(header, records.content, wanted)
+            return {**dict.fromkeys(header), **_text_types(table)}
     return dict.fromkeys(header)
 
 
@@ -168,7 +173,8 @@ def _text_type(values: pa.ChunkedArray) -> pa.DataType | None:
     return pa.string()
 
 
-def _parquet(path: str) -> Found:
+def _parquet(path: str, needed: AbstractSet[str]) -> Found:
+    del needed  # the file's schema names them all
     with open_parquet(path) as file:
         return {column.name: _parquet_type(column.type) for column in file.schema_arrow}
 

@@ -56,6 +56,9 @@ class KafkaSource:
                 topic,
             )
 
+    def watch(self) -> None:
+        """Do nothing: Spark reads all of a topic, or fails."""
+
     def columns(self) -> list[str]:
         """Return the columns of the records' values."""
         if self._source.format == "avro":

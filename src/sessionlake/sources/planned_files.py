@@ -1,7 +1,8 @@
 """The files that a batch is planned to read, by the file source's log in the checkpoint: which are gone, and which are read in parts."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
@@ -10,12 +11,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
 from sessionlake.sources.base import same
-from sessionlake.sources.decoding.files import NUMBER, PARTS, PATH, is_local, local_path
+from sessionlake.sources.decoding.files import NUMBER, PARTS, PATH, first_link, is_local, local_path
 from sessionlake.sources.decoding.pieces import parts_of
 from sessionlake.warehouse.tables import Tables
 
 _AT_ONCE = 16
+_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
 class PlannedFiles:
@@ -28,21 +31,24 @@ class PlannedFiles:
     def __init__(self, tables: Tables, config: Config, number: int = 0, column: Callable[[str], str] = same) -> None:
         self._tables, self._checkpoint = tables, config.checkpoint
         self._number, self._column = number, column
-        self._local, self._format = is_local(config.source.path), config.source.file_format
+        self._place, self._format = config.source.path, config.source.file_format
+        self._local = is_local(self._place)
         self._cores = tables.spark.sparkContext.defaultParallelism
         self._reached: dict[int, int] = {-1: -1}
+        self._first: dict[str, int] = {}
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return the rows of a batch as they are, or with NUMBER and PARTS.
 
-        That is where a planned file is there no more, which Spark passes over without a word (it has 0 parts); and where
-        there are fewer files than cores, and large ones among them. `offsets` is the text of the batch's offset file.
+        That is if a planned file is there no more, which Spark passes over without a word (it has 0 parts); if it is planned
+        through a link; and if there are fewer files than cores, and large ones among them. `offsets` is the text of the batch's offset file.
         """
         self._reached[batch_id] = _last_entry(offsets, self._number)
+        planned = self._planned(batch_id)
         sizes = self._sizes(batch_id)
         parts = {path: self._parts(path, size, len(sizes)) for path, size in sizes.items()}
         special = {path: count for path, count in parts.items() if count != 1}
-        if not special or offsets is None:
+        if offsets is None or not (special or set(sizes) != set(planned)):
             return rows
         # Spark's own rows of the files stay where it has read their content. Else the plan says the same.
         listed = parts if self._local else special
@@ -73,11 +79,34 @@ class PlannedFiles:
         return parts_of(path, size, self._format, -(-self._cores // files))
 
     def of(self, batch_id: int) -> list[str]:
-        """Return the files of a batch as workers name them, in order."""
-        end = self.reached(batch_id)
+        """Return the files of a batch as workers name them, in order.
+
+        A link below the source's directory stands for all files that are planned through it, in the first batch that has any.
+        """
+        paths, end = self._planned(batch_id), self.reached(batch_id)
+        links = {path: first_link(path, self._place) for path in paths} if self._local else {}
+        new = {link for link in links.values() if link is not None and link not in self._first}
+        if new:
+            self._first |= self._first_entries(new, end)
         before = self.reached(batch_id - 1)
-        self._reached = {batch_id: end}
+        told = {link for link, entry in self._first.items() if entry <= before}
+        return list(dict.fromkeys(link for path in paths if (link := links.get(path) or path) not in told))
+
+    def _planned(self, batch_id: int) -> list[str]:
+        """Return the files of a batch as Spark has planned them, in order."""
+        end, before = self.reached(batch_id), self.reached(batch_id - 1)
+        self._reached = {batch_id - 1: before, batch_id: end}
         return [path for entry in range(before + 1, end + 1) for path in self._entry(entry)]
+
+    def _first_entries(self, links: set[str], end: int) -> dict[str, int]:
+        """Return of each link the first entry of the file log that has a file through it."""
+        directory, first = f"{self._checkpoint}/sources/{self._number}", dict.fromkeys(links, end)
+        for name in log_names(self._tables, directory, end):
+            for path, entry in _entries(self._tables.read_text(f"{directory}/{name}") or ""):
+                for link in links:
+                    if f"{local_path(path)}/".startswith(f"{link}/"):
+                        first[link] = min(first[link], entry)
+        return first
 
     def reached(self, batch_id: int) -> int:
         """Return the last entry of the file log that a batch and those before it read; -1 where none has."""
@@ -89,9 +118,8 @@ class PlannedFiles:
     def _entry(self, number: int) -> list[str]:
         log = f"{self._checkpoint}/sources/{self._number}/{number}"
         text = self._tables.read_text(log) or self._tables.read_text(f"{log}.compact") or ""
-        marked = (line for line in text.splitlines() if line.startswith("{") and f'"batchId":{number}' in line)
-        entries = (json.loads(line) for line in marked)
-        paths = (unquote(entry["path"]) for entry in entries if entry["batchId"] == number)
+        marked = "\n".join(line for line in text.splitlines() if f'"batchId":{number}' in line)
+        paths = (path for path, entry in _entries(marked) if entry == number)
         return [local_path(path) if self._local else path for path in paths]
 
     def _sizes(self, batch_id: int) -> dict[str, int | None]:
@@ -105,11 +133,32 @@ class PlannedFiles:
             system, found = self._tables.file_system(path)
             return 0 if system.exists(found) else None
         try:
-            return Path(path).stat().st_size
+            return Path(path).lstat().st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
             return 0
+
+
+def log_names(tables: Tables, directory: str, reached: int) -> list[str]:
+    """Return the files of a log of files up to an entry: the last compacted one and what came after it."""
+    parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]
+    compacted = max((n for n, is_compact, _ in parsed if is_compact), default=-1)
+    names = [name for n, is_compact, name in parsed if n == compacted and is_compact]
+    names += [name for n, is_compact, name in parsed if n > compacted and not is_compact]
+    if not names or max(n for n, _, _ in parsed) < reached:
+        raise PipelineStateError(
+            f"checkpoint: the log of source files in {directory!r} is incomplete; put the checkpoint back, or use `sessionlake rebuild`"
+        )
+    return names
+
+
+def _entries(text: str) -> Iterator[tuple[str, int]]:
+    """Yield path and number of the entries in a file of the log."""
+    for line in text.splitlines():
+        if line.startswith("{"):
+            entry = json.loads(line)
+            yield unquote(entry["path"]), entry["batchId"]
 
 
 def _last_entry(offsets: str | None, number: int) -> int:

@@ -194,6 +194,8 @@ class _Run:
     def while_idle(self) -> None:
         """Do what is due where no batch runs, and then what may be done beside one."""
         self.remove_marked_stores()
+        for source in self.sources.values():
+            source.watch()
         last = self.coordinator.last
         if last is not None and self._batch_runs.acquire(blocking=False):
             try:

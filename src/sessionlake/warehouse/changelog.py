@@ -143,6 +143,8 @@ SLICE = "slice"
 JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"), state=(schemas.JOIN_MESSAGES,))
 """A pair has the later of its messages' times."""
 TABLE = Changelog("table", time="event_time", keyed=True, counts=("changed", "superseded", "unchanged"))
+EXPIRED_BY_JOB = "expire"
+"""The cause of a tombstone in a topic that the job `expire` sends, beside those of cleanups (TTL, LRU)."""
 DELETED = "deleted"
 """The column of a keyed table's snapshot that tells deletions, kept for the retention, from rows."""
 CAUSE = "cause"

@@ -161,8 +161,12 @@ class DeltaLog(ABC):
 
     def added_since(self, version: int) -> set[str]:
         """Return the names of the files that commits from a version on have added."""
+        return set().union(*self.files_added(version).values())
+
+    def files_added(self, version: int) -> dict[int, set[str]]:
+        """Return the names of the files that each commit from a version on has added."""
         versions = self._since(version - 1)
-        return {add["path"].rpartition("/")[2] for v in versions for add in self._actions(v, "add")}
+        return {v: {add["path"].rpartition("/")[2] for add in self._actions(v, "add")} for v in versions}
 
     def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""

@@ -101,9 +101,16 @@ class Files(LogFiles):
 
     def is_parquet(self, entry: Entry) -> bool:
         """Say whether a file was written to its end; one that is gone by now was."""
-        fs, path = self.file_system(entry.path)
         if entry.length < len(_MAGIC):
             return False
+        if entry.path.startswith("file:/"):
+            try:
+                with Path(entry.path.removeprefix("file:")).open("rb") as file:
+                    file.seek(entry.length - len(_MAGIC))
+                    return file.read(len(_MAGIC)) == _MAGIC
+            except FileNotFoundError:
+                return True
+        fs, path = self.file_system(entry.path)
         try:
             stream = fs.open(path)
         except Py4JJavaError:

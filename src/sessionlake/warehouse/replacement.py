@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.warehouse.history import user_metadata
@@ -42,6 +42,7 @@ class Replacement:
         self._none = self._jvm.scala.Option.empty()
         delta_log.update(False, self._none, self._none)
         self._transaction = delta_log.startTransaction(self._none, self._none)
+        self._known: dict[str, Any] = {}
 
     @property
     def version(self) -> int:
@@ -52,16 +53,26 @@ class Replacement:
         """Return the latest version that an application has recorded; -1 for none."""
         return int(self._transaction.txnVersion(app_id))
 
-    def read(self, paths: Collection[str]) -> DataFrame:
-        """Return the rows of some of the table's files, named as its log does; those that are deleted left out."""
+    def named(self, names: Collection[str]) -> dict[str, int]:
+        """Return path, as the log names it, and bytes of those of some files that are in the table, given without their folders."""
+        self._look_up(F.element_at(F.split("path", "/"), -1).isin(list(names)))
+        return {path: int(file.size()) for path, file in self._known.items() if path.rpartition("/")[2] in names}
+
+    def read(self, paths: Collection[str], *, tracked: bool = False) -> DataFrame:
+        """Return the rows of some of the table's files, named as its log does; those that are deleted left out.
+
+        With `tracked` they have the columns by which Delta knows a row again, if the table tracks its rows.
+        """
         # Delta makes the frame in the session that is the active one.
         sessions = self._jvm.org.apache.spark.sql.SparkSession
         before, ours = sessions.getActiveSession(), self._spark._jsparkSession
         sessions.setActiveSession(ours)
         try:
-            frame = self._log.createDataFrame(
-                self._transaction.snapshot(), self._seq(self._files(paths)), False, self._none
-            )
+            snapshot = self._transaction.snapshot()
+            frame = self._log.createDataFrame(snapshot, self._seq(self._files(paths)), False, self._none)
+            if tracked:
+                tracking = self._jvm.org.apache.spark.sql.delta.RowTracking
+                frame = tracking.preserveRowTrackingColumns(frame, snapshot)
         finally:
             if before.isDefined():
                 sessions.setActiveSession(before.get())
@@ -89,13 +100,19 @@ class Replacement:
         same ones: a stream that reads the table skips the commit.
         """
         delta, now = self._jvm.org.apache.spark.sql.delta, time.time_ns() // 1_000_000
-        actions = [{"txn": {"appId": app[0], "version": app[1], "lastUpdated": now}}] if app else []
+        actions: list[dict[str, Any]] = (
+            [{"txn": {"appId": app[0], "version": app[1], "lastUpdated": now}}] if app else []
+        )
         if app:
             # To ask makes Delta watch it: the commit fails where the application records another version meanwhile.
             self.app_version(app[0])
         actions += [{"add": {**add, "dataChange": changes_data}} for add in written.adds]
+        for file in self._files(replaced):
+            removed = json.loads(file.removeWithTimestamp(now, changes_data).json())["remove"]
+            # Nobody reads these, and they would keep the least and greatest texts of rows that `forget` removes.
+            removed.pop("stats", None)
+            actions.append({"remove": removed})
         found = [delta.actions.Action.fromJson(json.dumps(action)) for action in actions]
-        found += [file.removeWithTimestamp(now, changes_data) for file in self._files(replaced)]
         none, metadata_option = self._none, self._jvm.scala.Option.apply(user_metadata(metadata))
         operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
             self._jvm.org.apache.spark.sql.SaveMode.Overwrite, *(none, none, metadata_option, *(none,) * 5)
@@ -104,10 +121,13 @@ class Replacement:
 
     def _files(self, paths: Collection[str]) -> list[Any]:
         """Return files by their paths, as Delta's own objects of the version that the transaction reads."""
-        if not paths:
-            return []
-        condition = F.col("path").isin(list(paths))._jc
-        return list(self._transaction.snapshot().allFiles().filter(condition).collect())
+        if unknown := [path for path in paths if path not in self._known]:
+            self._look_up(F.col("path").isin(unknown))
+        return [self._known[path] for path in paths if path in self._known]
+
+    def _look_up(self, condition: Column) -> None:
+        found = self._transaction.snapshot().allFiles().filter(condition._jc).collect()
+        self._known |= {str(file.path()): file for file in found}
 
     def _seq(self, items: list[Any]) -> Any:
         """Return a list as Scala's."""

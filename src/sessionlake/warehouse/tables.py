@@ -1,5 +1,6 @@
 """The Delta tables of a warehouse: creation, reading, idempotent appends."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -148,15 +149,19 @@ class Table(Transactions):
 
     def retried(self, attempts: int, action: Callable[[], object]) -> None:
         """Do what commits to a table, again where another commit came between; ContendedError after so many attempts."""
-        for attempt in range(1, attempts + 1):
+        self.retried_while(lambda done: done < attempts, action)
+
+    def retried_while(self, again: Callable[[int], bool], action: Callable[[], object]) -> None:
+        """Do what commits to a table, again if another commit came between and `again`, told the number of attempts, agrees; else ContendedError."""
+        for attempt in itertools.count(1):
             try:
                 action()
             except Exception as error:
                 if not isinstance(error, FencedError) and not _CONFLICT.search(str(error)):
                     raise
-                if attempt == attempts:
+                if not again(attempt):
                     raise ContendedError(
-                        f"table {self.uri!r}: {attempts} attempts to change it each met another writer; "
+                        f"table {self.uri!r}: {attempt} attempts to change it each met another writer; "
                         "run the job again when fewer run beside it"
                     ) from error
             else:

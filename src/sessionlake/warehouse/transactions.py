@@ -202,6 +202,10 @@ class Transactions(DeltaLog):
         """Return the files of a version: path, partitionValues, size, stats (JSON), deletionVector; as the log has them."""
         return DataFrame(self._snapshot(version).allFiles().toDF(), self.spark)
 
+    def id(self) -> str:
+        """Return the id that the table got when it was made."""
+        return str(self._snapshot().metadata().id())
+
     def partitioned_by(self) -> list[str]:
         """Return the columns that the table is partitioned by."""
         columns = self._snapshot().metadata().partitionColumns()

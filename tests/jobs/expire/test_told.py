@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 from infra.kafka.broker import Broker
 from sessionlake.config.load import Config, load_config
 from sessionlake.jobs.compact import trim
-from sessionlake.jobs.expire.job import Pace
+from sessionlake.jobs.expire.job import Pace, expire
 from sessionlake.jobs.expire.told import APP, Told
 from sessionlake.operators.run import run
 from sessionlake.stream import run as stream_run
@@ -157,3 +158,45 @@ def test_driver_is_killed_between_commit_and_send_and_after_it(
     stream.run()
     assert len(tombstones(topic)) == 2
     assert stream.rows() == {}
+
+
+def test_the_job_sends_a_tables_tombstones_to_its_topic_and_a_killed_run_goes_on(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic.create(broker, partitions=2)
+    path = table_file(tmp_path, topic)
+    sections = tomllib.loads(path.read_text())
+    del sections["ttl"]
+    path.write_text(tomli_w.dumps({**sections, "expire": {"max_share": 1.0}}))
+    stream = Stream(spark, load_config(path), monkeypatch)
+    topic.send([record(key, n, n % 2) for n, key in enumerate("abcd")])
+    stream.run()
+    rule = ["--where", "v < 3", "--run-id", "r", "--max-per-second", "1", "--to-topic", "--no-apply"]
+    command = [str(Path(sys.executable).with_name("sessionlake")), "expire", str(path), *rule]
+    env = {**os.environ, "SESSIONLAKE_KILL_AT": "expire_after_topic"}
+    killed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=800, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert [key for _, key, _ in tombstones(topic)] == ["a", "c", "b"]
+    assert tombstones(topic)[0] == (0, "a", {"key": "a", "revision": "0", "offset": "0", "cause": "expire"})
+    stream.run()
+    assert stream.rows() == {"d": 3}
+    topic.send([record("b", 1, 1)])
+    stream.run()
+    report = expire(
+        spark,
+        stream.config,
+        where="v < 3",
+        run_id="r",
+        max_per_second=1,
+        to_topic=True,
+        pace=Pace(sleep=lambda _: None),
+    )
+    assert (report.counts["matched"], report.counts["expired"]) == (3, 0), "all have changed since the run began"
+    assert len(tombstones(topic)) == 3
+    report = expire(spark, stream.config, where="v < 3", to_topic=True)
+    assert (report.counts["expired"], report.counts["left_for_next_run"]) == (1, 0)
+    stream.run()
+    assert stream.rows() == {"d": 3}
+    assert [(place, key) for place, key, _ in tombstones(topic)] == [(0, "a"), (0, "c"), (1, "b"), (1, "b")]
+    changes_ = Tables.of(spark, stream.config)["table_changelog"].read().where("op = 'delete'")
+    assert {row.cause for row in changes_.collect()} == {"tombstone"}

@@ -45,6 +45,7 @@ POINTS = [
     "before_tombstones",
     "after_tombstones",
     f"before_{TABLES[0]}",
+    "files_written",
     *[f"after_{name}" for name in TABLES],
     "kept_out",
     "before_file",

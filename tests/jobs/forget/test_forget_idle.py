@@ -12,6 +12,7 @@ from sessionlake.errors import BusyError
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.proof import Proof
 from sessionlake.jobs.forget.single import one_at_a_time
+from sessionlake.jobs.forget.waiting import Waiting
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.stream.queries import run_to_end
 from sessionlake.warehouse.batch_commit import Places
@@ -79,3 +80,17 @@ def test_two_erasures_wait_for_each_other(tmp_path: Path) -> None:
     assert left == []
     with one_at_a_time(config, lambda: False):
         pass
+
+
+def test_all_waits_of_a_run_have_its_time_together() -> None:
+    now = [0.0]
+    waiting = Waiting(10_000_000, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+    first = waiting.until_late()
+    assert [first() for _ in range(3)] == [True] * 3
+    # What a run does between two waits is none.
+    now[0] += 3600
+    second = waiting.until_late()
+    found = [second() for _ in range(4)]
+    assert found == [True, True, True, False]
+    assert now[0] == 3600 + 12
+    assert not waiting.until_late()()

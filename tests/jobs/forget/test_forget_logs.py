@@ -23,12 +23,12 @@ def add(path: str, low: str, rows: int, *, ascii_only: bool) -> str:
     return json.dumps(action, ensure_ascii=ascii_only, separators=(",", ":"))
 
 
-@given(TEXT, st.integers(0, 2**40), st.booleans())
-def test_only_the_bounds_go(low: str, rows: int, ascii_only: bool) -> None:  # noqa: FBT001
-    line = add("x", low, rows, ascii_only=ascii_only)
+@given(TEXT, st.integers(0, 2**40), st.booleans(), st.sampled_from(["add", "remove"]))
+def test_only_the_bounds_go(low: str, rows: int, ascii_only: bool, action: str) -> None:  # noqa: FBT001
+    line = add("x", low, rows, ascii_only=ascii_only).replace('{"add"', f'{{"{action}"', 1)
     new = _cut(line, {"x"})
     assert len(new.encode()) == len(line.encode())
-    before, after = json.loads(line)["add"], json.loads(new)["add"]
+    before, after = json.loads(line)[action], json.loads(new)[action]
     assert json.loads(after.pop("stats")) == {"numRecords": rows}
     del before["stats"]
     assert after == before

@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, FencedError, JobError, first_line
 from sessionlake.jobs.expire.plan import Plan, make_plan
 from sessionlake.jobs.expire.rule import Rule
-from sessionlake.jobs.expire.topic import require_topic, send_tombstones
+from sessionlake.jobs.expire.topic import require_topic, send_expiries, send_tombstones
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import tombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.changelog import CAUSE, EXPIRED_BY_JOB
 from sessionlake.warehouse.tables import Table, Tables
+from sessionlake.warehouse.views import changes
 
 JOB = "expire"
 INTERVAL_S = 10
@@ -192,12 +195,36 @@ def _emit(run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
 
 
 def _send(config: Config, run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
-    """Send all tombstones of the run to the topic, in a retry again."""
-    for step in range(0 if run.dry_run else plan.steps):
+    """Send all tombstones of the run to the topic, in a retry again; return how many."""
+    sent = 0
+    for step in range(plan.steps):
+        if run.dry_run:
+            return plan.total, True
         pace.wait()
-        with run.step(plan.progress(step + 1)):
-            send_tombstones(config, tombstones(run, plan.rows(step)))
-    return plan.total, True
+        with run.step(plan.progress(step + 1), "topic"):
+            if run.tables.changelog.keyed:
+                sent += _send_expiries(config, run, plan.rows(step))
+            else:
+                send_tombstones(config, tombstones(run, plan.rows(step)))
+                sent = plan.sent(step + 1)
+    return sent, True
+
+
+def _send_expiries(config: Config, run: JobRun, rows: DataFrame) -> int:
+    """Send tombstones for rows of a keyed table, less those whose keys the stream has changed since the run's first attempt; return how many.
+
+    Who reads the topic takes such a tombstone for later than the change.
+    """
+    of = run.tables.changelog
+    pinned = run.tables[of.changes].last_commit(run.pinned[of.changes])
+    since = changes(run.tables[of.changes].read(), -1 if pinned is None else pinned.metadata["batch_id"])
+    expired = rows.withColumnRenamed("session_key", of.key).withColumn(CAUSE, F.lit(EXPIRED_BY_JOB))
+    left = expired.join(since.select(of.key), of.key, "left_anti").persist()
+    try:
+        send_expiries(config, left)
+        return left.count()
+    finally:
+        left.unpersist()
 
 
 def _appended(run: JobRun) -> tuple[bool, int]:

@@ -13,6 +13,8 @@ from sessionlake.jobs.tombstones import emitted_tombstones, identity_of, named
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.views import merged_rows
 
+RECORD_PLACE = ("event_partition", "event_offset")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -74,7 +76,10 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
         matched = matched.where(F.unix_micros(of.end) < F.lit(pinned["closed_us"]))
     if "final" in pinned:
         matched = matched.where(F.expr(pinned["final"]))
-    matched = named(matched, of, *([] if of.end == of.start else [of.end]))
+    # A keyed table's rows are told to a topic by the places of their records.
+    place = [name for name in RECORD_PLACE if name in there.columns]
+    more = place if of.keyed else [] if of.end == of.start else [of.end]
+    matched = named(matched, of, *more)
     end = "session_start" if of.end == of.start else of.end
     identity = identity_of(of)
     # Kept, because a sort reads its input twice: the tables would be read twice.

@@ -8,16 +8,19 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.config.source import option_texts
 from sessionlake.errors import ConfigError
+from sessionlake.operators.keyed.section import TableSection
 from sessionlake.sources.decoding.kafka_records import HEADERS
 from sessionlake.sources.kafka_cluster import Cluster
+from sessionlake.sources.record_columns import KEY as RECORD_KEY
 from sessionlake.warehouse.changelog import CAUSE, TABLE
 
 
 def require_topic(spark: SparkSession, config: Config) -> None:
     """Raise ConfigError unless the events come from a topic whose tombstones are read, SourceError where that can't be reached or is missing."""
-    if config.session is None:
+    keyed = isinstance(config.section, TableSection)
+    if config.session is None and not keyed:
         raise ConfigError(
-            f"--to-topic: tombstones in a topic are of sessions, and this pipeline computes {config.operator}s; leave the option out"
+            f"--to-topic: tombstones in a topic are of sessions or of a table's rows, and this pipeline computes {config.operator}s; leave the option out"
         )
     if config.source.kind != "kafka":
         raise ConfigError(
@@ -26,6 +29,10 @@ def require_topic(spark: SparkSession, config: Config) -> None:
     if not config.source.tombstones:
         raise ConfigError(
             "--to-topic: source.tombstones is false, so that the stream would refuse them; write `tombstones = true` in [source], or leave the option out"
+        )
+    if keyed and config.event.key != RECORD_KEY:
+        raise ConfigError(
+            f"--to-topic: tombstones are records with the rows' keys, and event.key is {config.event.key!r}; write event.key = '{RECORD_KEY}', or leave the option out"
         )
     source_cluster(config).describe(spark, config.source.topic or "")
 

@@ -1,5 +1,6 @@
 """The right to erasure: all that is kept of some keys removed from tables, files, logs and stores, and proved gone."""
 
-from sessionlake.jobs.forget.job import Waiting, check, forget
+from sessionlake.jobs.forget.job import check, forget
+from sessionlake.jobs.forget.waiting import Waiting
 
 __all__ = ["Waiting", "check", "forget"]

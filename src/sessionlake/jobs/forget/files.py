@@ -1,9 +1,7 @@
 """Data files of a table that hold a key though the table has it no more: found, and deleted one by one."""
 
 from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -11,9 +9,11 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.progress import unread_from
+from sessionlake.jobs.forget.waiting import Waits
 from sessionlake.warehouse.filesystem import Entry
 
 _LOG = "_delta_log"
+_FILE = "_holding_file"
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,15 @@ def _holding(lake: Lake, entries: dict[str, list[Entry]]) -> set[str]:
     """Return the names of the files that hold a key; one Spark job over all tables."""
     # A file that compaction or VACUUM takes away meanwhile is none that could be found.
     reader = lake.tables.spark.read.option("ignoreMissingFiles", "true")
-    scans = []
+    scans = {}
     for name, some in entries.items():
-        schema = lake.tables[name].read().schema
-        for holder in lake.holders[name] if some else []:
-            columns = StructType([schema[column] for column in holder.columns])
-            rows = reader.schema(columns).parquet(*(e.path for e in some))
-            scans.append(lake.rows(holder, rows.select("*", F.col("_metadata.file_name").alias("file"))).select("file"))
-    return {row["file"] for row in reduce(DataFrame.unionAll, scans).distinct().collect()} if scans else set()
+        if some:
+            schema = lake.tables[name].read().schema
+            columns = dict.fromkeys(column for holder in lake.holders[name] for column in holder.columns)
+            rows = reader.schema(StructType([schema[column] for column in columns])).parquet(*(e.path for e in some))
+            scans[name] = rows.withColumn(_FILE, F.col("_metadata.file_name"))
+    found = lake.found_in(scans, "left_semi", _FILE).distinct().collect() if scans else []
+    return {row[_FILE] for row in found}
 
 
 def _named(lake: Lake, name: str, files: list[str]) -> set[str]:
@@ -80,7 +81,7 @@ def _named(lake: Lake, name: str, files: list[str]) -> set[str]:
     return {row["name"] for row in names.where(F.col("name").isin(files)).distinct().collect()}
 
 
-def erase_files(lake: Lake, *, alone: bool) -> dict[str, int]:
+def erase_files(lake: Lake, waits: Waits, *, alone: bool) -> dict[str, int]:
     """Delete the files that hold a key and that their table has no more; return how many of which table.
 
     Files that no log names only where no driver runs (`alone`), which might be about to commit them; files that the
@@ -90,7 +91,7 @@ def erase_files(lake: Lake, *, alone: bool) -> dict[str, int]:
     hidden = [name for name, of_table in found.items() if of_table.live]
     for name in hidden:
         # The key is in rows that deletion vectors hide.
-        lake.change(name, f"reorg table {lake.tables[name].sql_name()} apply (purge)")
+        lake.change(name, f"reorg table {lake.tables[name].sql_name()} apply (purge)", waits)
     if hidden:
         found = find_files(lake, alone=alone)
     going = {name: _going(lake, name, of_table, alone=alone) for name, of_table in found.items()}

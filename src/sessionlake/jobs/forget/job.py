@@ -1,8 +1,8 @@
 """The right to erasure: all that is kept of some keys goes, from the stream's state to the last file, with a proof."""
 
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,10 +18,11 @@ from sessionlake.jobs.forget.files import erase_files
 from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import erase_in_logs
-from sessionlake.jobs.forget.progress import in_flight
+from sessionlake.jobs.forget.progress import in_flight, read_until
 from sessionlake.jobs.forget.proof import Proof, prove
 from sessionlake.jobs.forget.single import one_at_a_time
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
+from sessionlake.jobs.forget.waiting import Waiting, Waits
 from sessionlake.jobs.late.ledger import fence_runs
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import emitted_tombstones, identity_of, named, tombstones
@@ -34,28 +35,6 @@ from sessionlake.warehouse.views import ERASURES, merged_rows
 JOB = "forget"
 _PASSES = 5
 _KEYS_SHOWN = 100
-_POLL_S = 2.0
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """How long to wait for a stream that runs, by which clock."""
-
-    wait_us: int
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-    def until_late(self) -> Callable[[], bool]:
-        """Return what waits a moment, or says False where the time, which begins now, is over."""
-        deadline = self.clock() + self.wait_us / 1e6
-
-        def wait() -> bool:
-            if self.clock() > deadline:
-                return False
-            self.sleep(_POLL_S)
-            return True
-
-        return wait
 
 
 def forget(
@@ -109,17 +88,14 @@ def forget(
 def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, *, apply: bool) -> JobReport:
     seen = _seen(lake, run.say)
     counts = {"tombstones": _settle(lake, run, waiting, apply=apply)}
-    found = lake.counts()
-    run.expect(sum(map(bool, found.values())) + 6)
-    for name, rows in found.items():
-        counts[f"rows_of_{name}"] = rows
-        if rows:
-            with run.step(f"removing {rows:,} rows of {name}", name):
-                lake.delete(name)
+    removed = _remove(lake, run, waiting)
     with run.step("keeping out what other jobs have read before"):
         _keep_out(lake)
+    # A fold, a job, or an append of the stream may have brought rows in meanwhile.
+    removed += _remove(lake, run, waiting)
+    counts |= {f"rows_of_{name}": removed[name] for name in lake.holders}
     with store_if_free(lake.config) as alone:
-        _erase_traces(lake, run, counts, alone=alone)
+        _erase_traces(lake, run, counts, waiting, alone=alone)
     counts["documents"] = erase_documents(documents, lake.keys)
     with run.step("waiting for the stream to remove its stores"):
         await_removal(lake.config, waiting.until_late())
@@ -129,6 +105,23 @@ def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, *, apply:
     if proof.clean:
         return run.finish(counts, proof.lines())
     return JobReport(JOB, run.run_id, counts, [*proof.lines(), *_remedies(proof, alone=alone)], failed=True)
+
+
+def _remove(lake: Lake, run: JobRun, waiting: Waiting) -> Counter[str]:
+    """Remove the keys' rows until none is left; return how many of which table.
+
+    After some passes the rest is left to the proof: a producer still sends the keys.
+    """
+    removed: Counter[str] = Counter()
+    for _ in range(_PASSES):
+        run.say("looking for rows of the keys")
+        found = {name: files for name, files in lake.files().items() if files}
+        if not found:
+            break
+        for name, files in found.items():
+            with run.step(f"removing {sum(files.values()):,} rows of {name}", name):
+                removed[name] += lake.delete(name, files, waiting.until_late())
+    return removed
 
 
 def proof_of(lake: Lake, on_step: OnStep, hosts: Iterable[str], documents: Path, seen: list[str]) -> Proof:
@@ -158,20 +151,29 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
     stays though its tombstone was read is not the stream's any more, but a row that some job has brought back.
     """
     sent = passes = 0
-    wait = waiting.until_late()
+    late, wait = False, waiting.until_late()
     while True:
         run.say("waiting for the stream")
         applied = apply and passes < _PASSES and apply_corrections(lake.tables.spark, lake.config)
         passes += applied
-        new, unread = _send(lake, run), in_flight(lake).count()
+        new, unread = _send(lake, run), in_flight(lake)
         sent += new
         if not unread:
             return sent
-        if passes == _PASSES or not (applied or wait()):
+        if passes == _PASSES or late:
             raise JobError(
-                f"forget: after {passes} passes and {format_duration(waiting.wait_us)} the stream has not read {unread} corrections of the keys, of which {new} are new; "
+                f"forget: after {passes} passes and {format_duration(waiting.wait_us)} the stream has not read {sum(unread.values())} corrections of the keys, of which {new} are new; "
                 f"see that the stream runs and that no producer sends the keys, then repeat with --run-id {run.run_id}"
             )
+        late = not (applied or _is_read(lake, max(unread), wait))
+
+
+def _is_read(lake: Lake, version: int, wait: Waits) -> bool:
+    """Wait until the stream has read a version of the corrections; False if the time to wait is over before."""
+    while read_until(lake) <= version:
+        if not wait():
+            return False
+    return True
 
 
 def _send(lake: Lake, run: JobRun) -> int:
@@ -205,16 +207,14 @@ def _keep_out(lake: Lake) -> None:
     for of in lake.changelogs:
         lake.tables[of.snapshot].set_app_versions({FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
     failpoints.hit("forget_kept_out")
-    for of in lake.changelogs:
-        lake.delete(of.snapshot)
 
 
-def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], *, alone: bool) -> None:
+def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], waiting: Waiting, *, alone: bool) -> None:
     with run.step("removing files"):
-        erased = erase_files(lake, alone=alone)
+        erased = erase_files(lake, waiting.until_late(), alone=alone)
         counts["files"] = sum(erased.values())
         for name in (name for name, files in erased.items() if files):
-            lake.change(name, f"vacuum {lake.tables[name].sql_name()}")
+            lake.change(name, f"vacuum {lake.tables[name].sql_name()}", waiting.until_late())
     with run.step("removing traces in logs"):
         counts["log_files"] = erase_in_logs(lake, alone=alone)
     with run.step("removing local stores"):

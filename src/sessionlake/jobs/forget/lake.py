@@ -1,14 +1,18 @@
 """Where a pipeline's tables hold keys, and their rows removed: from whatever table of the warehouse has a key."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Literal
+from itertools import accumulate
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
+from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.keys import Keys, matching
+from sessionlake.jobs.forget.waiting import Waits
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in
 from sessionlake.warehouse.changelog import Changelog
@@ -16,13 +20,9 @@ from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
 
-_ATTEMPTS = 20
-_LISTING_TASKS = 32
-# A deletion vector would leave the rows in their files.
-_REWRITE = "spark.databricks.delta.merge.deletionVectors.persistent"
-# By default VACUUM lists a table in 10,000 tasks: a minute for a table of ten files.
-_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-
+_AT_ONCE_BYTES = 1 << 30
+"""Files of so many bytes are replaced in one commit."""
+_FILE = "_holding_file"
 
 _QUOTING = {schemas.JOB_RUNS: "arguments", schemas.QUALITY_RESULTS: "observed"}
 """Tables without keys that may quote one, and the column that may."""
@@ -112,22 +112,37 @@ class Lake:
         table = self.tables[holder.table].read() if table is None else table
         return matching(table.alias("t"), self.frame, F.expr(holder.condition))
 
-    def counts(self) -> dict[str, int]:
-        """Count the rows that hold a key, of each table; one Spark job."""
-        found = [self.rows(h).select(F.lit(h.table).alias("table")) for hs in self.holders.values() for h in hs]
-        rows = reduce(DataFrame.unionAll, found).groupBy("table").count().collect()
-        return {**dict.fromkeys(self.holders, 0), **{row["table"]: row["count"] for row in rows}}
+    def found_in(self, rows: Mapping[str, DataFrame], how: Literal["left_semi", "inner"], *columns: str) -> DataFrame:
+        """Return `table` and some columns of the rows with a key, given by table; joined `inner`, with the key, a row for each."""
+        # One join for all columns of keys: of a join for each, Java compiles the code of each.
+        of = [F.col(column) for column in columns]
+        keyed, joined = [], []
+        frame = F.broadcast(self.frame.alias("k"))
+        for holder in (holder for name in rows for holder in self.holders[name]):
+            named = rows[holder.table].withColumn("table", F.lit(holder.table))
+            if holder.kind == "key":
+                keyed.append(named.select("table", F.col(holder.column).cast("string").alias("text"), *of))
+            else:
+                joined.append(named.alias("t").join(frame, F.expr(holder.condition), how))
+        if keyed:
+            joined.append(reduce(DataFrame.unionAll, keyed).alias("t").join(frame, F.expr("t.text = k.key"), how))
+        kept = ["table", *columns, *(["k.key"] if how == "inner" else [])]
+        return reduce(DataFrame.unionAll, [found.select(*kept) for found in joined])
+
+    def files(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+        """Count the rows that hold a key, of each file with any, by table; of all tables, or some; one Spark job."""
+        names = list(self.holders if names is None else names)
+        tables = {name: self.tables[name].read().withColumn(_FILE, F.col("_metadata.file_name")) for name in names}
+        files: dict[str, dict[str, int]] = {name: {} for name in names}
+        for row in self.found_in(tables, "left_semi", _FILE).groupBy("table", _FILE).count().collect():
+            files[row["table"]][row[_FILE]] = row["count"]
+        return files
 
     def counts_by_key(self) -> dict[str, int]:
         """Count the rows of each key, of all tables together; 0 where there are none; one Spark job."""
-        frame = F.broadcast(self.frame.alias("k"))
-        found = [
-            self.tables[h.table].read().alias("t").join(frame, F.expr(h.condition)).select("k.key")
-            for hs in self.holders.values()
-            for h in hs
-        ]
-        rows = reduce(DataFrame.unionAll, found).groupBy("key").count().collect()
-        return {**dict.fromkeys(self.keys.values, 0), **{row["key"]: row["count"] for row in rows}}
+        rows = self.found_in({name: self.tables[name].read() for name in self.holders}, "inner")
+        found = {row["key"]: row["count"] for row in rows.groupBy("key").count().collect()}
+        return {**dict.fromkeys(self.keys.values, 0), **found}
 
     def unread(self) -> int:
         """Count the dead letters of JSON in which no key can be found, whoever's: they are searched for the keys as words."""
@@ -137,34 +152,62 @@ class Lake:
         readable = F.broadcast(self.frame.limit(1).alias("k"))
         return rows.join(readable, F.expr("not t.raw rlike k.readable"), "left_semi").count()
 
-    def delete(self, name: str) -> None:
-        """Remove a table's rows of the keys. The stream's metadata goes on in the changelog's log."""
-        for holder in self.holders[name]:
-            self._merge(holder)
+    def delete(self, name: str, files: Mapping[str, int], waits: Waits) -> int:
+        """Remove the keys' rows from files of a table, as `files` found them; return how many rows there were.
 
-    def _merge(self, holder: Holder) -> None:
-        # DELETE would write its condition, keys and all, into the table's log; of MERGE the log names columns only.
-        view, name = "sessionlake_forget_keys", self.tables[holder.table].sql_name()
-        self.frame.createOrReplaceTempView(view)
-        try:
-            self.change(
-                holder.table, f"merge into {name} t using {view} k on {holder.condition} when matched then delete"
-            )
-        finally:
-            self.tables.spark.catalog.dropTempView(view)
-
-    def change(self, name: str, statement: str) -> None:
-        """Run a statement that rewrites files of a table, again where another commit came between.
-
-        A commit on a changelog carries the metadata of the stream's last one; every one says whose it is.
+        Only these files are read, so that appends may come between. If another job has replaced one of them, its rows are
+        still in the table: of a snapshot they are looked for here, of another table the next call removes them.
         """
+        self._replace(name, set(files), waits)
+        removed = sum(files.values())
+        if name not in [of.snapshot for of in self.changelogs]:
+            return removed
+        more = self.files([name])[name]
+        return removed + (self.delete(name, more, waits) if more else 0)
+
+    def _replace(self, name: str, left: set[str], waits: Waits) -> None:
+        """Replace files by ones without the keys' rows, so many in a commit that a conflict loses little work."""
 
         def once() -> None:
-            last = self.tables[name].last_commit() if name in [of.changes for of in self.changelogs] else None
-            mark = {"copied": True, "maintenance": {"job": "forget"}}
-            metadata = user_metadata({**(last.metadata if last else {}), **mark})
-            settings = {_REWRITE: "false", _LISTING: str(_LISTING_TASKS), USER_METADATA: metadata}
-            with self.tables.settings(settings):
+            change = self.tables[name].replacement()
+            there = change.named(left)
+            some = _first(there, _AT_ONCE_BYTES)
+            if some:
+                kept = change.read(some, tracked=True)
+                for holder in self.holders[name]:
+                    kept = self._others(holder, kept)
+                # DELETE would write its condition, keys and all, into the table's log.
+                written = change.write(kept)
+                failpoints.hit("forget_files_written")
+                change.commit(written, some, self._metadata(name), changes_data=True)
+            left.intersection_update(_name(path) for path in there if path not in some)
+
+        while left:
+            self.tables[name].retried_while(lambda _: waits(), once)
+
+    def _others(self, holder: Holder, rows: DataFrame) -> DataFrame:
+        return rows.alias("t").join(F.broadcast(self.frame.alias("k")), F.expr(holder.condition), "left_anti")
+
+    def change(self, name: str, statement: str, waits: Waits) -> None:
+        """Run a statement that rewrites files of a table, again where another commit came between."""
+
+        def once() -> None:
+            with self.tables.settings({USER_METADATA: user_metadata(self._metadata(name))}):
                 self.tables.spark.sql(statement)
 
-        self.tables[name].retried(_ATTEMPTS, once)
+        self.tables[name].retried_while(lambda _: waits(), once)
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        """Return what a commit carries: whose it is, and on a changelog what the stream's last one said."""
+        last = self.tables[name].last_commit() if name in [of.changes for of in self.changelogs] else None
+        return {**(last.metadata if last else {}), "copied": True, "maintenance": {"job": "forget"}}
+
+
+def _first(sizes: Mapping[str, int], most: int) -> list[str]:
+    """Return the first files that have so many bytes together; at least one."""
+    ends = accumulate(sizes.values())
+    return [path for number, (path, end) in enumerate(zip(sizes, ends, strict=True)) if not number or end <= most]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,7 +1,10 @@
 """Keys in a table's log: Delta keeps the least and greatest text of each file there, long after the file is gone."""
 
 import json
+from collections import defaultdict
 from functools import reduce
+from pathlib import PurePath
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -28,24 +31,22 @@ def find_in_logs(lake: Lake, *, alone: bool) -> dict[str, LogFiles]:
     Files that a crash left half-way to their names may hold anybody's key: our own, and where no driver runs (`alone`),
     which may be writing some, all.
     """
-    adds, live = [], []
+    live, paths = [], defaultdict(list)
     for name in lake.holders:
         live += [(path.rpartition("/")[2],) for path in lake.tables[name].read().inputFiles()]
-        names = [n for n in lake.tables.names(_folder(lake, name)) if n[0].isdigit()]
-        for kind in (_COMMIT, _CHECKSUM, _CHECKPOINT):
-            paths = [f"{_folder(lake, name)}/{n}" for n in names if n.endswith(kind)]
-            if paths:
-                adds.append(_statistics(lake, kind, paths).select(F.lit(name), "path", "stats", "file"))
+        for file in (n for n in lake.tables.names(_folder(lake, name)) if n[0].isdigit()):
+            paths[PurePath(file).suffix].append(f"{_folder(lake, name)}/{file}")
+    adds = [_statistics(lake, kind, paths[kind]) for kind in (_COMMIT, _CHECKSUM, _CHECKPOINT) if paths[kind]]
     table = F.broadcast(lake.tables.spark.createDataFrame(live, "name string"))
-    of_all = reduce(DataFrame.unionAll, adds).toDF("table", "path", "stats", "file").where("stats is not null")
+    of_all = reduce(DataFrame.unionAll, adds).toDF("path", "stats", "file").where("stats is not null")
     dead = of_all.join(table, F.element_at(F.split("path", "/"), -1) == F.col("name"), "left_anti")
     rows = matching(
         dead.alias("t"), lake.frame, F.expr(f"t.stats rlike if(t.path = '{_CONDITIONS}', k.condition, k.statistics)")
     )
     found: dict[str, LogFiles] = {name: {} for name in lake.holders}
-    for row in rows.select("table", "file", "path").distinct().collect():
-        uri = f"{_folder(lake, row['table'])}/{row['file']}"
-        found[row["table"]].setdefault(uri, set()).add(row["path"])
+    for row in rows.select("file", "path").distinct().collect():
+        *_, name, log, file = unquote(row["file"]).split("/")
+        found[name].setdefault(f"{lake.tables[name].uri}/{log}/{file}", set()).add(row["path"])
     for name, files in found.items():
         left = (n for n in lake.tables.names(_folder(lake, name)) if n.endswith(_LEFT if alone else TEMPORARY))
         files |= {f"{_folder(lake, name)}/{n}": set() for n in left}
@@ -57,23 +58,24 @@ def _folder(lake: Lake, name: str) -> str:
 
 
 def _statistics(lake: Lake, kind: str, paths: list[str]) -> DataFrame:
-    """Return path, stats and log file of each data file that some files of a log name as added."""
+    """Return path, stats and URI of the log's file of each data file that some files of logs name as added or removed."""
     # Delta cleans its log, too, at any time.
     reader = lake.tables.spark.read.option("ignoreMissingFiles", "true")
-    file = F.col("_metadata.file_name").alias("file")
+    file = F.col("_metadata.file_path").alias("file")
+    path, stats = (F.coalesce(f"add.{name}", f"remove.{name}").alias(name) for name in ("path", "stats"))
     if kind == _CHECKSUM:
         adds = F.explode(F.from_json("value", f"allFiles array<{_ADD}>")["allFiles"])
         return (
             reader.text(paths, wholetext=True).select(adds.alias("add"), file).select("add.path", "add.stats", "file")
         )
     if kind == _CHECKPOINT:
-        return reader.parquet(*paths).select("add.path", "add.stats", file)
-    log = reader.schema(f"add {_ADD}, commitInfo {_INFO}").json(paths)
+        return reader.schema(f"add {_ADD}, remove {_ADD}").parquet(*paths).select(path, stats, file)
+    log = reader.schema(f"add {_ADD}, remove {_ADD}, commitInfo {_INFO}").json(paths)
     conditions = F.concat_ws(" ", F.map_values("commitInfo.operationParameters"))
     is_info = F.col("commitInfo").isNotNull()
     return log.select(
-        F.when(is_info, _CONDITIONS).otherwise(F.col("add.path")).alias("path"),
-        F.when(is_info, conditions).otherwise(F.col("add.stats")).alias("stats"),
+        F.when(is_info, _CONDITIONS).otherwise(path).alias("path"),
+        F.when(is_info, conditions).otherwise(stats).alias("stats"),
         file,
     )
 
@@ -108,13 +110,13 @@ def _erase(lake: Lake, name: str, found: LogFiles, *, alone: bool) -> int:
 
 
 def _cut(line: str, added: set[str]) -> str:
-    """Return a line of a commit, as long as it was; if it adds one of the files, its statistics are the row count."""
+    """Return a line of a commit, as long as it was; if it adds or removes one of the files, its statistics are the row count."""
     action = json.loads(line)
     if _CONDITIONS in added and "commitInfo" in action:
         action["commitInfo"]["operationParameters"] = {}
-    elif action.get("add", {}).get("path") in added:
-        rows = json.loads(action["add"]["stats"]).get("numRecords")
-        action["add"]["stats"] = json.dumps({"numRecords": rows}, separators=(",", ":"))
+    elif (file := action.get("add") or action.get("remove")) and file["path"] in added and file.get("stats"):
+        rows = json.loads(file["stats"]).get("numRecords")
+        file["stats"] = json.dumps({"numRecords": rows}, separators=(",", ":"))
     else:
         return line
     new = json.dumps(action, separators=(",", ":"), ensure_ascii=False)

@@ -2,7 +2,6 @@
 
 import json
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.jobs.forget.lake import Lake
@@ -10,6 +9,8 @@ from sessionlake.jobs.publish.changes import from_version
 from sessionlake.jobs.publish.final import read_reached
 from sessionlake.jobs.publish.job import newest_checkpoint
 from sessionlake.warehouse import schemas
+
+_FILE = "_holding_file"
 
 
 def unread_from(lake: Lake, name: str) -> int | None:
@@ -40,17 +41,27 @@ def _consumed(lake: Lake, name: str, checkpoint: str) -> int:
     """Return it of the stream with a checkpoint; 0 where it has read nothing."""
     batches = [int(n) for n in lake.tables.names(f"{checkpoint}/commits") if n.isdigit()]
     text = lake.tables.read_text(f"{checkpoint}/offsets/{max(batches)}") if batches else None
-    detail = lake.tables.spark.sql(f"describe detail {lake.tables[name].sql_name()}").head()
+    table = lake.tables[name].id()
     for line in (text or "").splitlines()[2:]:
         offset = json.loads(line) if line.startswith("{") else {}
-        if detail is not None and offset.get("reservoirId") == detail["id"]:
+        if offset.get("reservoirId") == table:
             return 0 if offset["isStartingVersion"] else int(offset["reservoirVersion"])
     return 0
 
 
-def in_flight(lake: Lake) -> DataFrame:
-    """Return the corrections that name a key and may not have been read yet."""
-    since = lake.tables[schemas.CORRECTIONS].added_since(_consumed(lake, schemas.CORRECTIONS, lake.config.checkpoint))
+def in_flight(lake: Lake) -> dict[int, int]:
+    """Count the corrections that name a key and may not have been read yet, by the version of the table that brought them."""
+    versions = lake.tables[schemas.CORRECTIONS].files_added(read_until(lake))
+    rows = lake.tables[schemas.CORRECTIONS].read().withColumn(_FILE, F.col("_metadata.file_name"))
     (holder,) = lake.holders[schemas.CORRECTIONS]
-    rows = lake.tables[schemas.CORRECTIONS].read().where(F.col("_metadata.file_name").isin(sorted(since)))
-    return lake.rows(holder, rows)
+    unread = lake.rows(holder, rows.where(F.col(_FILE).isin(sorted(set().union(*versions.values())))))
+    found = (
+        {row[_FILE]: row["count"] for row in unread.groupBy(_FILE).count().collect()} if any(versions.values()) else {}
+    )
+    counts = {version: sum(found.get(file, 0) for file in files) for version, files in versions.items()}
+    return {version: count for version, count in counts.items() if count}
+
+
+def read_until(lake: Lake) -> int:
+    """Return the first version of the corrections of which the stream may still have to read something; no Spark job."""
+    return _consumed(lake, schemas.CORRECTIONS, lake.config.checkpoint)

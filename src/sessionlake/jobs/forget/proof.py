@@ -55,7 +55,7 @@ class Proof:
 
 def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> Proof:
     """Look for the keys everywhere; `hosts` are those that had shards, `documents` is the directory of `quality`."""
-    places: dict[str, int] = {f"rows of {name}": count for name, count in lake.counts().items()}
+    places: dict[str, int] = {f"rows of {name}": sum(files.values()) for name, files in lake.files().items()}
     for name, files in find_files(lake, alone=alone).items():
         places[f"data files of {name}, referenced"] = len(files.live)
         places[f"data files of {name}, removed"] = len(files.removed)

@@ -21,7 +21,7 @@ PATH, CONTENT, NUMBER, PARTS = "path", "content", "number", "parts"
 meant. The latter two are there only in batches with files in parts, or with files that are gone since the batch was planned:
 these have 0 parts."""
 GONE = "file is gone: it was there when the batch was planned"
-LINK = "file is a link out of the source's directory, which is not followed"
+LINK = "a link in the source's directory, which is not followed"
 NO_FILE = "not a regular file"
 _SCHEME = re.compile(r"^file:(//)?")
 _GLOB = re.compile(r"[*?\[{]")
@@ -87,7 +87,7 @@ def is_local(path: str) -> bool:
 def refusal(path: str, source: str) -> str | None:
     """Say why a local file is not read: who may write to the source must not make the driver read other files; else None."""
     real = os.path.realpath(path)
-    if not Path(real).is_relative_to(_root(source)):
+    if not Path(real).is_relative_to(os.path.realpath(base_of(source))) or first_link(path, source) is not None:
         return LINK
     # To open a pipe would wait for a writer.
     return NO_FILE if os.path.exists(real) and not os.path.isfile(real) else None  # noqa: PTH110, PTH113 (a path per file read)
@@ -98,8 +98,18 @@ def local_path(uri: str) -> str:
     return _SCHEME.sub("", uri)
 
 
-def _root(source: str) -> str:
-    """Return the real directory of a source path; of a pattern, the directory above the first part that is one."""
+def first_link(path: str, source: str) -> str | None:
+    """Return the first link on the way from a source's directory, which may itself be one, to a local file; None if there is none."""
+    at, below = base_of(source), Path(path)
+    for part in below.relative_to(at).parts if below.is_relative_to(at) else ():
+        at /= part
+        if at.is_symlink():
+            return str(at)
+    return None
+
+
+def base_of(source: str) -> Path:
+    """Return a local source's directory; of a pattern, the one above the first part that is a pattern."""
     parts = Path(local_path(source)).parts
     plain = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-    return os.path.realpath(Path(*parts[:plain]))
+    return Path(*parts[:plain])

@@ -1,0 +1,38 @@
+"""How long a run waits for others: for the stream, and for jobs that change the same files."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_POLL_S = 2.0
+Waits = Callable[[], bool]
+"""Waits a moment, or says False if the time to wait is over."""
+
+
+@dataclass
+class Waiting:
+    """How long a run may wait for others, all its waits together, by which clock."""
+
+    wait_us: int
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    waited_s: float = 0
+
+    def until_late(self) -> Waits:
+        """Return what waits a moment, or says False if the time to wait is over; a wait begins now."""
+        began = self.clock()
+
+        def passed() -> float:
+            nonlocal began
+            now = self.clock()
+            self.waited_s, began = self.waited_s + now - began, now
+            return self.waited_s
+
+        def wait() -> bool:
+            if passed() > self.wait_us / 1e6:
+                return False
+            self.sleep(_POLL_S)
+            passed()
+            return True
+
+        return wait

@@ -1,0 +1,21 @@
+"""The line that commands print of each batch."""
+
+import pytest
+
+from sessionlake.cli.sessionizer import print_batch
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+
+
+@pytest.mark.parametrize(
+    ("counts", "changes"),
+    [
+        ({"input": 7, "late": 2, "upserts": 1200}, "7 events, 2 late      1,200 changed  watermark -  1.5 s"),
+        ({"input": 0, "deletes": 425}, "0 events          0 changed, 425 deleted  watermark -  1.5 s"),
+    ],
+)
+def test_deletes_of_a_batch_are_counted_beside_changes(
+    capsys: pytest.CaptureFixture[str], counts: dict[str, int], changes: str
+) -> None:
+    settings = Settings(rebuild={}, live={}, types={})
+    print_batch(BatchCommit("p", "c", 3, "a", {}, counts, (), "", settings, None, started_us=0, committed_us=1_500_000))
+    assert capsys.readouterr().out.split(None, 2)[2] == f"{changes}\n"
