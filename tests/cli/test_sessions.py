@@ -160,11 +160,11 @@ def test_status_of_a_config_that_a_run_would_refuse(used: Project) -> None:
     result = used.call("status")
     assert result.exit_code == 0
     assert (
-        "config       a run would be refused: session.gap: changed from '30min' to '20min' on existing sessions;"
+        "config       a run would be refused: session.gap: changed from '30 minutes' to '20 minutes' on existing sessions;"
         in result.stdout
     )
-    refused = used.call("run", "--once").stderr.removeprefix("sessionlake: ").strip()
-    assert json.loads(used.call("status", "--json").stdout)["refused"] == refused
+    refused = used.call("run", "--once").stderr.strip()
+    assert refused.endswith(json.loads(used.call("status", "--json").stdout)["refused"])
 
 
 def test_a_key_from_standard_input(used: Project) -> None:

@@ -82,7 +82,7 @@ def test_tables_come_and_go(ran: Project, monkeypatch: pytest.MonkeyPatch) -> No
 def test_watched_by_a_program(config: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     Looks(monkeypatch, PipelineStateError("no batches yet"), STATUS, replace(STATUS, batch_id=2))
     result = CliRunner().invoke(main, ["status", str(config), "--watch", "--format", form])
-    assert (result.exit_code, result.stderr) == (0, "sessionlake: no batches yet\n")
+    assert (result.exit_code, result.stderr) == (0, "sessionlake: no batches yet\nsessionlake: status: stopped\n")
     lines = result.stdout.splitlines()
     if form == "csv":
         assert lines[0].startswith("pipeline,batch_id,")

@@ -22,11 +22,11 @@ def last(config: Config, **changed: Any) -> BatchCommit:
 @pytest.mark.parametrize(
     ("name", "before", "told"),
     [
-        ("session.gap", 1_800_000_000, "session.gap: changed from '30min' to '10min' on existing sessions; "),
+        ("session.gap", 1_800_000_000, "session.gap: changed from '30 minutes' to '10 minutes' on existing sessions; "),
         (
             "session.max_length",
             3_600_000_000,
-            "session.max_length: changed from '1h' to nothing on existing sessions; ",
+            "session.max_length: is gone, and was '1 hour' on existing sessions; ",
         ),
         ("event.key", "device", "event.key: changed from 'device' to 'user' on existing sessions; "),
     ],

@@ -31,6 +31,8 @@ _LEFT: Mapping[str, str] = {
     "table": _READS,
     "status": _READS,
     "views": _READS,
+    "check": _READS,
+    "files": "what was copied stays, start it again for the rest",
     "jars": "what was fetched whole stays, start it again for the rest",
     "fast-start": "no archive was made, start it again",
     "demo": "start it again and it begins anew in {directory}",
