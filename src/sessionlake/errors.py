@@ -56,7 +56,7 @@ class UnreachableError(SourceError):
 class MissingColumnsError(SourceError):
     """The source lacks columns; the error says which, and which it has."""
 
-    def __init__(self, message: str, missing: Sequence[str], known: Sequence[str]) -> None:
+    def __init__(self, message: str, missing: Sequence[str] = (), known: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.missing, self.known = tuple(missing), tuple(known)
 

@@ -101,7 +101,7 @@ def test_an_aggregate_is_parsed_whatever_the_source(project: Project) -> None:
     project.edit("sum(v)", "sum(v")
     project.edit('kind = "files"\npath = "events"', 'kind = "kafka"\ntopic = "t"\nbootstrap_servers = "b:1"')
     (line,) = lines(project)
-    assert line.startswith("23: aggregates.total: 'sum(v' is unknown; write one of count, sum")
+    assert line.startswith("23: aggregates.total: 'sum(v' is unknown; write one of count, ")
 
 
 def test_a_topics_declared_columns_are_enough(project: Project) -> None:

@@ -251,7 +251,8 @@ def test_what_a_user_gets_wrong_is_one_line(spark: SparkSession, broker: Broker,
         run(spark, config, once=True)
     topic.send([{"value": '{"key": "a", "at": 1, "v": 2}'}])
     with pytest.raises(
-        ConfigError, match=r"^event\.time: 'time' is no column of .*; write one of key, at, v, _key, _timestamp, or "
+        ConfigError,
+        match=r"^event\.time: 'time' is no column of .*; write one of key, at, v, _key, _timestamp, _partition, ",
     ):
         run(spark, config, once=True)
     unknown = config.model_copy(

@@ -122,7 +122,8 @@ def test_limits_can_not_change_on_existing_sessions_and_thresholds_can(spark: Sp
     write_rows(tmp_path, "0.json", FILES[0])
     run(spark, config_of(tmp_path), once=True)
     with pytest.raises(
-        PipelineStateError, match=r"^session.max_length: changed from '100us' to '200us' on existing sessions; "
+        PipelineStateError,
+        match=r"^session.max_length: changed from '100 microseconds' to '200 microseconds' on existing sessions; ",
     ):
         run(spark, config_of(tmp_path, max_length="200 us"), once=True)
     loose = make_config(tmp_path, session=SESSION, quarantine={"max_events": 100})

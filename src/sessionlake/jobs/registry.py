@@ -102,6 +102,8 @@ class Job:
     """Whether records of runs may go with age: nothing is derived from them, and there are many."""
     corrections: str | None = None
     """The report's count of corrections appended, after which a pass of the sessionizer follows; the command has --apply/--no-apply."""
+    may_need_nothing: bool = False
+    """Whether its arguments may say that there is nothing to do, which is told before it is looked for batches."""
     applies_itself: bool = False
     """The function takes `apply` and runs the passes itself, in between."""
     extra: tuple[str, str] | None = None
@@ -230,6 +232,7 @@ JOBS: tuple[Job, ...] = (
         reads=_rows(*_COMPUTED, RULE_TABLES),
         writes={"corrections": ("expired",)},
         corrections="expired",
+        may_need_nothing=True,
         dag="expire_sessions",
     ),
     Job(

@@ -15,8 +15,9 @@ def require_job(config: Config, file: str | Path, job: Job) -> None:
     """Raise what the job would raise: where it is not for such pipelines, where there are no batches yet, where the config has problems."""
     if job.recorded:
         require_known(config, job.name)
-        # What can't be seen in an object store may be for Spark to see, whose credentials are other ones.
-        if "://" not in config.pipeline.warehouse:
+        # What can't be seen in an object store may be for Spark to see, whose credentials are other ones. A job that may have
+        # nothing to do by its own arguments says so first.
+        if "://" not in config.pipeline.warehouse and not job.may_need_nothing:
             last_batch(Lake.of(config))
     if job.corrections is not None or job.applies_itself:
         require_ready(config, file, OF_JOB)

@@ -1,6 +1,8 @@
 """What all harnesses have: an operator's shards in a directory of their own, and the columns of plain rows."""
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -28,14 +30,15 @@ class Harness(Generic[Store]):
     """What every harness has: shards that are closed at the end of a `with`."""
 
     def __init__(self, shards: int) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="sessionlake-")
-        root = Path(self._directory.name)
+        root = Path(tempfile.mkdtemp(prefix="sessionlake-"))
+        # A harness that refuses its arguments is closed by nobody.
+        self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
         self._shards = LocalShards[Store](shards, lambda operator, shard: operator.open_store(root / str(shard)))
 
     def close(self) -> None:
         """Release the stores and their directory."""
         self._shards.close()
-        self._directory.cleanup()
+        self._remove()
 
     def __enter__(self) -> Self:
         return self
