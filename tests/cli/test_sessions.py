@@ -120,6 +120,10 @@ def test_queries_reach_the_tables_alone(used: Project) -> None:
     used.assert_error(line, "sql", "select 1", "--engine", "spark")
 
 
+def test_no_statement_is_told(used: Project) -> None:
+    used.assert_error("sql: there is no statement; write one", "sql", " ")
+
+
 def test_a_query_that_needs_the_disk_to_sort(used: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """What DuckDB writes for itself is no file of the query's."""
     from sessionlake.serve import database

@@ -153,3 +153,28 @@ def test_a_message_of_nothing_in_the_config_has_no_key() -> None:
     assert Problem.of("Java: none on PATH").key is None
     assert Problem.of("table 'sessions': is missing").key is None
     assert str(Problem("a.b", "is wrong", "x.toml", Place(3, 1).line)) == "x.toml:3: a.b: is wrong"
+
+
+@pytest.mark.parametrize(
+    "options",
+    ['[source.options]\nkafka.sasl.jaas = "x password=hunter22"\n', '[source.options]\n"kafka.x" = ["hunter22"]\n'],
+)
+def test_the_value_of_an_option_is_not_shown(tmp_path: Path, options: str) -> None:
+    (line,) = told(tmp_path, changed(("[event]", f"{options}[event]")))
+    assert "hunter22" not in line
+    assert "is no text, whole number, true or false; write one, and a name that has dots in quotes" in line
+
+
+def test_a_key_of_several_columns_and_a_section_in_quotes(tmp_path: Path) -> None:
+    (line,) = told(tmp_path, changed(('key = "user"', 'key = ["user", "page"]')))
+    assert line.endswith("event.key: is a list; write one text in quotes")
+    (line,) = told(tmp_path, f'{CONFIG}\n["session.gap"]\n')
+    assert "session.gap: is unknown" in line
+    (line,) = told(tmp_path, changed((GAP, "gap = 00:30:00")))
+    assert "session.gap: '00:30:00' is not a duration" in line
+
+
+def test_a_file_that_begins_with_a_mark_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "clicks.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + CONFIG.encode())
+    assert load_config(file).pipeline.name == "clicks"

@@ -133,6 +133,20 @@ def test_a_topics_secrets_must_be_there(project: Project) -> None:
     assert line.startswith("9: source.bootstrap_servers: ")
 
 
+def test_the_sinks_secrets_are_for_publish_and_no_run_needs_them(project: Project) -> None:
+    sink = '\n[sink.kafka]\nbootstrap_servers = "${env:SESSIONLAKE_NO_SUCH}"\ntopic = "out"\n'
+    project.path.write_text(project.path.read_text() + sink)
+    (line,) = lines(project)
+    assert "sink.kafka.bootstrap_servers: " in line
+    assert "SESSIONLAKE_NO_SUCH" in line
+    require_ready(load_config(project.path), project.path)
+
+
+def test_publish_says_without_java_that_there_is_no_sink(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessionlake.cli.publish.open_session", lambda _: pytest.fail("Spark was started"))
+    project.assert_error("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers and topic", "publish")
+
+
 def used(root: Path, **sections: Any) -> Path:
     """Unpack a warehouse with batches; return its config, with other settings."""
     with tarfile.open(FIXTURE) as files:

@@ -85,6 +85,7 @@ class Progress:
 
 _SPINNER = Spinner("dots")
 _shown: Progress | None = None
+_live: Live | None = None
 
 
 @contextmanager
@@ -110,7 +111,21 @@ def progress() -> Iterator[Progress]:
 
 
 @contextmanager
+def paused() -> Iterator[None]:
+    """Take the live line away while the block runs, which shows progress of its own."""
+    if _live is None:
+        yield
+        return
+    _live.stop()
+    try:
+        yield
+    finally:
+        _live.start()
+
+
+@contextmanager
 def _displayed(shown: Progress) -> Iterator[None]:
+    global _live  # noqa: PLW0603 (as above)
     terminal = _terminal()
     ended = threading.Event()
     thread = threading.Thread(target=_follow, args=(shown, ended, terminal is None), name="progress", daemon=True)
@@ -122,10 +137,12 @@ def _displayed(shown: Progress) -> Iterator[None]:
     with ExitStack() as stack:
         if live is not None:
             stack.enter_context(live)
+        _live = live
         thread.start()
         try:
             yield
         finally:
+            _live = None
             ended.set()
 
 

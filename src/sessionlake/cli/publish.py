@@ -11,7 +11,9 @@ def publish_command(config_path: str, once: bool) -> None:  # noqa: FBT001 (clic
     """Publish, a line a batch."""
     config = load_config(config_path)
     from sessionlake.jobs.publish import publish
+    from sessionlake.jobs.publish.job import sink_of
 
+    sink_of(config)  # before Spark, which takes seconds to start
     with observed_publisher(config) as batch_done:
 
         def show(number: int, everything: bool) -> None:  # noqa: FBT001

@@ -74,7 +74,7 @@ def open_session(
 ) -> "SparkSession":
     """Start Spark with as many shuffle partitions as there are shards, and a JVM for jobs or for a stream."""
     require_versions(spark=True)
-    from sessionlake.cli.progress import progress
+    from sessionlake.cli.progress import paused, progress
     from sessionlake.engine.spark import build_session
     from sessionlake.jars import find_jars
     from sessionlake.jars.java import check_java
@@ -83,7 +83,8 @@ def open_session(
     settings = {**listener_conf(config), **(conf or {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_java()
-        find_jars()  # here, since a fetch shows its own progress
+        with paused():
+            find_jars()  # a fetch shows its own progress
     with progress() as shown, handlers_kept():
         shown.step("starting Spark")
         return build_session(

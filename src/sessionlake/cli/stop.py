@@ -127,6 +127,9 @@ class Stop:
     def _force(self) -> None:
         """End the process as it is."""
         children.end_all(self._asked, 0)
+        with suppress(OSError):
+            if os.isatty(self._errors):  # a live line may have been drawn again since
+                os.write(self._errors, _ERASE)
         os._exit(self._say())
 
     def _say(self) -> int:

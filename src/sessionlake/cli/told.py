@@ -35,5 +35,5 @@ def _of_versions(error: ImportError) -> Exception:
 def with_place(line: str, config: str) -> str:
     """Return a line about a key of a config with the file and the line that the key stands in, where it does."""
     with suppress(OSError, UnicodeDecodeError):
-        return placed(line, config, Path(config).read_text(encoding="utf-8"))
+        return placed(line, config, Path(config).read_text(encoding="utf-8-sig"))
     return line

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
 from types import NoneType, UnionType
 from typing import Any, get_args
 
@@ -33,7 +34,7 @@ def explain_invalid(
     """
     told: set[str] = set()
     for problem in error.errors(include_url=False):
-        where = _within(problem["loc"], raw)
+        where = _within(problem["loc"], raw, missing=problem["type"] == "missing")
         top = () if where[:1] and where[0] in beside else at
         key = ".".join(map(str, (*top, *where)))
         # Each member of a union says that the value is none of its own.
@@ -42,15 +43,15 @@ def explain_invalid(
             yield Problem(key, _told(problem, where, model))
 
 
-def _within(where: Where, raw: object) -> Where:
-    """Return a place as far as a user has written it, and one name more: what pydantic adds are names of its own."""
+def _within(where: Where, raw: object, *, missing: bool) -> Where:
+    """Return a place as far as a user has written it, and the missing name: what pydantic adds are names of its own."""
     for depth, part in enumerate(where):
         if not isinstance(raw, Mapping | list):
             return where[:depth]
         try:
             raw = raw[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
-            return where[: depth + 1]
+            return where[: depth + 1] if missing else where[:depth]
     return where
 
 
@@ -62,6 +63,10 @@ def _told(problem: Any, where: Where, model: type[BaseModel]) -> str:
         return f"is unknown{_did_you_mean(where, model)}; remove it or correct its name"
     if kind == "value_error" and details.get("error") is not None:
         return str(details["error"])
+    if (unshown := _unshown(kind, value, where)) is not None:
+        return unshown
+    if isinstance(value, date | time):
+        value = str(value)
     if kind in _BOUNDS:
         what, write = _BOUNDS[kind]
         return f"{value!r} {what}; write {write.format(**details)}"
@@ -70,6 +75,20 @@ def _told(problem: Any, where: Where, model: type[BaseModel]) -> str:
         "correct it",
     )
     return f"{value!r} {wrong}; {write}"
+
+
+def _unshown(kind: str, value: object, where: Where) -> str | None:
+    """Return what is told of a value that may hold secrets, or is too long to be shown; None of any other."""
+    if "options" in where:
+        return (
+            "is no text, whole number, true or false; write one, and a name that has dots in quotes, as in "
+            "\"kafka.security.protocol\" = 'SSL'"
+        )
+    if isinstance(value, dict | list) and kind.startswith("string"):
+        return f"is a {'list' if isinstance(value, list) else 'section'}; write one text in quotes"
+    if isinstance(value, dict | list) and kind.startswith(("model", "dict")):
+        return "is not a section; write its name in brackets, and its keys below it"
+    return None
 
 
 def _of_type(kind: str, value: object, field: FieldInfo | None) -> tuple[str, str] | None:

@@ -219,7 +219,7 @@ def load_config(path: str | Path) -> Config:
 def read_text(path: str | Path) -> str:
     """Return a config file's text, line ends as they are; ConfigError in one line."""
     try:
-        return Path(path).read_bytes().decode()
+        return Path(path).read_bytes().decode("utf-8-sig")  # Windows' editors begin a file with a mark
     except OSError as error:
         raise ConfigError(
             f"config: {str(path)!r} can't be read ({error.strerror}); pass the path of a TOML file"

@@ -136,9 +136,8 @@ class ServeSection(Section):
         for name in ("token_variable", "metrics_token_variable"):
             variable = getattr(self, name)
             if not _NAME.fullmatch(variable):
-                raise ConfigError(
-                    f"serve.{name}: {variable!r} is no name of a variable; write letters, digits and _, no token"
-                )
+                # It may be the token itself.
+                raise ConfigError(f"serve.{name}: is no name of a variable; write letters, digits and _, no token")
         if self.token_variable == self.metrics_token_variable:
             raise ConfigError(
                 f"serve.metrics_token_variable: {self.token_variable!r} is serve.token_variable, too; name another variable"

@@ -39,7 +39,7 @@ def structured(raw: Mapping[str, Any], model: "type[Config]", found: Gathered) -
     except ValidationError as error:
         problems = [p for p in explain_invalid(error, model, rest) if p.key not in wrong]
         found.add(*(_near_operator(problem) for problem in problems))
-        wrong |= {str(problem.key).partition(".")[0] for problem in problems}
+        wrong |= {str(one["loc"][0]) for one in error.errors(include_url=False) if one["loc"]}
     kept = {name: value for name, value in rest.items() if name not in wrong}
     needed = {name: value for name, value in _STAND_INS.items() if name in wrong and not (others and name == "session")}
     return model.model_validate({**kept, **needed}).model_copy(update={"other": others}), wrong

@@ -51,11 +51,11 @@ def check(config: Config | str | Path) -> Checked:
     if packages := _misfits():
         return Checked(tuple(packages))
     # Not before: what is wrong with the config itself is told without the modules of Spark.
-    from sessionlake.preflight.checks import java_problems, problems_of_pipeline  # noqa: PLC0415
+    from sessionlake.preflight.checks import java_problems, problems_of_pipeline, sink_problems  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
     from sessionlake.preflight.summary import summary_of  # noqa: PLC0415
 
-    problems = [*java_problems(), *problems_of_pipeline(loaded)]
+    problems = [*java_problems(), *problems_of_pipeline(loaded), *sink_problems(loaded)]
     warnings = [*map(Problem.of, loaded.warnings()), *little_room(loaded)]
     if not isinstance(config, Config):
         text = read_text(config)

@@ -46,7 +46,10 @@ def answer_sql(config: Config, query: str, *, allow_files: bool = False) -> Iter
     lake = Lake.of(config)
     with closing(open_database(config, lake, allow_files=allow_files)) as database:
         try:
-            yield _answer(lake, database.execute(query))
+            result = database.execute(query)
+            if result is None:
+                raise LakeError("sql: there is no statement; write one")
+            yield _answer(lake, result)
         except duckdb.Error as error:
             raise LakeError(f"sql: {_said(error)}") from error
 

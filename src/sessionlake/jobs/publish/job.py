@@ -35,7 +35,7 @@ def publish(
     which the newer one, sent again too, replaces. A topic that is made anew gets all again. With emit = "final" each is
     sent when it closes, and again only where it changes after that.
     """
-    sink = _sink(config)
+    sink = sink_of(config)
     tables = Tables.of(spark, config)
     of = tables.changelog
     if not tables[of.changes].exists():
@@ -63,7 +63,8 @@ def _checkpoints(config: Config) -> str:
     return f"{config.checkpoint}-publish"
 
 
-def _sink(config: Config) -> KafkaSink:
+def sink_of(config: Config) -> KafkaSink:
+    """Return the topic to publish to; ConfigError if there is none."""
     if config.sink.kafka is None:
         raise ConfigError("sink.kafka: is missing; add [sink.kafka] with bootstrap_servers and topic")
     if config.sink.kafka.topic in config.topics:
