@@ -94,3 +94,15 @@ def test_all_waits_of_a_run_have_its_time_together() -> None:
     assert found == [True, True, True, False]
     assert now[0] == 3600 + 12
     assert not waiting.until_late()()
+
+
+def test_a_runs_own_work_uses_up_none_of_its_time_to_wait() -> None:
+    now = [0.0]
+    waiting = Waiting(10_000_000, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+    wait = waiting.until_late()
+    for _ in range(6):
+        # Files are written again, and the commit is refused.
+        now[0] += 660
+        assert wait()
+    assert not wait()
+    assert waiting.waited_s == 12
