@@ -76,6 +76,10 @@ def test_names_of_no_utf8_are_warned_of_once(tmp_path: Path, caplog: pytest.LogC
         with open(name, "wb"):  # noqa: PTH123 (bytes)
             pass
     (events / "gut ä.json").write_text("")
+    hidden = os.fsencode(events) + b"/_hidden"
+    os.mkdir(hidden)  # noqa: PTH102 (bytes)
+    with open(hidden + b"/\xff.json", "wb"):  # noqa: PTH123 (bytes)
+        pass
     assert names_of_no_utf8(events) == [f"{events}/bad\\xff\\xfe.json", f"{events}/d\\xe4y\\n1"]
     source.watch()
     assert caplog.text == "", "the next look is in a minute"
@@ -88,8 +92,22 @@ def test_names_of_no_utf8_are_warned_of_once(tmp_path: Path, caplog: pytest.LogC
     assert warned.endswith("d\\xe4y\\n1': not read, because a name must be UTF-8; rename it")
 
 
+@pytest.mark.parametrize("pattern", ["dat*", "ev[e]nts", "{events}", "event?/in"])
+def test_names_below_a_pattern_are_not_looked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, pattern: str
+) -> None:
+    beside = os.fsencode(tmp_path) + b"/another's"
+    os.mkdir(beside)  # noqa: PTH102 (bytes)
+    with open(beside + b"/\xff.json", "wb"):  # noqa: PTH123 (bytes)
+        pass
+    FileSource(None, make_config(tmp_path, source={"path": str(tmp_path / pattern)})).check()  # type: ignore[arg-type]
+    assert caplog.text == ""
+
+
 @pytest.mark.slow
-def test_files_below_links_are_read_once_and_each_link_is_one_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_below_links_are_read_once_and_each_link_is_one_dead_letter_a_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     config, events = make_config(tmp_path, source={"max_files_per_batch": 3}), tmp_path / "events"
     for day in ("d1", "d2"):
         (events / day).mkdir(parents=True)
