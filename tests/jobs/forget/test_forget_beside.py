@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.engine import failpoints
 from sessionlake.errors import ContendedError
+from sessionlake.jobs.forget.files import find_files
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.warehouse.tables import Table, Tables
@@ -85,3 +86,8 @@ def test_appends_come_between_and_a_rewritten_file_is_repeated(
     assert table.commit_info(table.latest_version())["userMetadata"] is not None  # type: ignore[index]
     files = table.files().select(F.get_json_object("stats", "$.numRecords").alias("n"), "partitionValues").collect()
     assert all(row.n is not None and len(row.partitionValues) == len(partitions) for row in files)
+    # The data files have names of their own for the columns.
+    assert set(table.physical_names().values()).isdisjoint(table.physical_names())
+    (found,) = find_files(lake, alone=False).values()
+    assert {*first, *third} <= {entry.name for entry in found.removed}
+    assert found.live == []

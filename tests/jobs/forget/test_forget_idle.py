@@ -10,7 +10,8 @@ import pytest
 from sessionlake.engine.erasure import mark, marked, remove_all_marked
 from sessionlake.errors import BusyError
 from sessionlake.jobs.forget.keys import Keys
-from sessionlake.jobs.forget.proof import Proof
+from sessionlake.jobs.forget.lake import Holder
+from sessionlake.jobs.forget.proof import Proof, by_partition
 from sessionlake.jobs.forget.single import one_at_a_time
 from sessionlake.jobs.forget.waiting import Waiting
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
@@ -56,6 +57,16 @@ def test_a_proof_that_could_not_look_everywhere_is_not_clean() -> None:
     unsearched = Proof({}, 0, ["stores: on worker-1"], [])
     assert not unsearched.clean
     assert unsearched.lines()[0] == "unsearched: stores: on worker-1"
+
+
+def test_a_table_with_keys_for_partitions_is_unsearched() -> None:
+    def table(*partitions: str) -> Any:
+        return SimpleNamespace(partitioned_by=lambda: list(partitions))
+
+    holders = {name: [Holder(name, "session_key", "key")] for name in ("by_day", "by_key")}
+    lake: Any = SimpleNamespace(holders=holders, tables={"by_day": table("day"), "by_key": table("day", "session_key")})
+    (line,) = by_partition(lake)
+    assert line.startswith("data files of by_key: the table is partitioned by session_key, ")
 
 
 def test_hosts_are_those_of_the_batch() -> None:
