@@ -43,18 +43,21 @@ def plan(root: Path, batch_id: int, names: list[str], *, compact: bool = False) 
     (log / f"{batch_id}{'.compact' if compact else ''}").write_text("v1\n" + before + "\n".join(lines))
 
 
-def test_a_link_is_in_the_first_batch_that_has_a_file_below_it(tmp_path: Path) -> None:
+def test_a_link_is_once_in_each_batch_that_has_a_file_below_it(tmp_path: Path) -> None:
     events = tmp_path / "events"
     events.mkdir()
     for name in ("a b.json", "c.json"):
         (events / name).write_text("")
     (events / "loop").symlink_to(events)
     (events / "loop of files.json").symlink_to(events / "c.json")
-    plan(tmp_path, 0, ["a b.json"])
+    plan(tmp_path, 0, ["a b.json", "was a directory/1.json"])
+    # Planned again through the link that took the directory's place.
+    (events / "was a directory").symlink_to(events)
     plan(tmp_path, 1, ["loop/c.json", "c.json", "loop/loop/c.json"])
     plan(tmp_path, 2, ["loop/a b.json", "loop of files.json"], compact=True)
-    plan(tmp_path, 3, ["loop/loop/a b.json"])
-    found = [["a b.json"], ["loop", "c.json"], ["loop of files.json"], []]
+    plan(tmp_path, 3, ["loop/loop/a b.json", "was a directory/a b.json", "was a directory/c.json"])
+    found = [["a b.json", "was a directory"], ["loop", "c.json"], ["loop", "loop of files.json"]]
+    found.append(["loop", "was a directory"])
     goes_on, expected = planned(tmp_path), [[str(events / name) for name in names] for names in found]
     assert [goes_on.of(batch) for batch in range(4)] == expected
     # A start goes on at any batch, and computes it as before.
@@ -73,6 +76,10 @@ def test_names_of_no_utf8_are_warned_of_once(tmp_path: Path, caplog: pytest.LogC
         with open(name, "wb"):  # noqa: PTH123 (bytes)
             pass
     (events / "gut ä.json").write_text("")
+    hidden = os.fsencode(events) + b"/_hidden"
+    os.mkdir(hidden)  # noqa: PTH102 (bytes)
+    with open(hidden + b"/\xff.json", "wb"):  # noqa: PTH123 (bytes)
+        pass
     assert names_of_no_utf8(events) == [f"{events}/bad\\xff\\xfe.json", f"{events}/d\\xe4y\\n1"]
     source.watch()
     assert caplog.text == "", "the next look is in a minute"
@@ -85,8 +92,22 @@ def test_names_of_no_utf8_are_warned_of_once(tmp_path: Path, caplog: pytest.LogC
     assert warned.endswith("d\\xe4y\\n1': not read, because a name must be UTF-8; rename it")
 
 
+@pytest.mark.parametrize("pattern", ["dat*", "ev[e]nts", "{events}", "event?/in"])
+def test_names_below_a_pattern_are_not_looked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, pattern: str
+) -> None:
+    beside = os.fsencode(tmp_path) + b"/another's"
+    os.mkdir(beside)  # noqa: PTH102 (bytes)
+    with open(beside + b"/\xff.json", "wb"):  # noqa: PTH123 (bytes)
+        pass
+    FileSource(None, make_config(tmp_path, source={"path": str(tmp_path / pattern)})).check()  # type: ignore[arg-type]
+    assert caplog.text == ""
+
+
 @pytest.mark.slow
-def test_files_below_links_are_read_once_and_each_link_is_one_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_below_links_are_read_once_and_each_link_is_one_dead_letter_a_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     config, events = make_config(tmp_path, source={"max_files_per_batch": 3}), tmp_path / "events"
     for day in ("d1", "d2"):
         (events / day).mkdir(parents=True)
@@ -100,4 +121,4 @@ def test_files_below_links_are_read_once_and_each_link_is_one_dead_letter(spark:
     assert sorted(map(tuple, counted)) == [("d1", 1), ("d2", 2)]
     dead = Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().select("source", "reason").collect()
     reason = "a link in the source's directory, which is not followed"
-    assert sorted(map(tuple, dead)) == [(str(events / name), reason) for name in ("latest", "loop")]
+    assert {tuple(row) for row in dead} == {(str(events / name), reason) for name in ("latest", "loop")}

@@ -246,7 +246,7 @@ JOBS: tuple[Job, ...] = (
             ),
             Option(
                 "proof",
-                "Only look where the keys are; remove nothing. Exit code 1 where one is found, or may be.",
+                "Only look where the keys are; remove nothing. Exit code 8 where one is found, or may be.",
                 Kind.FLAG,
                 in_dag=False,
             ),
@@ -299,7 +299,7 @@ JOBS: tuple[Job, ...] = (
         (
             Option(
                 "fail_on",
-                "Least severity of a failed check that ends the command with exit code 1.",
+                "Least severity of a failed check that ends the command with exit code 8.",
                 Kind.CHOICE,
                 "critical",
                 ("critical", "warn"),

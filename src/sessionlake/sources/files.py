@@ -29,6 +29,8 @@ from sessionlake.warehouse.tables import Tables
 _FOREVER = "1000000d"
 _LOOK_EVERY_S, _LOOKING_SHARE = 60, 0.01
 _SHOWN = 5
+_HIDDEN = (b".", b"_")
+_PATTERN = re.compile(r"[*?\[{]")
 _log = logging.getLogger(__name__)
 NEEDED = "a backfill reads the events again, so they must still be there"
 
@@ -50,16 +52,19 @@ class FileSource:
         A pattern may come to match something.
         """
         path = Path(self._path.removeprefix("file:"))
-        if "://" not in self._path and not re.search(r"[*?\[{]", self._path) and not path.exists():
+        if "://" not in self._path and not _PATTERN.search(self._path) and not path.exists():
             raise SourceError(
                 f"{self._config.source.AT}.path: {self._path!r} is no directory; create it or correct the path"
             )
         self.watch()
 
     def watch(self) -> None:
-        """Warn, once each, of files that Java can't name and so does not list: a minute after the last look at the earliest."""
+        """Warn, once each, of files that Java can't name and so does not list: a minute after the last look at the earliest.
+
+        Not below a pattern, which may match few of the folders that lie below its fixed part.
+        """
         began = time.monotonic()
-        if not is_local(self._path) or began < self._next_look:
+        if not is_local(self._path) or _PATTERN.search(self._path) or began < self._next_look:
             return
         names = [name for name in names_of_no_utf8(base_of(self._path)) if name not in self._warned]
         if names:
@@ -184,10 +189,14 @@ def source_files(config: Config) -> list[str]:
 
 
 def names_of_no_utf8(root: Path) -> list[str]:
-    """Return the files and directories below a directory whose own name is no UTF-8, escaped; what such a directory holds is left out."""
+    """Return the files and directories below a directory whose own name is no UTF-8, escaped.
+
+    What such a directory holds is left out, and what is hidden, which Spark does not read.
+    """
     found = []
     for folder, folders, files in os.walk(os.fsencode(root)):
-        bad = [name for name in (*folders, *files) if not is_utf8(name) and not name.startswith((b".", b"_"))]
+        folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
+        bad = [name for name in (*folders, *files) if not is_utf8(name) and not name.startswith(_HIDDEN)]
         folders[:] = [name for name in folders if name not in bad]
         found += [os.path.join(folder, name) for name in bad]  # noqa: PTH118 (bytes)
     return sorted(map(_printable, found))

@@ -35,7 +35,6 @@ class PlannedFiles:
         self._local = is_local(self._place)
         self._cores = tables.spark.sparkContext.defaultParallelism
         self._reached: dict[int, int] = {-1: -1}
-        self._first: dict[str, int] = {}
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return the rows of a batch as they are, or with NUMBER and PARTS.
@@ -81,32 +80,17 @@ class PlannedFiles:
     def of(self, batch_id: int) -> list[str]:
         """Return the files of a batch as workers name them, in order.
 
-        A link below the source's directory stands for all files that are planned through it, in the first batch that has any.
+        A link below the source's directory stands for all files of the batch that are planned through it.
         """
-        paths, end = self._planned(batch_id), self.reached(batch_id)
+        paths = self._planned(batch_id)
         links = {path: first_link(path, self._place) for path in paths} if self._local else {}
-        new = {link for link in links.values() if link is not None and link not in self._first}
-        if new:
-            self._first |= self._first_entries(new, end)
-        before = self.reached(batch_id - 1)
-        told = {link for link, entry in self._first.items() if entry <= before}
-        return list(dict.fromkeys(link for path in paths if (link := links.get(path) or path) not in told))
+        return list(dict.fromkeys(links.get(path) or path for path in paths))
 
     def _planned(self, batch_id: int) -> list[str]:
         """Return the files of a batch as Spark has planned them, in order."""
         end, before = self.reached(batch_id), self.reached(batch_id - 1)
         self._reached = {batch_id - 1: before, batch_id: end}
         return [path for entry in range(before + 1, end + 1) for path in self._entry(entry)]
-
-    def _first_entries(self, links: set[str], end: int) -> dict[str, int]:
-        """Return of each link the first entry of the file log that has a file through it."""
-        directory, first = f"{self._checkpoint}/sources/{self._number}", dict.fromkeys(links, end)
-        for name in log_names(self._tables, directory, end):
-            for path, entry in _entries(self._tables.read_text(f"{directory}/{name}") or ""):
-                for link in links:
-                    if f"{local_path(path)}/".startswith(f"{link}/"):
-                        first[link] = min(first[link], entry)
-        return first
 
     def reached(self, batch_id: int) -> int:
         """Return the last entry of the file log that a batch and those before it read; -1 where none has."""

@@ -168,6 +168,13 @@ class DeltaLog(ABC):
         versions = self._since(version - 1)
         return {v: {add["path"].rpartition("/")[2] for add in self._actions(v, "add")} for v in versions}
 
+    def files_touched(self, version: int) -> set[str] | None:
+        """Return the names of the files that a commit has added or removed; None if it changes the table's metadata, or is gone."""
+        text, where = self.text(version), f"{self.name}: {self._file(version)!r}"
+        if text is None or any(any(actions(text, kind, where)) for kind in ("metaData", "protocol")):
+            return None
+        return {a["path"].rpartition("/")[2] for kind in ("add", "remove") for a in actions(text, kind, where)}
+
     def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of one kind of a commit; none where its file is gone."""
         return actions(self.text(version) or "", kind, f"{self.name}: {self._file(version)!r}")

@@ -9,10 +9,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.warehouse.delta_log import DeltaLog
 from sessionlake.warehouse.history import user_metadata
+
+_APPENDED = "DELTA_CONCURRENT_APPEND"
+_REBASES = 20
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,12 @@ class Replacement:
     """A transaction under way: it reads the table as of its start, and commits once at the most.
 
     The commit fails, as a conflict that `Table.retried` knows, where a file that it replaces has changed or gone since,
-    or where an application that it asked for has recorded another version.
+    or where an application that it asked for has recorded another version. Files that others have added don't make it
+    fail, unless an application was asked for.
     """
 
-    def __init__(self, spark: SparkSession, delta_log: Any) -> None:
-        self._spark, self._log = spark, delta_log
+    def __init__(self, spark: SparkSession, delta_log: Any, commits: DeltaLog) -> None:
+        self._spark, self._log, self._commits = spark, delta_log, commits
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._none = self._jvm.scala.Option.empty()
@@ -56,7 +62,7 @@ class Replacement:
     def named(self, names: Collection[str]) -> dict[str, int]:
         """Return path, as the log names it, and bytes of those of some files that are in the table, given without their folders."""
         self._look_up(F.element_at(F.split("path", "/"), -1).isin(list(names)))
-        return {path: int(file.size()) for path, file in self._known.items() if path.rpartition("/")[2] in names}
+        return {path: int(file.size()) for path, file in self._known.items() if _name(path) in names}
 
     def read(self, paths: Collection[str], *, tracked: bool = False) -> DataFrame:
         """Return the rows of some of the table's files, named as its log does; those that are deleted left out.
@@ -117,7 +123,32 @@ class Replacement:
         operation = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
             self._jvm.org.apache.spark.sql.SaveMode.Overwrite, *(none, none, metadata_option, *(none,) * 5)
         )
-        return int(self._transaction.commit(self._seq(found), operation))
+        return self._committed(self._seq(found), operation, None if app else {_name(path) for path in replaced})
+
+    def _committed(self, found: Any, operation: Any, replaced: set[str] | None) -> int:
+        """Commit, on top of others' commits if they left the `replaced` files alone; None leaves all conflicts to Delta."""
+        for _ in range(_REBASES):
+            try:
+                return int(self._transaction.commit(found, operation))
+            except Py4JJavaError as error:
+                if replaced is None or _APPENDED not in str(error) or not self._rebased(replaced):
+                    raise
+        return int(self._transaction.commit(found, operation))
+
+    def _rebased(self, replaced: set[str]) -> bool:
+        """Begin the transaction anew at the newest version; say False if a commit since has touched these files or the table's metadata.
+
+        To Delta whatever is appended to a table without partitions is a conflict with a commit that removes files. Here it
+        is none, because the files that were written depend on those that they replace alone.
+        """
+        self._log.update(False, self._none, self._none)
+        newer = self._log.startTransaction(self._none, self._none)
+        for version in range(self.version + 1, int(newer.readVersion()) + 1):
+            touched = self._commits.files_touched(version)
+            if touched is None or not replaced.isdisjoint(touched):
+                return False
+        self._transaction = newer
+        return True
 
     def _files(self, paths: Collection[str]) -> list[Any]:
         """Return files by their paths, as Delta's own objects of the version that the transaction reads."""
@@ -135,3 +166,7 @@ class Replacement:
         for item in items:
             java.add(item)
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(java).toSeq()
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

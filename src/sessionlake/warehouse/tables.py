@@ -141,7 +141,7 @@ class Table(Transactions):
 
     def replacement(self) -> Replacement:
         """Begin to put files of a table in the place of others."""
-        return Replacement(self.spark, self.delta_log())
+        return Replacement(self.spark, self.delta_log(), self)
 
     def sql_name(self) -> str:
         """Return a table as SQL names it."""

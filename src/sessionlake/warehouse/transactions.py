@@ -211,6 +211,11 @@ class Transactions(DeltaLog):
         columns = self._snapshot().metadata().partitionColumns()
         return [str(columns.apply(n)) for n in range(columns.size())]
 
+    def physical_names(self) -> dict[str, str]:
+        """Return how the data files call the table's columns; with Delta's column mapping they have names of their own."""
+        fields = json.loads(self._snapshot().metadata().schemaString())["fields"]
+        return {f["name"]: f["metadata"].get("delta.columnMapping.physicalName", f["name"]) for f in fields}
+
     def rows(self, version: int | None = None) -> int:
         """Return how many rows a version's files have, as its log says; those in deletion vectors count too."""
         rows = F.get_json_object("stats", "$.numRecords").cast("bigint")

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
 from sessionlake.config.load import Config, load_config
-from sessionlake.jobs.compact import trim
+from sessionlake.jobs.compact import compact, trim
 from sessionlake.jobs.expire.job import Pace, expire
 from sessionlake.jobs.expire.told import APP, Told
 from sessionlake.operators.run import run
@@ -182,6 +182,9 @@ def test_the_job_sends_a_tables_tombstones_to_its_topic_and_a_killed_run_goes_on
     assert stream.rows() == {"d": 3}
     topic.send([record("b", 1, 1)])
     stream.run()
+    for _ in range(2):  # The second trims what the first has folded.
+        compact(spark, stream.config)
+    assert Tables.of(spark, stream.config)["table_changelog"].read().isEmpty(), "what has changed is trimmed"
     report = expire(
         spark,
         stream.config,

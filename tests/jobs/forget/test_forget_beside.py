@@ -4,27 +4,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.engine import failpoints
 from sessionlake.errors import ContendedError
+from sessionlake.jobs.forget.files import find_files
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.warehouse.tables import Table, Tables
 from tests.support import make_config
 
 _FEATURES = "'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true', 'delta.enableRowTracking' = 'true', 'delta.columnMapping.mode' = 'name'"
-_SCHEMA = pa.schema([("session_key", pa.string()), ("day", pa.string()), ("n", pa.int64())])
 
 
-def made(spark: SparkSession, root: Path) -> Table:
-    """Return a table of partitions with whatever a user may have switched on: 3 rows a key, one of which is deleted."""
+def made(spark: SparkSession, root: Path, partitions: tuple[str, ...]) -> Table:
+    """Return a table with whatever a user may have switched on: 3 rows a key, one of which is deleted."""
     table = Tables.of(spark, make_config(root))["mine"]
-    table.create(_SCHEMA, "", ("day",))
-    spark.sql(f"alter table {table.sql_name()} set tblproperties ({_FEATURES})")
+    by = f"partitioned by ({', '.join(partitions)})" if partitions else ""
+    columns = "session_key string, day string, n long"
+    spark.sql(f"create table {table.sql_name()} ({columns}) using delta {by} tblproperties ({_FEATURES})")
     append(table, [(key, day, n) for n, (key, day) in enumerate([(k, d) for d in "xy" for k in ("gone", "kept")])])
     append(table, [("gone", "x", 10), ("kept", "x", 11)])
     append(table, [("gone", "x", 12), ("kept", "x", 13), ("other", "x", 14)])
@@ -44,10 +44,11 @@ def rows_of(table: Table, *more: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("partitions", [(), ("day",)])
 def test_appends_come_between_and_a_rewritten_file_is_repeated(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: tuple[str, ...]
 ) -> None:
-    table = made(spark, tmp_path)
+    table = made(spark, tmp_path, partitions)
     lake = Lake(Tables.of(spark, make_config(tmp_path)), make_config(tmp_path), Keys.of(["gone"]))
     tracked = ("_metadata.row_id", "_metadata.row_commit_version")
     others = [row for row in rows_of(table, *tracked) if row[0] != "gone"]
@@ -64,7 +65,7 @@ def test_appends_come_between_and_a_rewritten_file_is_repeated(
     monkeypatch.setattr(failpoints, "hit", hit)
     waited: list[bool] = []
     first = lake.files()["mine"]
-    assert (sum(first.values()), len(first)) == (3, 3)
+    assert (sum(first.values()), len(first)) == (3, 2 + len(partitions))
     assert lake.delete("mine", first, lambda: bool(waited.append(True))) == 3
     assert (len(done), waited) == (1, [])
     before = table.latest_version()
@@ -81,7 +82,12 @@ def test_appends_come_between_and_a_rewritten_file_is_repeated(
     assert [row[2] for row in rows_of(table) if row[2] >= 100] == [101, 102, 103]
     # What a rewrite removed has no statistics in the log, which would keep a key for good.
     removes = [json.loads(line)["remove"] for line in (table.text(before) or "").split("\n") if '"remove"' in line]
-    assert [("stats" in remove, remove["dataChange"]) for remove in removes] == [(False, True)] * 3
+    assert [("stats" in remove, remove["dataChange"]) for remove in removes] == [(False, True)] * len(first)
     assert table.commit_info(table.latest_version())["userMetadata"] is not None  # type: ignore[index]
     files = table.files().select(F.get_json_object("stats", "$.numRecords").alias("n"), "partitionValues").collect()
-    assert all(row.n is not None and list(row.partitionValues) for row in files)
+    assert all(row.n is not None and len(row.partitionValues) == len(partitions) for row in files)
+    # The data files have names of their own for the columns.
+    assert set(table.physical_names().values()).isdisjoint(table.physical_names())
+    (found,) = find_files(lake, alone=False).values()
+    assert {*first, *third} <= {entry.name for entry in found.removed}
+    assert found.live == []

@@ -10,7 +10,8 @@ import pytest
 from sessionlake.engine.erasure import mark, marked, remove_all_marked
 from sessionlake.errors import BusyError
 from sessionlake.jobs.forget.keys import Keys
-from sessionlake.jobs.forget.proof import Proof
+from sessionlake.jobs.forget.lake import Holder
+from sessionlake.jobs.forget.proof import Proof, by_partition
 from sessionlake.jobs.forget.single import one_at_a_time
 from sessionlake.jobs.forget.waiting import Waiting
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
@@ -58,6 +59,16 @@ def test_a_proof_that_could_not_look_everywhere_is_not_clean() -> None:
     assert unsearched.lines()[0] == "unsearched: stores: on worker-1"
 
 
+def test_a_table_with_keys_for_partitions_is_unsearched() -> None:
+    def table(*partitions: str) -> Any:
+        return SimpleNamespace(partitioned_by=lambda: list(partitions))
+
+    holders = {name: [Holder(name, "session_key", "key")] for name in ("by_day", "by_key")}
+    lake: Any = SimpleNamespace(holders=holders, tables={"by_day": table("day"), "by_key": table("day", "session_key")})
+    (line,) = by_partition(lake)
+    assert line.startswith("data files of by_key: the table is partitioned by session_key, ")
+
+
 def test_hosts_are_those_of_the_batch() -> None:
     here = socket.gethostname()
     assert Places((f"{here}/1", f"{here}/2", "a/b/7")).hosts == ["a/b", here]
@@ -94,3 +105,15 @@ def test_all_waits_of_a_run_have_its_time_together() -> None:
     assert found == [True, True, True, False]
     assert now[0] == 3600 + 12
     assert not waiting.until_late()()
+
+
+def test_a_runs_own_work_uses_up_none_of_its_time_to_wait() -> None:
+    now = [0.0]
+    waiting = Waiting(10_000_000, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+    wait = waiting.until_late()
+    for _ in range(6):
+        # Files are written again, and the commit is refused.
+        now[0] += 660
+        assert wait()
+    assert not wait()
+    assert waiting.waited_s == 12

@@ -23,7 +23,7 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import CAUSE, EXPIRED_BY_JOB
 from sessionlake.warehouse.tables import Table, Tables
-from sessionlake.warehouse.views import changes
+from sessionlake.warehouse.views import pinned_versions, row_versions
 
 JOB = "expire"
 INTERVAL_S = 10
@@ -217,7 +217,10 @@ def _send_expiries(config: Config, run: JobRun, rows: DataFrame) -> int:
     """
     of = run.tables.changelog
     pinned = run.tables[of.changes].last_commit(run.pinned[of.changes])
-    since = changes(run.tables[of.changes].read(), -1 if pinned is None else pinned.metadata["batch_id"])
+    # Of what compact has trimmed since, the snapshot has the last change of each key.
+    snapshot, changelog = pinned_versions(run.tables, None, None)
+    versions = row_versions(run.tables, snapshot_version=snapshot, changelog_version=changelog)
+    since = versions.where(F.col("batch_id") > (-1 if pinned is None else pinned.metadata["batch_id"]))
     expired = rows.withColumnRenamed("session_key", of.key).withColumn(CAUSE, F.lit(EXPIRED_BY_JOB))
     left = expired.join(since.select(of.key), of.key, "left_anti").persist()
     try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
@@ -65,8 +65,11 @@ def _holding(lake: Lake, entries: dict[str, list[Entry]]) -> set[str]:
         if some:
             schema = lake.tables[name].read().schema
             columns = dict.fromkeys(column for holder in lake.holders[name] for column in holder.columns)
-            rows = reader.schema(StructType([schema[column] for column in columns])).parquet(*(e.path for e in some))
-            scans[name] = rows.withColumn(_FILE, F.col("_metadata.file_name"))
+            called = lake.tables[name].physical_names()
+            fields = [StructField(called[column], schema[column].dataType) for column in columns]
+            rows = reader.schema(StructType(fields)).parquet(*(e.path for e in some))
+            named = (rows[f"`{called[column]}`"].alias(column) for column in columns)
+            scans[name] = rows.select(*named, F.col("_metadata.file_name").alias(_FILE))
     found = lake.found_in(scans, "left_semi", _FILE).distinct().collect() if scans else []
     return {row[_FILE] for row in found}
 

@@ -227,7 +227,7 @@ def _remedies(proof: Proof, *, alone: bool) -> Iterable[str]:
     if proof.places and not alone:
         yield "a stream runs, which may read old checkpoints of logs and files of no log: repeat the run with the stream stopped"
     if proof.unsearched:
-        yield "the run is finished when nothing is unsearched: run it where the stores are, or remove them there and start a new run"
+        yield "the run is finished when nothing is unsearched: run it where the stores are, or remove what it names and start a new run"
 
 
 def check(

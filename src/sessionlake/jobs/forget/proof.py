@@ -80,7 +80,20 @@ def prove(lake: Lake, hosts: Iterable[str], documents: Path, *, alone: bool) -> 
             f"dead letters: {unread:,} rows whose key can't be read; they were searched for the keys as words"
         )
     holding = {place: count for place, count in places.items() if count}
-    return Proof(holding, rows, elsewhere(lake.config, hosts), limits)
+    return Proof(holding, rows, [*elsewhere(lake.config, hosts), *by_partition(lake)], limits)
+
+
+def by_partition(lake: Lake) -> list[str]:
+    """Return, for people, the tables whose removed files can't be searched: they hold all columns but those of the partitions."""
+    found = []
+    for name, holders in lake.holders.items():
+        partitions = lake.tables[name].partitioned_by()
+        found += [
+            f"data files of {name}: the table is partitioned by {holder.column}, so that the files' paths name keys; write it anew without that, and remove this one"
+            for holder in holders
+            if holder.column in partitions
+        ]
+    return found
 
 
 def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | None]:

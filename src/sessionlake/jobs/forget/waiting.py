@@ -19,20 +19,16 @@ class Waiting:
     waited_s: float = 0
 
     def until_late(self) -> Waits:
-        """Return what waits a moment, or says False if the time to wait is over; a wait begins now."""
+        """Return what waits a moment, or says False if the time to wait is over.
+
+        The run's own work between two moments is no wait.
+        """
+        return self._wait
+
+    def _wait(self) -> bool:
+        if self.waited_s > self.wait_us / 1e6:
+            return False
         began = self.clock()
-
-        def passed() -> float:
-            nonlocal began
-            now = self.clock()
-            self.waited_s, began = self.waited_s + now - began, now
-            return self.waited_s
-
-        def wait() -> bool:
-            if passed() > self.wait_us / 1e6:
-                return False
-            self.sleep(_POLL_S)
-            passed()
-            return True
-
-        return wait
+        self.sleep(_POLL_S)
+        self.waited_s += self.clock() - began
+        return True
