@@ -130,9 +130,13 @@ def notes_of(state: Mapping[str, Any], stats: Mapping[str, int]) -> list[str]:
     jumped = stats.get(JUMP)
     if not jumped or jumped == state.get(JUMPED):
         return []
+    cleaned = any(name.startswith("max_cleaned_") for name in stats)
+    does = "does remove what has expired, since an earlier jump held that back"
+    if not cleaned:
+        does = "removes nothing that has expired, the next cleanup does"
     text = (
-        f"ttl: the clock, {format_clock(jumped)}, is more than a day ahead of the last commit; this batch removes nothing that has "
-        "expired, the next cleanup does; see that the clock is right"
+        f"ttl: the clock, {format_clock(jumped)}, is more than a day ahead of the last commit; this batch {does}; "
+        "see that the clock is right"
     )
     return [text]
 

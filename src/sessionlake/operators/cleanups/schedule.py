@@ -70,8 +70,12 @@ class Schedule:
         """Say whether nothing expires in a batch, since its clock has jumped, or one had so in this interval."""
         if self.allowed or self.clock != "wall":
             return False
+        known, last = context.state.get(JUMPED), context.state.get(_cleaned(self.clock))
+        wait_us = max(self.every_us or 0, 1)
+        if known is not None and (last is None or last < known) and known + wait_us <= context.clock_us:
+            return False  # an earlier jump has had its wait, and no cleanup since
         jumped = jumped_us(context)
-        return jumped is not None and context.clock_us < jumped + max(self.every_us or 0, 1)
+        return jumped is not None and context.clock_us < jumped + wait_us
 
     def split(self, context: BatchContext) -> Split:
         """Yield, in a map task's first part, what makes every shard run where a cleanup is due."""

@@ -111,7 +111,7 @@ def _held(
         cursor = {**(cursor or {}), ROUND_OF: after.told()}
     left = {}
     if context.state.get(LIVE_ROWS) is None:
-        keys, _ = store.page(limit=brake.enough(now.gone))
+        keys, _ = store.page(limit=brake.enough(now.gone) + len(found.keys))
         left = {LEFT: max(len(keys) - len(found.keys), 0)}
     return replace(found, cursor=cursor, held={GONE: now.gone if boxed else gone, **left})
 

@@ -50,7 +50,11 @@ class Ttl:
         return max(hidden_us(context.state), self._hides_us(context))
 
     def _hides_us(self, context: BatchContext) -> int:
-        if self.pattern.hides_us is None or self.schedule.holds(context):
+        if self.pattern.hides_us is None:
+            return NO_WATERMARK
+        # Where all rows are hidden already a jump hides no more, and must not put the move off to a batch that has rows to show.
+        shown = LAST_PUT not in context.state or hidden_us(context.state) < int(context.state[LAST_PUT])
+        if shown and self.schedule.holds(context):
             return NO_WATERMARK
         return written_us(context) - self.pattern.hides_us
 

@@ -114,7 +114,9 @@ class TtlSection(ExpirySection):
         if self.max_entries is not None:
             lru = Lru(-(-self.max_entries // shards), self.hides_us)
             since: Since = "event" if self.hides_us is None else "write"
-            return Ttl(lru, replace(schedule, every_us=None, brake=None), since, self.max_share)
+            # Rows that go for their number go by no clock, so that no jump of it holds them back.
+            free = allowed or self.hides_us is None
+            return Ttl(lru, replace(schedule, every_us=None, brake=None, allowed=free), since, self.max_share)
         if self.hides_us is not None:
             return Ttl(Segments(self.hides_us), replace(schedule, brake=None), "write", self.max_share)
         if self.pattern == "time_ordered_keys":
