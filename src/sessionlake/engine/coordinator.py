@@ -80,7 +80,8 @@ class Coordinator:
             return
         started = time.time_ns() // 1000
         commit_id = uuid.uuid4().hex[:16]
-        last, state = (self.last.committed_us, self.last.state) if self.last else (None, {})
+        # Its start, not its commit: a clock that was set forward while it was computed has jumped for the next one.
+        last, state = (self.last.started_us, self.last.state) if self.last else (None, {})
         context = BatchContext(batch_id, commit_id, state, clock_us, last, dict(files))
         settings = self._interrupted.get(batch_id, self._pipeline.settings)
         same = settings == self._pipeline.settings

@@ -7,6 +7,7 @@ from typing import Any
 
 from sessionlake.engine.operator import STATE, BatchContext
 from sessionlake.errors import PipelineStateError
+from sessionlake.warehouse.changelog import LIVE_ROWS
 
 DAY_US = 86_400_000_000
 """A batch's clock that is further ahead of the last commit has jumped."""
@@ -18,6 +19,8 @@ GONE, LEFT = f"{STATE}gone_by_clock", f"{STATE}rows_left"
 """Numbers of a batch: rows that its cleanup takes away since time has passed; and, where the state does not know, rows that are left, or fewer."""
 RULE, JUMP = "max_cleanup_rule", "max_clock_jump_us"
 """Numbers of a batch: by which rule its cleanup went, and the clock of the jump that it follows, 0 for none."""
+CLEANED = {"wall": "cleaned_wall_us", "stream": "cleaned_stream_us"}
+"""Of a state, by clock: that of the last cleanup."""
 ROUND_OF, JUMPED = "cleanup_held", "clock_jumped_us"
 """Of a state: the round that cleanups are in; the clock of the batch that had jumped, for a day."""
 _LIFT = "if it is and they are to go, start once with --allow-expiry; else set the clock, then start with --replan --trust-clock"
@@ -38,10 +41,16 @@ class Round:
     """Rows that this round has taken away, of those that count."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any] | None, rule: int, clock_us: int) -> "Round":
-        """Return the round that a state or a cursor tells of; a first one where that was by another rule or a clock still ahead."""
-        known = None if told is None else cls(**told)
-        if known is None or known.rule != rule or (known.since_us is not None and known.since_us > clock_us):
+    def of(cls, told: Mapping[str, Any] | None, rule: int, clock_us: int, state: Mapping[str, Any]) -> "Round":
+        """Return the round that a state or a cursor tells of; a first one if that was by another rule or a clock still ahead.
+
+        If nothing tells of a round, as in what an earlier version wrote, one has ended with the last cleanup of the state.
+        """
+        if told is None:
+            cleaned = [int(state[name]) for name in CLEANED.values() if int(state.get(name, clock_us)) < clock_us]
+            return cls(rule, max(cleaned, default=None))
+        known = cls(**told)
+        if known.rule != rule or (known.since_us is not None and known.since_us > clock_us):
             return cls(rule)
         return known
 
@@ -63,6 +72,7 @@ class Brake:
     """How much of a table a round may take away."""
 
     max_share: float
+    """1 where all may go, and nothing is counted: no round that has not ended is held against a later run."""
     rule: int
     """A hash of the rule: under another one nothing was looked at yet."""
 
@@ -79,8 +89,12 @@ class Brake:
 
 
 def jumped_us(context: BatchContext) -> int | None:
-    """Return the clock of the batch that had jumped, up to a day before this one; None for none."""
-    if context.last_us is not None and context.clock_us - context.last_us > DAY_US:
+    """Return the clock of the batch that had jumped, up to a day before this one; None for none.
+
+    A table without rows has nothing to lose by a jump.
+    """
+    has_rows = context.state.get(LIVE_ROWS) != 0
+    if has_rows and context.last_us is not None and context.clock_us - context.last_us > DAY_US:
         return context.clock_us
     known = context.state.get(JUMPED)
     return None if known is None or not known <= context.clock_us < known + DAY_US else int(known)
@@ -92,7 +106,7 @@ def next_round(
     """Return what of a state is about what holds cleanups back, after a batch with these numbers; `clock_us` is its cleanup's."""
     told = {ROUND_OF: state[ROUND_OF]} if ROUND_OF in state else {}
     if RULE in stats and clock_us is not None:
-        now = Round.of(state.get(ROUND_OF), stats[RULE], clock_us).with_cleanup(stats.get(GONE, 0))
+        now = Round.of(state.get(ROUND_OF), stats[RULE], clock_us, state).with_cleanup(stats.get(GONE, 0))
         told[ROUND_OF] = (now if left_over else Round(now.rule, clock_us)).told()
     jumped = stats.get(JUMP, state.get(JUMPED))
     return {**told, JUMPED: jumped} if jumped else told
@@ -102,7 +116,7 @@ def check_share(
     brake: Brake, state: Mapping[str, Any], stats: Mapping[str, int], clock_us: int, left: int, what: str
 ) -> None:
     """Raise PipelineStateError where a round has taken more than its share, with this batch; `left` rows are there after it."""
-    gone = Round.of(state.get(ROUND_OF), brake.rule, clock_us).gone + stats.get(GONE, 0)
+    gone = Round.of(state.get(ROUND_OF), brake.rule, clock_us, state).gone + stats.get(GONE, 0)
     share = gone / max(gone + left, 1)
     if gone > FLOOR and share > brake.max_share:
         raise PipelineStateError(
@@ -139,6 +153,18 @@ def notes_of(state: Mapping[str, Any], stats: Mapping[str, int]) -> list[str]:
         "see that the clock is right"
     )
     return [text]
+
+
+def check_first_hidden(rows: int, hidden: int) -> None:
+    """Raise PipelineStateError if rows begin to be hidden by the time at which they were written in a table that has many.
+
+    Up to now their rows were deleted one by one, and nobody knows how many of them are hidden from now on.
+    """
+    if rows > FLOOR:
+        raise PipelineStateError(
+            f"ttl.max_share: from this batch on no row is there that was written up to {format_clock(hidden)}, which may be all of "
+            f"the {rows:,}; if they are to go, start once with --allow-expiry"
+        )
 
 
 def format_clock(clock_us: int) -> str:

@@ -24,7 +24,7 @@ _RULE = ("pattern", *RULES, "since", "clock", "key_format")
 def schedule_of(section: ExpirySection, *, allowed: bool = False) -> Schedule:
     """Return when its cleanups are due, and what holds them back: nothing where they are `allowed` to remove all."""
     text = json.dumps([getattr(section, name, None) for name in _RULE])
-    brake = None if allowed or section.max_share == 1 else Brake(section.max_share, zlib.crc32(text.encode()))
+    brake = None if section.max_share == 1 else Brake(1 if allowed else section.max_share, zlib.crc32(text.encode()))
     return Schedule(section.clock, parse_duration(section.every), brake, allowed=allowed)
 
 

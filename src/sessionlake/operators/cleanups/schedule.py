@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from sessionlake.engine.operator import STATE, BatchContext, Counted, Everywhere, Inputs, Split
-from sessionlake.operators.cleanups.brake import JUMP, JUMPED, RULE, Brake, jumped_us, next_round
+from sessionlake.operators.cleanups.brake import CLEANED, JUMP, JUMPED, RULE, Brake, jumped_us, next_round
 from sessionlake.stream.watermark import NO_WATERMARK, watermark_of
 from sessionlake.warehouse.changelog import EXPIRY_LAG, ROUND
 
@@ -171,4 +171,4 @@ class Stopwatch:
 
 def _cleaned(clock: Clock) -> str:
     """Return how the state calls the clock of the last cleanup by this clock."""
-    return f"cleaned_{clock}_us"
+    return CLEANED[clock]

@@ -101,10 +101,10 @@ def _held(
         return found
     brake, boxed = ttl.schedule.brake, isinstance(ttl.pattern, TimeBoxed)
     known = (context.cursor if boxed else context.state).get(ROUND_OF)
-    round_ = Round.of(known, brake.rule, clock_us)
+    round_ = Round.of(known, brake.rule, clock_us, context.state)
     expected_us = brake.expected_us(round_, ttl.schedule.every_us or 0)
     rows = (put.take(np.flatnonzero(found.at_once)), stored_rows(spec, found.keys, found.rows))
-    gone = sum(_by_clock(ttl.pattern, some, expected_us) for some in rows)
+    gone = 0 if brake.max_share == 1 else sum(_by_clock(ttl.pattern, some, expected_us) for some in rows)
     now, cursor = round_.with_cleanup(gone), found.cursor
     if boxed:
         after = now if cursor else now.ended(began_of(context.cursor, clock_us))

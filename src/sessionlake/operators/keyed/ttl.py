@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sessionlake.engine.operator import STATE, BatchContext, Counted, Split
-from sessionlake.operators.cleanups.brake import LEFT, check_hidden, check_share, notes_of
+from sessionlake.operators.cleanups.brake import LEFT, check_first_hidden, check_hidden, check_share, notes_of
 from sessionlake.operators.cleanups.rule import Since
 from sessionlake.operators.cleanups.schedule import Schedule, budget, cleaned_us, next_schedule
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, IdFormat
@@ -61,9 +61,11 @@ class Ttl:
     def checked(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> list[str]:
         """Return what is to be said of a batch with these numbers; PipelineStateError where it takes too much away (rule 183)."""
         before, last_put = hidden_us(state), state.get(LAST_PUT)
-        hides = MAX_HIDDEN in stats and last_put is not None and before != NO_WATERMARK
-        if hides and last_put is not None and not self.schedule.allowed:
-            check_hidden(self.max_share, before, stats[MAX_HIDDEN], int(last_put))
+        if MAX_HIDDEN in stats and self.max_share < 1 and not self.schedule.allowed:
+            if before == NO_WATERMARK and stats[MAX_HIDDEN] != NO_WATERMARK:
+                check_first_hidden(int(state.get(LIVE_ROWS) or 0), stats[MAX_HIDDEN])
+            elif last_put is not None:
+                check_hidden(self.max_share, before, stats[MAX_HIDDEN], int(last_put))
         clock_us, brake = cleaned_us(stats), self.schedule.brake
         if brake is not None and clock_us is not None:
             live = next_cleaning(state, stats)[LIVE_ROWS]

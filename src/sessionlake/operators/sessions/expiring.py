@@ -163,7 +163,7 @@ def expired_sessions(
         LEFT: closed + (not whole),
         **({LEFT_OVER: 1} if room == 0 else {}),
         **held,
-        **_left(spec, ttl, bounds, store, held, len(gone)),
+        **_left(spec, ttl, bounds, store, context, clock_us, held, len(gone)),
         **({} if lag_us is None else {MAX_LAG: lag_us}),
         **({} if most is None else {MAX_ROUND: max(clock_us - began_us, 0), SCANNED: looked, TOOK: watch.us}),
     }
@@ -181,12 +181,13 @@ def _held(
     brake, boxed = ttl.schedule.brake, ttl.max_duration_us is not None
     if brake is None:
         return {}, {}
-    round_ = Round.of((context.cursor if boxed else context.state).get(ROUND_OF), brake.rule, clock_us)
+    round_ = Round.of((context.cursor if boxed else context.state).get(ROUND_OF), brake.rule, clock_us, context.state)
     expected_us = brake.expected_us(round_, ttl.schedule.every_us or 0)
     known = 0 if expected_us is None else int(np.sum(ttl.rule.expired(rows, expected_us)))
-    now = round_.with_cleanup(len(rows) - known)
+    gone = 0 if brake.max_share == 1 else len(rows) - known
+    now = round_.with_cleanup(gone)
     if not boxed:
-        return {GONE: len(rows) - known}, {}
+        return {GONE: gone}, {}
     after = now.ended(began_of(context.cursor, clock_us)) if ended else now
     return {GONE: now.gone}, {ROUND_OF: after.told()}
 
@@ -196,13 +197,17 @@ def _left(
     ttl: SessionTtl,
     bounds: Bounds,
     store: SegmentedSessionStore,
+    context: BatchContext,
+    clock_us: int,
     held: Mapping[str, int],
     gone: int,
 ) -> dict[str, int]:
-    """Return how many warm sessions a shard has left, or as many as are enough."""
-    if ttl.schedule.brake is None:
+    """Return how many warm sessions a shard has left, or as many as are enough for all that goes in the round."""
+    brake = ttl.schedule.brake
+    if brake is None:
         return {}
-    enough, there, after, ended = ttl.schedule.brake.enough(held[GONE]) + gone, 0, None, False
+    before = Round.of(context.state.get(ROUND_OF), brake.rule, clock_us, context.state).gone
+    enough, there, after, ended = brake.enough(before + held[GONE]) + gone, 0, None, False
     while there < enough and not ended:
         page = store.page(after, PAGE, _LAST_US)
         there += int(np.sum(until_of(spec.windows, store.unpack(page.values)) >= bounds.expired_us))
