@@ -25,6 +25,10 @@ cluster: setup ## start a Spark master and two workers on port 7077, until ctrl-
 test: lint kafka-jars ## check style and types, run all but the slow tests
 	@$(PYTHON) -m pytest -n 2 -m "not slow"
 
+.PHONY: test-seconds
+test-seconds: lint kafka-jars ## run the tests of `make test` and note the seconds of each module, by which they are ordered
+	@$(PYTHON) -m pytest -p tests.seconds -n 2 -m "not slow"
+
 .PHONY: test-all
 test-all: export HYPOTHESIS_PROFILE := search
 test-all: lint kafka-jars ## the same with the slow tests and new random examples; those that can't share the machine come last, one by one

@@ -26,6 +26,7 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.backfill import backfill
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows
@@ -76,12 +77,19 @@ def damage(tables: Tables, day: int) -> int:
     low, high = BASE_US + day * DAY_US, BASE_US + (day + 1) * DAY_US
     start = F.unix_micros("session_start")
     chosen = merged_rows(tables).where(start.between(low, high)).sample(DAMAGED, seed=1)
-    put = F.array(F.struct("session_start", "session_end", (F.col("event_count") + 1).alias("event_count"), "state"))
+    put = F.array(
+        F.struct(
+            F.col("session_start").alias("start_time"),
+            F.col("session_end").alias("end_time"),
+            (F.col("event_count") + 1).alias("event_count"),
+            "state",
+        )
+    )
     values = {
         "correction_id": F.concat(F.lit("damage/"), F.col("session_id").cast("string")),
         "kind": F.lit("replace"),
-        "session_key": F.col("session_key"),
-        "remove": F.array(F.struct("session_start", "revision")),
+        "key": F.col("session_key"),
+        "remove": F.array(F.struct(F.col("session_start").alias("start_time"), "revision")),
         "put": put,
     }
     fields = spark_schema(schemas.CORRECTIONS_SCHEMA).fields
@@ -102,7 +110,7 @@ def measured(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def bench(spark: SparkSession, root: Path, days: int) -> dict[str, Any]:
     """Build, damage, repair a day by backfill, and compute everything anew beside it."""
     config = config_of(root, "warehouse")
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     built = measured(lambda: run(spark, config, once=True).counts)
     day = days // 2
     damaged = damage(tables, day)

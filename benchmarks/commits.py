@@ -16,6 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
 from sessionlake.engine.spark import build_session
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.stream.kind import CHECKPOINT_INTERVAL
 from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.history import user_metadata
@@ -39,7 +40,7 @@ def data_files(count: int, batch: int) -> list[DataFile]:
 @contextmanager
 def by_jvm(spark: Any, warehouse: str) -> Iterator[Commit]:
     """Commit as the stream does."""
-    tables = Tables(spark, warehouse)
+    tables = Tables(spark, warehouse, CHANGELOG)
     known = tables[NAME].latest_version()
 
     def commit(files: list[DataFile], batch: int) -> None:
@@ -52,7 +53,7 @@ def by_jvm(spark: Any, warehouse: str) -> Iterator[Commit]:
 @contextmanager
 def by_deltalake(_spark: Any, warehouse: str) -> Iterator[Commit]:
     """Commit through deltalake's public API, with the same look at the commits since."""
-    table, lake = DeltaTable(f"{warehouse}/{NAME}"), Lake(warehouse)
+    table, lake = DeltaTable(f"{warehouse}/{NAME}"), Lake(warehouse, CHANGELOG)
     schema, known = table.schema(), table.version()
 
     def commit(files: list[DataFile], batch: int) -> None:
@@ -80,7 +81,7 @@ def by_deltalake(_spark: Any, warehouse: str) -> Iterator[Commit]:
 def history(spark: Any, folder: Path, commits: int) -> None:
     """Make a table of so many commits of one file each, the last ones by the JVM, so that Delta's checkpoint is there."""
     properties = {"checkpointInterval": CHECKPOINT_INTERVAL}
-    Tables(spark, str(folder))[NAME].create(SCHEMA, "a benchmark", properties=properties)
+    Tables(spark, str(folder), CHANGELOG)[NAME].create(SCHEMA, "a benchmark", properties=properties)
     with by_jvm(spark, str(folder)) as commit:
         for batch in range(commits):
             commit(data_files(1, batch), batch)

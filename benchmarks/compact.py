@@ -29,6 +29,8 @@ from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.layout import rewrite_ragged
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.tables import Tables
@@ -84,7 +86,7 @@ def build(spark: SparkSession, root: Path, sessions: int, changed: int, spread: 
     (root / "events" / "0.json").write_text(json.dumps({"key": "a", "time_us": BASE_US, "v": 1}) + "\n")
     config = make_config(root)
     run(spark, config, once=True)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     date = f"id % {DATES}"
     stored = rows(spark.range(sessions), sessions // 5, "0", date)
     snapshot = stored.select(*tables[schemas.SESSIONS].read().columns).repartitionById(
@@ -165,9 +167,9 @@ def tuned(spark: SparkSession) -> SparkSession:
 def full_merge(spark: SparkSession, config: Config) -> dict[str, Any]:
     """One MERGE over the whole snapshot, as anyone would write it: without deletion vectors and dates."""
     session = tuned(spark)
-    tables = Tables(session, config.pipeline.warehouse)
+    tables = Tables(session, config.pipeline.warehouse, CHANGELOG)
     started = time.time()
-    latest_changes(changes(tables[schemas.CHANGELOG].read(), after=0)).createOrReplaceTempView("tail")
+    latest_changes(changes(tables[schemas.CHANGELOG].read(), after=0), SESSIONS).createOrReplaceTempView("tail")
     statement = f"""
         merge into delta.`{tables[schemas.SESSIONS].uri}` t using tail s
         on t.session_key = s.session_key and t.session_start = s.session_start
@@ -180,7 +182,7 @@ def full_merge(spark: SparkSession, config: Config) -> dict[str, Any]:
 
 def full_rewrite(spark: SparkSession, config: Config) -> dict[str, Any]:
     """The merged view written over the whole snapshot."""
-    tables = Tables(tuned(spark), config.pipeline.warehouse)
+    tables = Tables(tuned(spark), config.pipeline.warehouse, CHANGELOG)
     started = time.time()
     live = merged_rows(tables).repartition("session_date")
     live.write.format("delta").mode("overwrite").save(tables[schemas.SESSIONS].uri)
@@ -199,7 +201,7 @@ METHODS: dict[str, Callable[[SparkSession, Config], dict[str, Any]]] = {
 def measure(spark: SparkSession, work: Path, sessions: int, changed: int, spread: str) -> dict[str, Any]:
     root = work / spread
     config = build(spark, root, sessions, changed, spread)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     expected = fingerprint(merged_rows(tables))
     real = tables[schemas.CHANGELOG].read().where("batch_id > 0").count()
     result: dict[str, Any] = {"sessions": sessions, "changed": real, "spread": spread, "methods": {}}
@@ -207,7 +209,7 @@ def measure(spark: SparkSession, work: Path, sessions: int, changed: int, spread
         own = copied(config, root, name.replace(" ", "-").replace(",", ""))
         with peak_memory() as memory:
             one = method(spark, own)
-        own_tables = Tables(spark, own.pipeline.warehouse)
+        own_tables = Tables(spark, own.pipeline.warehouse, CHANGELOG)
         written = rows_written(own_tables)
         if fingerprint(own_tables[schemas.SESSIONS].read()) != expected:
             raise SystemExit(f"{name}: the snapshot is not what the changelog says")
@@ -243,7 +245,7 @@ def layouts(spark: SparkSession, work: Path, sessions: int) -> list[dict[str, An
     source = rows(session.range(sessions), sessions // 5, "0", f"id % {DATES}").drop("id")
     found = []
     for name, clustering in LAYOUTS.items():
-        tables = Tables(session, str(work / f"layout-{len(found)}"))
+        tables = Tables(session, str(work / f"layout-{len(found)}"), CHANGELOG)
         table = tables[schemas.SESSIONS].sql_name()
         source.limit(0).createOrReplaceTempView("source")
         session.sql(f"create table {table} using delta {clustering} as select * from source")  # noqa: S608 (a path)

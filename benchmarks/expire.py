@@ -24,6 +24,7 @@ from benchmarks.memory import peak_memory
 from sessionlake.config.load import Config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.expire import expire
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
@@ -39,7 +40,7 @@ def by_job(spark: SparkSession, config: Config) -> dict[str, Any]:
 
 
 def by_delete(spark: SparkSession, config: Config) -> dict[str, Any]:
-    tables = Tables(tuned(spark), config.pipeline.warehouse)
+    tables = Tables(tuned(spark), config.pipeline.warehouse, CHANGELOG)
     started = time.time()
     tables.spark.sql(f"delete from delta.`{tables[schemas.SESSIONS].uri}` where {ONE_IN_A_HUNDRED}").collect()  # noqa: S608
     took = time.time() - started

@@ -33,6 +33,7 @@ from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.serve.queries import find_rows
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -99,7 +100,7 @@ def measure(spark: SparkSession, root: Path, sessions: int) -> dict[str, Any]:
         if dates[0] == 0:
             compact(spark, config)
     built_s = time.time() - begun
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     every = sum(table_bytes(spark, tables, name) for name in (schemas.SESSIONS, schemas.CHANGELOG))
     rng = np.random.default_rng(7)
     keys = [f"user-{n}" for n in rng.choice(sessions // A_KEY, 2 * (WARM + LOOKUPS), replace=False)]

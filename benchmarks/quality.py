@@ -20,6 +20,7 @@ from benchmarks.compact import build
 from benchmarks.memory import peak_memory
 from sessionlake.config.load import Config
 from sessionlake.engine.spark import build_session
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.quality.context import open_context, validate
 from sessionlake.quality.frames import Inputs, frames_of, pin
 from sessionlake.quality.parameters import parameters
@@ -42,7 +43,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 def measures(spark: SparkSession, config: Config, docs: Path) -> dict[str, Callable[[], Any]]:
     """Return what is timed, by name; all of it at the same versions but for the whole jobs, which pin the same ones."""
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     inputs = Inputs(tables, config, pin(tables), time.time_ns() // 1000)
     versions = inputs.pinned["versions"]
     context = open_context(docs)

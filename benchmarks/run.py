@@ -63,7 +63,11 @@ def rows(results: dict[str, Found]) -> list[tuple[str, ...]]:
 
 def _once(results: dict[str, Found]) -> Iterator[tuple[str, Found]]:
     """Yield what is compared with one thing each: its label, and what was found."""
-    for part, label in (("batch", "all files as one batch"), ("limits", "against a constant gap")):
+    for part, label in (
+        ("batch", "all files as one batch"),
+        ("limits", "against a constant gap"),
+        ("emit", "against every change"),
+    ):
         for name, one in results.get(part, {}).items():
             yield f"{name}, {label}", one
 

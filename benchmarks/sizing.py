@@ -34,6 +34,7 @@ from sessionlake.engine.spark import build_session
 from sessionlake.examples.demo import CONFIG, EXAMPLES
 from sessionlake.jobs.compact import compact
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
@@ -130,7 +131,7 @@ def measure(spark: SparkSession, config: Config) -> dict[str, Any]:
     stored_s = time.time() - started
     few_more(config, 0)
     timed_batches(spark, config)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     changelog = table_bytes(spark, tables, schemas.CHANGELOG)
     changes = tables[schemas.CHANGELOG].read().count()
     stores = [p for p in Path(config.driver_store_dir).iterdir() if p.is_dir() and p.name.isdigit()]

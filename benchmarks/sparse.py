@@ -27,6 +27,7 @@ from sessionlake.engine.spark import build_session
 from sessionlake.jobs.compact import compact, layout
 from sessionlake.jobs.forget import forget
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
@@ -50,7 +51,7 @@ def write_events(file: Path, sessions: range, of: int, dates: int) -> None:
 def measured(spark: SparkSession, root: Path, sessions: int, dates: int) -> dict[str, Any]:
     (root / "events").mkdir(parents=True)
     config = make_config(root)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     found: dict[str, Any] = {"sessions": sessions, "dates": dates, "steps": []}
 
     def step(name: str, action: Callable[[], Any]) -> None:

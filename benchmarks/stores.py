@@ -22,20 +22,15 @@ from typing import Any
 
 import numpy as np
 import psutil
-import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from rocksdict import Rdict
 
-from sessionlake.columnar.records import Records
-from sessionlake.store.packed_sessions import packed_sessions
-from sessionlake.store.rocks import RocksSegments, store_options
-from sessionlake.store.segmented import SegmentedSessionStore
+from sessionlake.store.database import store_options
 from sessionlake.stores import Serdes, Stores, Windowed
 
 RESULTS = Path(__file__).parent / "results"
-SESSIONS_PER_KEY = {1: 0.05, 100: 0.2, 10_000: 10.0}
-"""Sessions of a key, and the goal for the slowest but one in a hundred reads of them, ms of CPU."""
+SESSIONS_OF_A_KEY = (1, 100, 10_000)
 BATCH = 10_000
 MB = 1 << 20
 console = Console(highlight=False)
@@ -124,60 +119,32 @@ def single_calls(root: Path, rows: int, rounds: int) -> dict[str, Any]:
 
 
 def finds(root: Path) -> dict[str, Any]:
-    """Find a key's sessions, of 1, 100 and 10,000, in the engine's packed store and in one of rows."""
+    """Find a key's sessions, of 1, 100 and 10,000."""
     found: dict[str, Any] = {}
-    for count, goal in SESSIONS_PER_KEY.items():
+    for count in SESSIONS_OF_A_KEY:
         keys, reads = max(1, 1000 // count), 2000 if count < 10_000 else 200
-        for name, times in (("packed", packed(root, count, keys, reads)), ("rows", of_rows(root, count, keys, reads))):
-            cpu, clock = np.array(list(times)).T * 1000
-            p99 = float(np.percentile(cpu, 99))
-            met = {"goal": goal, "met": p99 <= goal} if name == "packed" else {}
-            found[f"{name} {count}"] = {
-                "p50_ms": float(np.median(cpu)),
-                "p99_ms": p99,
-                "clock_p50_ms": float(np.median(clock)),
-                "clock_p99_ms": float(np.percentile(clock, 99)),
-                **met,
-            }
+        cpu, clock = np.array(list(timed_finds(root, count, keys, reads))).T * 1000
+        found[str(count)] = {
+            "p50_ms": float(np.median(cpu)),
+            "p99_ms": float(np.percentile(cpu, 99)),
+            "clock_p50_ms": float(np.median(clock)),
+            "clock_p99_ms": float(np.percentile(clock, 99)),
+        }
     return found
 
 
-def timed_finds(store: Any, count: int, keys: int, reads: int) -> Iterator[tuple[float, float]]:
+def timed_finds(root: Path, count: int, keys: int, reads: int) -> Iterator[tuple[float, float]]:
     """Yield the seconds of CPU and of the clock of each read of all of a key's sessions."""
-    for read in range(reads):
-        clock, cpu = time.perf_counter(), time.thread_time()
-        used_up(store.find_sessions(str(read % keys), 0, count))
-        yield time.thread_time() - cpu, time.perf_counter() - clock
-
-
-def packed(root: Path, count: int, keys: int, reads: int) -> Iterator[tuple[float, float]]:
-    path, interval_us = root / f"packed-{count}", 1 << 40
-    engine = SegmentedSessionStore(path, interval_us)
-    for key in range(keys):
-        put_packed(engine, str(key), count)
-    engine.close()
-    db = RocksSegments(path)
-    store = packed_sessions("sessions", db, interval_us)
-    yield from timed_finds(store, count, keys, reads)
-    db.close()
-
-
-def put_packed(store: SegmentedSessionStore, key: str, count: int) -> None:
-    """Write sessions of one key as a batch of the engine does."""
-    at = np.arange(count)
-    ones = np.ones(count, np.int64)
-    records = Records(np.zeros(count, np.int64), at, at, ones, ones, pa.array([b"state"] * count, pa.binary()))
-    store.apply(store.writes(pa.array([key]), records, np.zeros(1, np.int64), np.zeros(1, np.int64)), {}, -(1 << 62))
-
-
-def of_rows(root: Path, count: int, keys: int, reads: int) -> Iterator[tuple[float, float]]:
     with Stores.persistent_session_store(
         f"rows-{count}", root, Serdes.string(), Serdes.bytes(), retention=1 << 40
     ) as store:
         for key in range(keys):
             for n in range(count):
                 store.put(Windowed(str(key), n, n), b"state")
-        yield from timed_finds(store, count, keys, reads)
+        for read in range(reads):
+            clock, cpu = time.perf_counter(), time.thread_time()
+            used_up(store.find_sessions(str(read % keys), 0, count))
+            yield time.thread_time() - cpu, time.perf_counter() - clock
 
 
 def memory(root: Path, rows: int) -> dict[str, Any]:

@@ -31,11 +31,11 @@ from benchmarks.synthetic import BASE_US
 from benchmarks.trees import this_tree
 from sessionlake.config.load import Config, parse_config
 from sessionlake.jobs.compact.job import compact
-from sessionlake.operators.cleanups.schedule import CLEANUP_US
 from sessionlake.operators.run import run
+from sessionlake.operators.shared.cleanups.names import EXPIRY_LAG
+from sessionlake.operators.shared.cleanups.schedule import CLEANUP_US
 from sessionlake.reading import read_table
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.changelog import EXPIRY_LAG
 
 Found = dict[str, Any]
 TTL_US = 10_000_000_000

@@ -21,8 +21,8 @@ from rich.table import Table
 from rocksdict import Rdict
 
 from benchmarks.ttl_shard import RESULTS, START_US, STEPS, TTL_US, Batches, Run, keeper, sections
-from sessionlake.standalone.shards import LocalShards
-from sessionlake.store.rocks import store_options
+from sessionlake.local.shards import LocalShards
+from sessionlake.store.database import store_options
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.watermark import WATERMARK
 

@@ -28,16 +28,16 @@ from rich.table import Table
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.engine.operator import BatchContext, Keyed, Piece
+from sessionlake.local.shards import KEY, TIME_US, LocalShards
 from sessionlake.operators.keyed.mapper import UPDATES, update_schema
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import KeyedSpec, next_state
-from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.operators.keyed.ttl_section import ttl_section
 from sessionlake.operators.sessions import shard
-from sessionlake.operators.sessions.expiring import Expired, expired_sessions
+from sessionlake.operators.sessions.expiring import ExpiredSessions, expired_sessions
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.standalone.shards import KEY, TIME_US, LocalShards
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.ingest import DEAD_LETTER, EventSpec
 from sessionlake.testing import SessionizerHarness
@@ -74,9 +74,9 @@ def keeper(section: dict[str, Any] | None, retention_us: int = TTL_US) -> TableK
     events = EventSpec(TableDecoder(EventColumns(KEY, TIME_US, "us", None, tuple(COLUMNS), types), None), DEAD_LETTER)
     spec = KeyedSpec(events, tuple(COLUMNS), retention_us=retention_us)
     if section is not None:
-        made = TtlSection.model_validate(section)
+        made = ttl_section(section)
         made.check()
-        spec = replace(spec, ttl=made.made(spec.types, 1))
+        spec = replace(spec, ttl=made.build(spec.types, 1))
     return TableKeeper(spec)
 
 
@@ -199,7 +199,7 @@ def of_sessions(sessions: int) -> dict[str, dict[str, Any]]:
     for name, rule in rules.items():
         seconds: list[float] = []
 
-        def timed(*args: Any, seconds: list[float] = seconds) -> Expired:
+        def timed(*args: Any, seconds: list[float] = seconds) -> ExpiredSessions:
             began = time.process_time()
             expired = expired_sessions(*args)
             seconds.append(time.process_time() - began)

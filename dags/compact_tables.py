@@ -26,7 +26,7 @@ with DAG(
             type="string",
             enum=["auto", "merge", "rewrite"],
             title="Method",
-            description="How the changelog gets into the snapshot; auto takes what is cheaper for its size.",
+            description="How the changelog is folded into the snapshot; auto takes the cheaper way for its size.",
         ),
         "dry_run": dry_run_param(),
     },

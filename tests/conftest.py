@@ -1,7 +1,10 @@
 """One Spark for all tests that need it, and one profile of Hypothesis."""
 
+import json
 import os
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,27 +25,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.setdefault("SESSIONLAKE_QUIET", "1")
 
 SLOW_TIMEOUT_SECONDS = 900
-# By the time they take, the longest first.
-LONGEST = (
-    "test_sessionizer.py",
-    "test_crash.py",
-    "test_forget.py",
-    "test_compact.py",
-    "test_kafka.py",
-    "test_kafka_crash.py",
-    "test_publish.py",
-    "test_quality.py",
-    "test_compact_fold.py",
-    "test_compact_layout.py",
-    "test_expire.py",
-    "test_restore.py",
-    "test_reprocess_late.py",
-    "test_lake.py",
-    "test_backfill.py",
-    "test_archive.py",
-    "test_reprocess_late_ledger.py",
-    "test_store_machine.py",
-)
+# Seconds of each module, of the CPU and of the clock, as `make test-seconds` measured them last.
+SECONDS: dict[str, list[float]] = json.loads(Path(__file__).with_name("seconds.json").read_text())
 # Modules that use one fixture of all tests' that takes long to make.
 SHARING = {
     "a broker": (
@@ -63,19 +47,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Slow tests may take longer than others before they count as stuck.
     """
-    places = {name: place for place, name in enumerate(LONGEST)}
+    seconds: Counter[str] = Counter()
+    for module in {item.nodeid.partition("::")[0] for item in items}:
+        seconds[_scope(module)] += SECONDS.get(module, [0])[0]
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
-    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+    items.sort(key=lambda item: -seconds[_scope(item.nodeid)])
+
+
+def _scope(nodeid: str) -> str:
+    """Return the module or the group of modules that a test is run with."""
+    module = nodeid.partition("::")[0]
+    return _GROUPS.get(module, module)
 
 
 class WholeModules(LoadScopeScheduling):
     """Give each module to one worker of xdist, so that what its tests share is made once; likewise what modules share."""
 
     def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        return _GROUPS.get(module, module)
+        return _scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

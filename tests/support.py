@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -62,3 +62,11 @@ def write_rows(root: Path, name: str, rows: Sequence[dict[str, Any] | str]) -> P
     os.utime(temporary, (moment, moment))
     temporary.replace(target)
     return target
+
+
+CORRECTION_NAMES = {"session_key": "key", "session_start": "start_time", "session_end": "end_time"}
+
+
+def correction_of(session: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return columns of a session's row as those of corrections, and of their `remove` and `put`."""
+    return {CORRECTION_NAMES.get(name, name): session[name] for name in names}

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sessionlake.operators.sessions.windows import SessionWindows
     from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
     from sessionlake.preflight.check import check
-    from sessionlake.reading import read_joins, read_sessions, read_table, read_windows
+    from sessionlake.reading import read, read_joins, read_sessions, read_table, read_windows
     from sessionlake.standalone.emit import Emit
 
 __all__ = [
@@ -25,12 +25,13 @@ __all__ = [
     "__version__",
     "check",
     "load_config",
+    "read",
     "read_joins",
     "read_sessions",
     "read_table",
     "read_windows",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {
     "Config": "sessionlake.config.load",
@@ -44,6 +45,7 @@ _PLACES = {
     "TumblingWindows": "sessionlake.operators.windows.definition",
     "check": "sessionlake.preflight.check",
     "load_config": "sessionlake.config.load",
+    "read": "sessionlake.reading",
     "read_joins": "sessionlake.reading",
     "read_sessions": "sessionlake.reading",
     "read_table": "sessionlake.reading",
@@ -52,7 +54,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    # What is not asked for is not imported: the command line's help needs no Arrow, tests of windows no Spark.
+    # A name is imported when it is used: the command line's help needs no Arrow, tests of windows need no Spark.
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m sessionlake` is the command `sessionlake`, for where no script of it is on PATH; the script calls it too."""
+"""`python -m sessionlake` is the command `sessionlake`, for if no script of it is on PATH; the script calls it too."""
 
 import signal
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ssl import SSLContext, create_default_context
@@ -15,13 +15,15 @@ from sessionlake.errors import SessionlakeError
 Time = datetime | str | int
 """An aware datetime, ISO text, or whole microseconds since 1970."""
 Row = dict[str, Any]
+Key = str | Mapping[str, str]
+"""A key's text; of a key of several columns also the columns' texts by name, as in {"tenant": "acme", "user_id": "u7"}."""
 _PASSING = (429, 503)
 MAX_KEYS = 1000
-"""Of a request."""
+"""The most keys in one request."""
 
 
 class QueryError(SessionlakeError):
-    """The server refused a request, or could not be reached; `status` is HTTP's, None where there was no answer."""
+    """The server refused a request, or could not be reached; `status` is HTTP's, None if there was no answer."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -29,12 +31,12 @@ class QueryError(SessionlakeError):
 
 
 class QueryClient:
-    """Asks a query server; each thread has a connection of its own.
+    """A client of a query server; each thread has its own connection.
 
     Listings are iterators that ask for page after page; pages may be of different batches. `retries` is how often a request
     is sent again that the server had no time for (429, 503) or that found no connection. Times in rows are ISO texts.
     `url` may be the link with a token that `sessionlake serve` shows.
-    ValueError for a URL that is none, QueryError for what is not answered.
+    ValueError for an invalid URL, QueryError for a request that is not answered.
     """
 
     def __init__(
@@ -58,17 +60,17 @@ class QueryClient:
         self._timeout, self._retries, self._tls = timeout, retries, tls
         self._own = local()
 
-    def fetch(self, key: str, *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
-        """Yield a key's sessions, oldest first; `cold` reads the tables, with what stores have no more."""
+    def fetch(self, key: Key, *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
+        """Yield a key's sessions, oldest first; `cold` reads the tables, which also have the sessions that stores have dropped."""
         return self.find_sessions(key, cold=cold, include=include)
 
-    def backward_fetch(self, key: str, *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
+    def backward_fetch(self, key: Key, *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
         """Yield a key's sessions, newest first."""
         return self.backward_find_sessions(key, cold=cold, include=include)
 
     def find_sessions(
         self,
-        key: str,
+        key: Key,
         earliest_session_end: Time | None = None,
         latest_session_start: Time | None = None,
         *,
@@ -80,7 +82,7 @@ class QueryClient:
 
     def backward_find_sessions(
         self,
-        key: str,
+        key: Key,
         earliest_session_end: Time | None = None,
         latest_session_start: Time | None = None,
         *,
@@ -90,8 +92,8 @@ class QueryClient:
         """Yield a key's sessions that end and start within bounds, both inclusive, newest first."""
         return self._sessions("desc", key, earliest_session_end, latest_session_start, cold=cold, include=include)
 
-    def fetch_session(self, key: str, start: Time, *, include: str | None = None) -> Row | None:
-        """Return the session of a key that starts at a time, None where there is none."""
+    def fetch_session(self, key: Key, start: Time, *, include: str | None = None) -> Row | None:
+        """Return the session of a key that starts at a time, None if there is none."""
         found = self._found("/v1/session", key=key, start=start, include=include)
         return None if found is None else found["session"]
 
@@ -104,37 +106,37 @@ class QueryClient:
         *,
         cold: bool = False,
     ) -> Iterator[Row]:
-        """Yield the sessions of a range of keys, both bounds inclusive and None where open, by key and start."""
+        """Yield the sessions of a range of keys, both bounds inclusive and None if open, by key and start."""
         bounds = {"from": earliest_session_end, "to": latest_session_start}
         return self.pages("sessions", key_from=key_from or "", key_to=key_to, cold=cold, **bounds)
 
-    def get(self, key: str) -> Row | None:
-        """Return a keyed table's row, None where there is none."""
+    def get(self, key: Key) -> Row | None:
+        """Return a keyed table's row, None if there is none."""
         found = self._found("/v1/row", key=key)
         return None if found is None else found["row"]
 
     def range(self, key_from: str | None, key_to: str | None) -> Iterator[Row]:
-        """Yield the rows of a range of keys, both bounds inclusive and None where open, by key."""
+        """Yield the rows of a range of keys, both bounds inclusive and None if open, by key."""
         return self.pages("rows", key_from=key_from or "", key_to=key_to)
 
     def prefix_scan(self, prefix: str) -> Iterator[Row]:
         """Yield the rows of all keys that begin with a text, by key."""
         return self.pages("rows", prefix=prefix)
 
-    def windows(self, key: str, time_from: Time | None = None, time_to: Time | None = None) -> Iterator[Row]:
-        """Yield a key's windows that reach a time or a later one, and start at another or before, oldest first."""
+    def windows(self, key: Key, time_from: Time | None = None, time_to: Time | None = None) -> Iterator[Row]:
+        """Yield a key's windows that overlap [`time_from`, `time_to`], oldest first."""
         bounds = {"from": time_from, "to": time_to}
         return self.pages("windows", key=key, **bounds)
 
-    def fetch_all(self, keys: Iterable[str], *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
+    def fetch_all(self, keys: Iterable[Key], *, cold: bool = False, include: str | None = None) -> Iterator[Row]:
         """Yield the sessions of many keys, by key (as UTF-8 bytes) and start; keys without any, and named twice, change nothing."""
         return self._of_keys("sessions", keys, cold=cold, include=include)
 
-    def get_all(self, keys: Iterable[str]) -> Iterator[Row]:
+    def get_all(self, keys: Iterable[Key]) -> Iterator[Row]:
         """Yield a keyed table's rows of many keys, by key, those that there are."""
         return self._of_keys("rows", keys)
 
-    def metadata(self, key: str) -> Row:
+    def metadata(self, key: Key) -> Row:
         """Return the shard of a key, the host that keeps it, and whether the server reads it there; not whether it has rows."""
         return self.ask("/v1/metadata", key=key)
 
@@ -153,13 +155,13 @@ class QueryClient:
                 return
 
     def ask(self, path: str, **parameters: Any) -> Row:
-        """Return an answer as it is: of which batch it is, where its rows are from, and the rows."""
-        given = {name: _text(name, value) for name, value in parameters.items() if value is not None}
+        """Return the answer of the server as a dictionary: the rows, and the batch that they are as of."""
+        given = {name: _text(name, value) for name, value in _named(parameters) if value is not None}
         return self._answer(f"{path}?{urlencode(given)}" if given else path)
 
-    def _of_keys(self, name: str, keys: Iterable[str], **parameters: Any) -> Iterator[Row]:
-        """Yield the rows of keys, so many keys a request, page after page."""
-        ordered = sorted(set(keys), key=str.encode)
+    def _of_keys(self, name: str, keys: Iterable[Key], **parameters: Any) -> Iterator[Row]:
+        """Yield the rows of keys, MAX_KEYS keys in a request, page after page."""
+        ordered = _distinct(keys)
         given = {name: value for name, value in parameters.items() if value is not None}
         for at in range(0, len(ordered), MAX_KEYS):
             asked: Row = {"keys": ordered[at : at + MAX_KEYS], **given}
@@ -171,7 +173,7 @@ class QueryClient:
                 asked["cursor"] = answer["cursor"]
 
     def _answer(self, target: str, body: bytes | None = None) -> Row:
-        """Return the answer to a request, which is a POST where it has a body."""
+        """Return the answer to a request, which is a POST if it has a body."""
         for left in range(self._retries, -1, -1):
             status, answered, after = self._send(target, body, last=not left)
             if status == 200 or status not in (*_PASSING, None):
@@ -189,7 +191,7 @@ class QueryClient:
         return dict(answer)
 
     def close(self) -> None:
-        """Close this thread's connection; it is opened again where it is needed."""
+        """Close this thread's connection; it is opened again if it is needed."""
         connection: HTTPConnection | None = getattr(self._own, "connection", None)
         if connection is not None:
             connection.close()
@@ -201,7 +203,7 @@ class QueryClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _sessions(self, order: Literal["asc", "desc"], key: str, low: Any, high: Any, **more: Any) -> Iterator[Row]:
+    def _sessions(self, order: Literal["asc", "desc"], key: Key, low: Any, high: Any, **more: Any) -> Iterator[Row]:
         bounds = {"from": low, "to": high}
         return self.pages("sessions", key=key, order=order, **bounds, **more)
 
@@ -209,13 +211,13 @@ class QueryClient:
         try:
             return self.ask(path, **parameters)
         except QueryError as error:
-            # A path that the server has not is told, as where a row is asked for of a pipeline of sessions.
+            # A path that the server does not have is an error, for example a row asked of a pipeline of sessions.
             if error.status == 404 and not str(error).startswith("path: "):
                 return None
             raise
 
     def _send(self, target: str, body: bytes | None, *, last: bool) -> tuple[int | None, bytes, float]:
-        """Return status, body, and the seconds after which to ask again; no status where there was no connection."""
+        """Return status, body, and the seconds after which to ask again; no status if there was no connection."""
         connection = self._connection()
         try:
             connection.request("GET" if body is None else "POST", target, body, self._headers)
@@ -241,6 +243,23 @@ class QueryClient:
                 connection = HTTPConnection(self._host, self._port, timeout=self._timeout)
             self._own.connection = connection
         return connection
+
+
+def _named(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield parameters by name; of a key that is given by its columns one for each."""
+    for name, value in parameters.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{column}", text) for column, text in value.items())
+        else:
+            yield name, value
+
+
+def _distinct(keys: Iterable[Key]) -> list[Key]:
+    """Return keys once each, those that are texts ordered by their bytes, then those that are given by their columns."""
+    given = list(keys)
+    texts: list[Key] = [*sorted({key for key in given if isinstance(key, str)}, key=str.encode)]
+    named = {json.dumps(dict(key), sort_keys=True): dict(key) for key in given if not isinstance(key, str)}
+    return [*texts, *(named[text] for text in sorted(named))]
 
 
 def _text(name: str, value: Any) -> str:

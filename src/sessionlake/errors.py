@@ -1,4 +1,4 @@
-"""Errors a user can cause. Each ends as one line: what, which value, what to do; its exit code says of which kind it is."""
+"""Errors that a user can cause. Each is one line: what, which value, what to do. Its exit code names its type."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,10 @@ _LONGEST_SENT = 300
 
 
 class ExitCode(IntEnum):
-    """How a command ended, for what called it: scripts and DAGs decide by these numbers, never by a message.
+    """The exit codes of commands. Scripts and DAGs decide by these numbers, never by a message.
 
-    They are a public interface, and stay as they are (docs/commands.md). dags/ has a copy, since it imports none of this.
+    They are a public interface, and stay as they are (docs/commands.md). dags/ has a copy, because it imports nothing
+    of this package.
     """
 
     DONE = 0
@@ -24,17 +25,17 @@ class ExitCode(IntEnum):
     BUSY = 4
     """Another process does this on the pipeline already; it goes on, and this one has done nothing."""
     FENCED = 5
-    """Another driver or run took over while this one worked; what this one had not committed by then is not there."""
+    """Another driver or run took over while this one worked; the work that this one had not committed is lost."""
     NO_BATCHES = 6
-    """The pipeline has no batches yet, so that there is nothing to work on."""
+    """The pipeline has no batches yet, and the command has nothing to work on."""
     TRY_AGAIN = 7
     """Something was in the way that passes by itself: a store held by a process that ends, writers that came first each time, a broker that is down."""
     FOUND = 8
-    """The work is done, and its verdict is no: `quality` found what `--fail-on` names, `forget` a key or a place that it can't search."""
+    """The work is done, and its verdict is no: `quality` found failures that `--fail-on` names; `forget` found a key, or a place that it can't search."""
 
 
 class SessionlakeError(Exception):
-    """Base of every error that is reported in one line; `exit_code` is what the command then ends with."""
+    """Base of every error that is reported in one line; `exit_code` is that of the command."""
 
     exit_code = ExitCode.USER
 
@@ -76,13 +77,13 @@ class StoreHeldError(StoreError):
 
 
 class DiskFullError(StoreError):
-    """The disk of a store has too little room for what RocksDB does there."""
+    """The disk of a store has too little room for RocksDB."""
 
     exit_code = ExitCode.FAILED
 
 
 class CorruptionError(StoreError):
-    """A store's bytes are not what was written: the store is removed, and restored from the tables."""
+    """A store's bytes differ from those written: the store is removed, and restored from the tables."""
 
 
 class LayoutError(CorruptionError):
@@ -90,7 +91,7 @@ class LayoutError(CorruptionError):
 
 
 class NullKeyError(StoreError):
-    """A call on a store of `sessionlake.stores` names no key where it needs one."""
+    """A call on a store of `sessionlake.stores` lacks the key that it needs."""
 
 
 class StoreClosedError(StoreError):
@@ -118,7 +119,7 @@ class LockedError(NotNeededError):
 
 
 class BackPressureError(SessionlakeError):
-    """What comes downstream of the standalone API takes no outputs; `taken` says whether the message is in the state all the same."""
+    """The receiver of the standalone API's outputs takes no more; `taken` says whether the message is in the state nevertheless."""
 
     def __init__(self, message: str, *, taken: bool = False) -> None:
         super().__init__(message)
@@ -162,11 +163,11 @@ class FencedError(SessionlakeError):
 
 
 class JobError(SessionlakeError):
-    """A scheduled job was asked for what it can't do."""
+    """A job got arguments or a pipeline that it can't work with."""
 
 
 class OvertakenError(JobError):
-    """A run of a job was fenced by a later one, or by an erasure; what it had left is the next run's."""
+    """A run of a job was fenced by a later one, or by an erasure; its remaining work is left to the next run."""
 
     exit_code = ExitCode.FENCED
 
@@ -184,11 +185,15 @@ class ContendedError(JobError):
 
 
 class MetricsError(SessionlakeError):
-    """Metrics or lineage can't go where the config says."""
+    """The config's target of metrics or lineage can't be used."""
 
 
 def without_values(error: BaseException) -> str:
-    """Return an error's type and first line, what stands in quotes left out: it may be a value from the data, or a path."""
+    """Return an error's type and first line without quoted parts, which may be values from the data, or paths.
+
+    >>> without_values(ValueError("key 'ann' is wrong"))
+    "ValueError: key '...' is wrong"
+    """
     text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "'...'", first_line(error))
     return f"{type(error).__name__}: {text[:_LONGEST_SENT]}"
 
@@ -196,5 +201,5 @@ def without_values(error: BaseException) -> str:
 def first_line(error: object) -> str:
     """Return the first line of an error's message, or its type: Spark's and Java's have a stack trace below."""
     lines = str(error).strip().splitlines()
-    # Spark's end in a semicolon, as does what we put before a remedy.
+    # Spark's messages may end in a semicolon, as do ours before a remedy.
     return lines[0].rstrip("; ") if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Packages that commands need: what is said where one is missing, or is of a version that does not fit."""
+"""Packages that commands need, and the errors if one is missing or has an unsuitable version."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 OF_SPARK = ("pyspark", "delta-spark")
-"""What only commands that start Spark need. Any patch release of the one that is asked for fits."""
+"""Packages that only commands with Spark need. Any patch release of the required one fits."""
 _MODULES = {"delta-spark": "delta"}
 """Modules that are called otherwise than their package."""
 
@@ -28,14 +28,14 @@ def has_module(module: str) -> bool:
 
 
 def require_extra(what: str, module: str, extra: str) -> None:
-    """Raise MissingExtraError, with the command that installs `extra`, where `what` can't be done without `module`."""
+    """Raise MissingExtraError, with the command that installs `extra`, if `what` can't be done without `module`."""
     if not has_module(module):
         raise MissingExtraError(f"{what}: Python module {module!r} is missing; run: pip install 'sessionlake[{extra}]'")
     require_versions(extra=extra)
 
 
 def require_versions(*, spark: bool = False, extra: str = "") -> None:
-    """Raise MissingExtraError, with the command that mends it, where packages are not as sessionlake's own metadata asks for.
+    """Raise MissingExtraError, with the command that mends it, if packages are not as sessionlake's own metadata asks for.
 
     Those are looked at that every command needs, those of Spark with `spark`, or instead those of an extra.
     """
@@ -52,7 +52,7 @@ def require_versions(*, spark: bool = False, extra: str = "") -> None:
 
 
 def _wanted(extra: str) -> Iterator["Requirement"]:
-    """Yield what sessionlake needs by its metadata, or with an extra what that needs; nothing where it is not installed."""
+    """Yield sessionlake's requirements from its metadata, or with an extra that extra's; nothing if it is not installed."""
     for wanted in _requirements():
         for_extra = wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})
         if for_extra == bool(extra) and (wanted.marker is None or wanted.marker.evaluate({"extra": extra})):
@@ -67,13 +67,13 @@ def _requirements() -> tuple["Requirement", ...]:
 
 
 def _misfit(wanted: "Requirement") -> str | None:
-    """Return what is wrong with an installed package; None where it fits, or where nothing tells its version."""
+    """Return the problem of an installed package; None if it fits, or if its version is not known."""
     found = _version(wanted.name)
     if found is None:
         there = has_module(_MODULES.get(wanted.name, wanted.name.replace("-", "_")))
-        return None if there else f"{wanted.name} is missing, sessionlake needs {_told(wanted)}"
+        return None if there else f"{wanted.name} is missing, sessionlake needs {_version_range(wanted)}"
     fits = f"{found}.".startswith(_minor(wanted)) if wanted.name in OF_SPARK else wanted.specifier.contains(found, True)
-    return None if fits else f"{wanted.name} {found} is installed, sessionlake needs {_told(wanted)}"
+    return None if fits else f"{wanted.name} {found} is installed, sessionlake needs {_version_range(wanted)}"
 
 
 def _minor(wanted: "Requirement") -> str:
@@ -81,7 +81,7 @@ def _minor(wanted: "Requirement") -> str:
     return str(wanted.specifier).removeprefix("==").rpartition(".")[0] + "."
 
 
-def _told(wanted: "Requirement") -> str:
+def _version_range(wanted: "Requirement") -> str:
     return f"{_minor(wanted)}x" if wanted.name in OF_SPARK else _range(wanted).removeprefix("==")
 
 
@@ -91,7 +91,7 @@ def _range(wanted: "Requirement") -> str:
 
 
 def _version(package: str) -> str | None:
-    """Return the version of the package that would be imported; None where nothing tells it."""
+    """Return the version of the package that would be imported; None if it is not known."""
     if package == "pyspark":
         # PYTHONPATH may put that of SPARK_HOME before the installed one, and it has no metadata.
         spec = find_spec(package)
@@ -102,9 +102,10 @@ def _version(package: str) -> str | None:
 
 
 def _metadata(package: str, field: str) -> list[str]:
-    """Return what an installed package's metadata has of a field; nothing where there is none.
+    """Return the values of a field of an installed package's metadata; nothing if there is none.
 
-    importlib.metadata's own functions parse the whole, page and all: of every package that is a tenth of a second.
+    importlib.metadata's own functions parse the whole file, with the package's page: for all packages that takes a
+    tenth of a second.
     """
     try:
         text = distribution(package).read_text("METADATA") or ""

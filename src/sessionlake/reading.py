@@ -1,4 +1,4 @@
-"""`sessionlake.read_sessions`, `read_windows`, `read_joins` and `read_table`: what a pipeline computes, for whoever has Spark, and for whoever has not."""
+"""`sessionlake.read`, `read_sessions`, `read_windows`, `read_joins` and `read_table`: the results of a pipeline, with Spark or without."""
 
 from typing import TYPE_CHECKING, Any, overload
 
@@ -8,6 +8,22 @@ from sessionlake.errors import ConfigError
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
     from pyspark.sql import DataFrame, SparkSession
+
+
+@overload
+def read(config: Config, /) -> "DuckDBPyRelation": ...
+
+
+@overload
+def read(spark: "SparkSession", config: Config, /) -> "DataFrame": ...
+
+
+def read(*arguments: Any) -> Any:
+    """Return all rows of any pipeline as of the last committed batch, given a config, or a Spark session and a config.
+
+    It calls the reader of the pipeline's operator, for example `read_sessions`.
+    """
+    return _live("read", arguments)
 
 
 @overload
@@ -24,7 +40,7 @@ def read_sessions(*arguments: Any) -> Any:
     Without Spark a relation of DuckDB, whose rows come by .fetchall(), .to_arrow_table(), .df() or .pl(); with it a
     DataFrame. With emit = "final" only sessions that ended before the close time, and so can't change by events any more.
     """
-    return _live("session", arguments)
+    return _live("read_sessions", arguments)
 
 
 @overload
@@ -40,7 +56,7 @@ def read_windows(*arguments: Any) -> Any:
 
     As `read_sessions` does; the column `final` says which events can't change any more.
     """
-    return _live("window", arguments)
+    return _live("read_windows", arguments)
 
 
 @overload
@@ -56,7 +72,7 @@ def read_joins(*arguments: Any) -> Any:
 
     As `read_sessions` does.
     """
-    return _live("join", arguments)
+    return _live("read_joins", arguments)
 
 
 @overload
@@ -72,18 +88,17 @@ def read_table(*arguments: Any) -> Any:
 
     As `read_sessions` does.
     """
-    return _live("table", arguments)
+    return _live("read_table", arguments)
 
 
-_READERS = {"session": "read_sessions", "window": "read_windows", "join": "read_joins", "table": "read_table"}
-_COMPUTED = {"session": "sessions", "window": "windows", "join": "joins", "table": "a table"}
-
-
-def _live(operator: str, arguments: tuple[Any, ...]) -> Any:
+def _live(reader: str, arguments: tuple[Any, ...]) -> Any:
+    """Return the rows; ConfigError if a reader of another operator's rows was called."""
     config: Config = arguments[-1]
-    if config.operator != operator:
+    rows = config.entry.rows
+    own = f"read_{rows.command}"
+    if reader not in (own, "read"):
         raise ConfigError(
-            f"{_READERS[operator]}: this pipeline computes {_COMPUTED[config.operator]}; use: sessionlake.{_READERS[config.operator]}"
+            f"{reader}: this pipeline computes {rows.computed}; use: sessionlake.{own if own in globals() else 'read'}"
         )
     if len(arguments) == 1:
         from sessionlake.serve.queries import read_live as without_spark

@@ -1,6 +1,7 @@
-"""What a process knows of ctrl-C and SIGTERM: that it is to end, what to say is left then, and who ends in their own time.
+"""A process's part in ctrl-C and SIGTERM: the line about the state of its work, and code that ends in its own time.
 
-The command line installs the handlers (sessionlake.cli.stop). Without it, as in a notebook, signals do what Python's own do.
+The command line installs the handlers (sessionlake.cli.stop). Without it, for example in a notebook, signals have
+Python's own handlers.
 """
 
 import signal
@@ -14,52 +15,52 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass
-class _Told:
-    """What the work that goes on would leave behind."""
+class _Work:
+    """The work in progress, for the line that is printed if it is interrupted."""
 
     left: str | None = None
     run_id: str | None = None
     begun: Callable[[int], None] = lambda _: None
 
 
-_told = _Told()
+_work = _Work()
 
 
 def leaves(text: str | None) -> None:
-    """Say what is left if the process is stopped from here on, and what to do; None: what the command says by itself."""
-    _told.left = text
+    """Set the line about the state of the work if the process is stopped from here on, with a remedy; None: the command's own line."""
+    _work.left = text
 
 
 def left() -> str | None:
-    """Return what `leaves` was told last."""
-    return _told.left
+    """Return the last text given to `leaves`."""
+    return _work.left
 
 
 def runs_as(run_id: str | None) -> None:
     """Say under which run id the work goes on that is being done; None: under none."""
-    _told.run_id = run_id
+    _work.run_id = run_id
 
 
 def run_id() -> str | None:
-    """Return what `runs_as` was told last."""
-    return _told.run_id
+    """Return the last id given to `runs_as`."""
+    return _work.run_id
 
 
 def forget_all(begun: Callable[[int], None] = lambda _: None) -> None:
-    """Begin anew: nothing is left, and `begun` is called with the first signal that is put off."""
-    _told.left, _told.run_id, _told.begun = None, None, begun
+    """Begin again: nothing is left, and `begun` is called with the first signal that is put off."""
+    _work.left, _work.run_id, _work.begun = None, None, begun
 
 
 def heard() -> list[signal.Signals]:
-    """Return the signals that this process is not told to ignore, as a shell tells what it starts in the background of ctrl-C."""
+    """Return the signals that this process does not ignore. A shell makes processes in the background ignore ctrl-C."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
 def put_off() -> Iterator[threading.Event]:
-    """Yield an event that ctrl-C and SIGTERM set in place of an exception; the second signal does what it did before.
+    """Yield an event that ctrl-C and SIGTERM set instead of raising an exception; the second signal does its usual work.
 
-    An exception in the midst of a call to Java breaks the connection, and what the process says to Java after it.
+    An exception in the middle of a call to Java breaks the connection, and with it all later calls to Java.
     """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -71,7 +72,7 @@ def put_off() -> Iterator[threading.Event]:
         asked.set()
         for number_, handler in before.items():
             signal.signal(number_, _or_interrupt(handler))
-        _told.begun(number)
+        _work.begun(number)
 
     for number in before:
         signal.signal(number, ask)

@@ -65,12 +65,17 @@ Clock = Callable[[], Time]
 
 
 class Stores:
-    """Makes and opens stores.
+    """Creates and opens stores.
 
-    A persistent store lies in `directory/name`, which is made where it is missing, and is open once at a time. Entries are kept as
-    bytes in all of them. `retention`, `window_size` and `segment_interval` are texts ("7 days") or whole numbers of `unit`, which all
-    times of the store are in. ValueError for arguments that make no store; StoreError for a directory that holds anything else, or a
-    store that was made with other arguments; StoreHeldError for one that is open.
+    A persistent store lies in `directory/name`, which is made if it is missing, and is open once at a time. Entries are kept as
+    bytes in all of them. `retention`, `window_size` and `segment_interval` are texts ("7 days") or whole numbers of `unit`. All times
+    of a store are in its `unit`. ValueError for invalid arguments; StoreError for a directory that holds anything else, or a store that
+    was made with other arguments; StoreHeldError for a store that is open.
+
+    >>> with Stores.in_memory_key_value_store("totals", Serdes.string(), Serdes.int64()) as totals:
+    ...     totals.put("ann", 3)
+    ...     totals.get("ann")
+    3
     """
 
     @staticmethod
@@ -84,9 +89,24 @@ class Stores:
         clock: Clock | None = None,
         unit: Unit = "us",
     ) -> KeyValueStore[K, V]:
-        """Open a key-value store on disk; with `ttl` a row is absent exactly so long after it was written.
+        """Open a key-value store on disk; with `ttl` a row is missing once it was written that long ago, or longer.
 
-        `clock` gives the time, a whole number of `unit` or a datetime with a time zone: that of the machine, where none is given.
+        `clock` returns the time, a whole number of `unit` or a datetime with a time zone. Without it the machine's clock is read.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> now = 0
+        >>> with (
+        ...     TemporaryDirectory() as directory,
+        ...     Stores.persistent_key_value_store(
+        ...         "logins", directory, Serdes.string(), Serdes.string(), ttl="10 minutes", clock=lambda: now, unit="s"
+        ...     ) as logins,
+        ... ):
+        ...     logins.put("ann", "paris")
+        ...     now = 599
+        ...     first = logins.get("ann")
+        ...     now = 600
+        ...     first, logins.get("ann")
+        ('paris', None)
         """
         path = _path(name, directory)
         kept = _ttl(ttl, clock, unit)
@@ -103,7 +123,14 @@ class Stores:
         clock: Clock | None = None,
         unit: Unit = "us",
     ) -> KeyValueStore[K, V]:
-        """Make a key-value store in memory; `ttl` and `clock` as in `persistent_key_value_store`."""
+        """Return a key-value store in memory; `ttl` and `clock` as in `persistent_key_value_store`.
+
+        >>> with Stores.in_memory_key_value_store("totals", Serdes.string(), Serdes.int64()) as totals:
+        ...     totals.put("bob", 4)
+        ...     totals.put("ann", 3)
+        ...     list(totals.all())
+        [('ann', 3), ('bob', 4)]
+        """
         kept = _ttl(ttl, clock, unit)
         rows = MemoryRows() if kept is None else MemoryExpiringRows(*kept)
         return KeyValueStoreOfRows(name, rows, key_serde, value_serde)
@@ -117,7 +144,17 @@ class Stores:
         *,
         on_evicted: Callable[[K, V], None] | None = None,
     ) -> KeyValueStore[K, V]:
-        """Make a key-value store in memory that keeps the `max_cache_size` keys used last; `on_evicted` gets each other."""
+        """Return a key-value store in memory that keeps the `max_cache_size` keys used last; `on_evicted` gets each evicted row.
+
+        >>> evicted = []
+        >>> cache = Stores.lru_map(
+        ...     "cache", 1, Serdes.string(), Serdes.int64(), on_evicted=lambda key, value: evicted.append((key, value))
+        ... )
+        >>> cache.put("ann", 3)
+        >>> cache.put("bob", 4)
+        >>> evicted
+        [('ann', 3)]
+        """
         if max_cache_size < 1:
             raise ValueError(f"max_cache_size: {max_cache_size} keeps no key; give 1 or more")
         rows = LruRows(max_cache_size)
@@ -140,7 +177,18 @@ class Stores:
     ) -> WindowStore[K, V]:
         """Open a window store on disk.
 
-        `segment_interval` is half the retention, a minute at least, where it is not given when the store is made; later it stays.
+        `segment_interval` is by default half the retention, a minute at least. It is fixed when the store is created.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with (
+        ...     TemporaryDirectory() as directory,
+        ...     Stores.persistent_window_store(
+        ...         "traces", directory, Serdes.string(), Serdes.int64(), retention="1 hour", window_size="1 minute", unit="s"
+        ...     ) as traces,
+        ... ):
+        ...     traces.put("a", 7, 60)
+        ...     traces.fetch_at("a", 60)
+        7
         """
         kept, settings = _window_settings(retention, window_size, unit, retain_duplicates=retain_duplicates)
         rows = SegmentedRows(
@@ -167,7 +215,15 @@ class Stores:
         retain_duplicates: bool = False,
         unit: Unit = "us",
     ) -> WindowStore[K, V]:
-        """Make a window store in memory."""
+        """Return a window store in memory.
+
+        >>> with Stores.in_memory_window_store(
+        ...     "traces", Serdes.string(), Serdes.int64(), retention="1 hour", window_size="1 minute", unit="s"
+        ... ) as traces:
+        ...     traces.put("a", 7, 60)
+        ...     traces.fetch_at("a", 60)
+        7
+        """
         kept, settings = _window_settings(retention, window_size, unit, retain_duplicates=retain_duplicates)
         iterators = OpenIterators()
         rows = MemoryTimedRows(WINDOW_KEYS, kept, iterators.pinned)
@@ -184,7 +240,19 @@ class Stores:
         segment_interval: Duration | None = None,
         unit: Unit = "us",
     ) -> SessionStore[K, V]:
-        """Open a session store on disk; `segment_interval` as in `persistent_window_store`."""
+        """Open a session store on disk; `segment_interval` as in `persistent_window_store`.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with (
+        ...     TemporaryDirectory() as directory,
+        ...     Stores.persistent_session_store(
+        ...         "visits", directory, Serdes.string(), Serdes.int64(), retention="1 hour", unit="s"
+        ...     ) as visits,
+        ... ):
+        ...     visits.put(Windowed("ann", 0, 99), 5)
+        ...     list(visits.find_sessions("ann", 50, 200))
+        [(Windowed(key='ann', start=0, end=99), 5)]
+        """
         settings = units(unit)
         kept = settings.duration(retention, "retention")
         rows = SegmentedRows(
@@ -202,7 +270,15 @@ class Stores:
     def in_memory_session_store(
         name: str, key_serde: Serde[K], value_serde: Serde[V], *, retention: Duration, unit: Unit = "us"
     ) -> SessionStore[K, V]:
-        """Make a session store in memory."""
+        """Return a session store in memory.
+
+        >>> with Stores.in_memory_session_store(
+        ...     "visits", Serdes.string(), Serdes.int64(), retention="1 hour", unit="s"
+        ... ) as visits:
+        ...     visits.put(Windowed("ann", 0, 99), 5)
+        ...     list(visits.find_sessions("ann", 50, 200))
+        [(Windowed(key='ann', start=0, end=99), 5)]
+        """
         settings = units(unit)
         iterators = OpenIterators()
         rows = MemoryTimedRows(
@@ -214,8 +290,18 @@ class Stores:
 def change_logged(store: S, sink: Sink) -> S:
     """Log a store's changes from here on: `sink(key, value)` gets the bytes of each row that was put, None for one removed.
 
-    It is called after the change, once for each; what is refused as expired is not logged, what an LRU map evicts is, as removed.
-    `store.restore(records)` takes the same pairs, also into another variant of the same kind of store: their bytes are equal.
+    It is called after the change, once for each. A row that is refused as expired is not logged. A row that an LRU map evicts is logged
+    as removed. `store.restore(records)` takes the same pairs, also into another variant of the same kind of store: their bytes are equal.
+
+    >>> log = []
+    >>> store = change_logged(
+    ...     Stores.in_memory_key_value_store("totals", Serdes.string(), Serdes.string()),
+    ...     lambda key, value: log.append((key, value)),
+    ... )
+    >>> store.put("ann", "x")
+    >>> _ = store.delete("ann")
+    >>> log[0][0], log[1]
+    (b'ann', (b'ann', None))
     """
     if not isinstance(store, StoreOfRows):
         raise ValueError(f"change_logged: {type(store).__name__} is none of `Stores`; log its changes yourself")  # noqa: TRY004
@@ -224,9 +310,11 @@ def change_logged(store: S, sink: Sink) -> S:
 
 
 def open_replica(config: "Config") -> "Replica":
-    """Return a pipeline's local stores of sessions, windows by time or table rows, as of the last batch; `refresh()` follows the next ones.
+    """Return a pipeline's local stores of sessions, windows by time or table rows, as of the last batch.
 
-    It reads beside the stream and changes nothing. NoBatchesError where there is no batch yet, ConfigError for a pipeline
+    `refresh()` reads the batches after it.
+
+    It reads next to the stream and changes nothing. NoBatchesError if there is no batch yet, ConfigError for a pipeline
     that computes something else.
     """
     from sessionlake.serve.replica import Replica  # noqa: PLC0415 (stores of one's own need no config)
@@ -243,7 +331,7 @@ def _path(name: str, directory: str | Path) -> Path:
 
 
 def _ttl(ttl: Duration | None, clock: Clock | None, unit: Unit) -> tuple[int, Callable[[], int]] | None:
-    """Return the time to live and the clock in a unit; None where rows stay."""
+    """Return the time to live and the clock in a unit; None if rows stay."""
     of_unit = units(unit)
     if ttl is None:
         if clock is not None:

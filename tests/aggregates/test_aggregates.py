@@ -14,35 +14,9 @@ from hypothesis import strategies as st
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import ConfigError
+from tests.aggregates.columns import INT64, TYPED, cents, every_type, order_of, randoms, same, typed
 from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
 from tests.support import examples
-
-INT64 = np.iinfo(np.int64)
-randoms = st.randoms(use_true_random=False)
-cents = st.integers(-(10**18) + 1, 10**18 - 1).map(lambda n: Decimal(n).scaleb(-2))
-moments = st.datetimes(timezones=st.just(UTC))
-floats = st.floats(width=64)
-TYPED: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
-    "long": (pa.int64(), st.integers(INT64.min, INT64.max)),
-    "int": (pa.int32(), st.integers(-3, 3)),
-    "double": (pa.float64(), floats | st.sampled_from([0.0, -0.0, math.nan])),
-    "string": (pa.string(), st.text(max_size=3) | st.sampled_from(["", "a", "ä", "\U0001f600", "\uffff"])),
-    "binary": (pa.binary(), st.binary(max_size=3)),
-    "bool": (pa.bool_(), st.booleans()),
-    "decimal": (pa.decimal128(18, 2), cents),
-    "date": (pa.date32(), st.dates()),
-    "timestamp": (pa.timestamp("us", "UTC"), moments),
-}
-every_type = pytest.mark.parametrize("kind", TYPED)
-
-
-def order_of(value: Any) -> tuple[bool, Any]:
-    """NaN is the greatest number."""
-    return (True, 0) if value != value else (False, value)  # noqa: PLR0124, only NaN differs from itself
-
-
-def same(a: Any, b: Any) -> bool:
-    return (a is None and b is None) or (a is not None and b is not None and order_of(a) == order_of(b))
 
 
 def check(text: str, kind: str, rows: list[Event], random: Random, expected: Callable[[list[Event]], Any]) -> None:
@@ -51,10 +25,6 @@ def check(text: str, kind: str, rows: list[Event], random: Random, expected: Cal
     assert found.keys() == by_group(rows).keys()
     for group, members in by_group(rows).items():
         assert same(found[group], expected([m for m in members if m.value is not None])), (group, members)
-
-
-def typed(kind: str) -> st.SearchStrategy[list[Event]]:
-    return events(TYPED[kind][1])
 
 
 @every_type

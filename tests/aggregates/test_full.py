@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.errors import AggregateError, BadEventsError, ConfigError
-from tests.aggregates.test_aggregates import TYPED, order_of, randoms, same, typed
+from tests.aggregates.columns import TYPED, order_of, randoms, same, typed
 from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
 from tests.support import examples
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sessionlake.aggregates import Events, build_aggregates
 from sessionlake.columnar.arrays import Groups
 from sessionlake.errors import AggregateError, ConfigError
-from tests.aggregates.test_aggregates import TYPED, every_type, order_of, randoms, typed
+from tests.aggregates.columns import TYPED, every_type, order_of, randoms, typed
 from tests.operators.sessions.merging import Event, by_group, events, values_of
 from tests.support import examples
 

@@ -23,8 +23,17 @@ SPECS = {
     "latest": "last(v)",
     "some": "collect(v, 3)",
     "kinds": "count_distinct(v)",
+    "ones": "bit_xor(v)",
+    "dearest": "max_by(v, v)",
+    "once": "collect_set(v, 3)",
+    "about": "approx_count_distinct(v, 0.1)",
 }
-FULL = {"middle": "median(v)", "upper": "quantile(v, 0.9)", "mine": "tests.aggregates.test_ranges:Listed"}
+FULL = {
+    "middle": "median(v)",
+    "usual": "mode(v)",
+    "upper": "quantile(v, 0.9)",
+    "mine": "tests.aggregates.test_ranges:Listed",
+}
 USERS = {"mine": "tests.aggregates.test_ranges:Joined"}
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sessionlake.aggregates import build_aggregates
 from sessionlake.aggregates.sketches import GAMMA, RELATIVE_ACCURACY
-from tests.aggregates.test_aggregates import TYPED, every_type, order_of, randoms, typed
+from tests.aggregates.columns import TYPED, every_type, order_of, randoms, typed
 from tests.operators.sessions.merging import Event, by_group, events, lifted, merged, values_of
 from tests.support import examples
 

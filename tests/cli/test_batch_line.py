@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessionlake.cli.sessionizer import print_batch
+from sessionlake.cli.stream import print_batch
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 
 

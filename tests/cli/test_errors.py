@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.errors import ExitCode
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.stream.lock import locked_store
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -129,7 +130,7 @@ def test_sql_of_spark(used: Project, query: str, words: list[str]) -> None:
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_sql_prints_texts_and_tables_of_jobs_as_they_are(used: Project, spark: SparkSession, engine: str) -> None:
-    tables = Tables(spark, str(used.root / "warehouse"))
+    tables = Tables(spark, str(used.root / "warehouse"), CHANGELOG)
     tables[schemas.JOB_RUNS].create(schemas.JOB_RUNS_SCHEMA, "")
     tables[schemas.QUALITY_RESULTS].create(schemas.QUALITY_RESULTS_SCHEMA, "")
     counted = "(select count(*) from job_runs) + (select count(*) from quality_results)"

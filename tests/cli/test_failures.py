@@ -14,6 +14,7 @@ from sessionlake.cli import main
 from sessionlake.cli.failures import explain
 from sessionlake.cli.shared import one_line_errors
 from sessionlake.errors import JobError, without_values
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse.lake import Lake
 from tests.cli.support import Project
 
@@ -134,4 +135,4 @@ def test_a_commit_that_is_cut_off_is_named(tmp_path: Path) -> None:
     }
     (log / f"{0:020d}.json").write_text(json.dumps(whole, separators=(",", ":"))[:-20])
     with pytest.raises(Exception, match=r"sessions: '.*/_delta_log/0{20}\.json' is cut off or damaged .*backup"):
-        Lake(str(tmp_path))["sessions"].commit(0)
+        Lake(str(tmp_path), CHANGELOG)["sessions"].commit(0)

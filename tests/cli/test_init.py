@@ -109,7 +109,7 @@ def test_key_time_id_and_aggregates_are_found(kind: str, tmp_path: Path) -> None
         "price_sum": "sum(price)",
     }
     assert (config.pipeline.name, config.source.kind) == ("clicks", "delta" if kind == "delta_table" else "files")
-    assert (config.session.gap, config.session.grace, config.warnings()) == ("5 minutes", "1 minute", [])
+    assert (config.section.gap, config.section.grace, config.warnings()) == ("5 minutes", "1 minute", [])
     typed = kind.startswith(("json", "csv"))
     assert config.source.types.get("load_ms") == ("double" if typed else None)
 
@@ -190,7 +190,7 @@ def test_a_sample_is_bounded(tmp_path: Path) -> None:
     for n in range(4):
         write_json(tmp_path / "clicks" / f"{n}.json", rows)
     result = init(tmp_path / "clicks", "--sample-mb", 1)
-    assert "from 2,000 events (the beginning of it: what comes later may differ)" in result.stdout
+    assert "from 2,000 events (its beginning only: later rows may differ)" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_windows_are_proposed_with_ten_events_each_on_average(tmp_path: Path, ki
     assert config.operator == "window"
     section = config.section.model_dump()
     assert (section["kind"], section["size"]) == (kind, "1 hour")
-    assert section["advance"] == ("5 minutes" if kind == "hopping" else None)
+    assert section.get("advance") == ("5 minutes" if kind == "hopping" else None)
     assert (section["grace"], section["retention_time"]) == ("1 minute", "30 days")
 
 
@@ -298,7 +298,7 @@ def test_a_tables_retention_holds_nearly_all_late_updates_and_its_own_names_are_
 
 def test_a_table_in_windows_is_refused_in_one_line(tmp_path: Path) -> None:
     result = init(json_file(tmp_path), "--table", "--window", "tumbling")
-    said = "sessionlake: --table: stands beside --window tumbling; pass one of them\n"
+    said = "sessionlake: --table: can't be used with --window tumbling; pass one of them\n"
     assert (result.exit_code, result.stderr) == (2, said)
 
 
@@ -331,7 +331,7 @@ def grace_lines(text: str) -> list[str]:
 def test_a_sample_of_the_future_alone_gets_the_usual_values(tmp_path: Path) -> None:
     write_json(tmp_path / "in.json", [{**row, "ts": int(time.time()) + 10**6 + n} for n, row in enumerate(ROWS)])
     config = proposed(tmp_path / "in.json")
-    assert (config.session.gap, config.session.grace, config.event.max_future_skew) == ("30 minutes", "1 day", "1 hour")
+    assert (config.section.gap, config.section.grace, config.event.max_future_skew) == ("30 minutes", "1 day", "1 hour")
 
 
 def test_of_two_usual_names_of_keys_the_one_called_an_id_is_taken(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_little_java_is_for_files(
         asked.append(options["little_java"])
         raise ConfigError("no session is needed here")
 
-    monkeypatch.setattr("sessionlake.cli.sessionizer.open_session", open_session)
+    monkeypatch.setattr("sessionlake.cli.stream.open_session", open_session)
     project = Project(tmp_path / "project")
     write_deltalake(str(project.root / "table"), pa.table({"user": ["u"], "time": [1], "v": [1]}))
     project.edit(FILES, source)

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from sessionlake.cli import main
-from sessionlake.cli.registry import COMMANDS
+from sessionlake.cli.registry import COMMANDS, LOOKUPS
 from sessionlake.jobs.registry import JOBS, Job, Kind
 from tests.cli.support import CONFIG
 
@@ -45,10 +45,7 @@ MORE = {
     "rebuild": ["--warehouse", "new"],
     "forget": ["key"],
     "metrics": ["--once"],
-    "sessions": ["--key", "key"],
-    "windows": ["--key", "key"],
-    "joins": ["--key", "key"],
-    "table": ["--key", "key"],
+    **{command: ["--key", "key"] for command in LOOKUPS},
     "views": ["--dialect", "spark"],
 }
 WITHOUT_CONFIG = {"demo", "init"}
@@ -64,6 +61,11 @@ def outcomes(*calls: list[str]) -> dict[str, list[object]]:
 def test_help_imports_nothing_heavy() -> None:
     calls = [["--help"], *([name, "--help"] for name in COMMANDS)]
     assert outcomes(*calls) == {" ".join(call): [0, []] for call in calls}
+
+
+def test_the_list_of_commands_needs_no_pydantic() -> None:
+    code = "import sys, sessionlake.cli.registry; print('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_a_faulty_config_imports_nothing_heavy(tmp_path: Path) -> None:

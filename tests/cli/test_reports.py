@@ -3,7 +3,7 @@
 import pytest
 
 from sessionlake.cli.reports import report_lines
-from sessionlake.cli.sessionizer import print_batch
+from sessionlake.cli.stream import print_batch
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 
 SIZES = {"files_before": 97, "files_after": 1, "bytes_before": 3_200_000, "bytes_after": 1_100_000}

@@ -17,7 +17,7 @@ from sessionlake.cli.rows import format_options, limit_option, print_object, pri
 @limit_option
 @format_options("a row a line")
 def shown(count: int, limit: int | None, form: str) -> None:
-    print_rows(["n", "n"], [[n, str(n)] for n in range(count)], limit=limit, form=form, none_told="nothing there")
+    print_rows(["n", "n"], [[n, str(n)] for n in range(count)], limit=limit, form=form, no_rows_line="nothing there")
 
 
 def run(*arguments: str) -> tuple[list[str], str]:

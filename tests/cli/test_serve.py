@@ -25,8 +25,9 @@ VARIABLE = "SESSIONLAKE_SERVE_TOKENS"
 def written(stream: Stream, **serve: Any) -> Path:
     config = stream.config
     file = stream.root / "p.toml"
-    sections = {"pipeline", "source", "event", "session", "aggregates"}
-    file.write_text(tomli_w.dumps({**config.model_dump(include=sections, exclude_none=True), "serve": serve}))
+    sections = config.model_dump(include={"pipeline", "source", "event", "aggregates"}, exclude_none=True)
+    session = config.section.model_dump(include={"gap"})
+    file.write_text(tomli_w.dumps({**sections, "session": session, "serve": serve}))
     return file
 
 
@@ -66,7 +67,7 @@ def test_it_serves_until_it_is_stopped(stream: Stream, section: dict[str, Any], 
         assert (process.wait(60), process.stdout.read()) == (0, "")
 
 
-@pytest.mark.parametrize("shown_by", ["stdout", "stderr"])
+@pytest.mark.parametrize("shown_by", ["stdout", pytest.param("stderr", marks=pytest.mark.slow)])
 def test_a_token_that_is_made_is_shown_on_a_terminal_alone(stream: Stream, shown_by: str) -> None:
     ours, theirs = pty.openpty()
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, shown_by: theirs}

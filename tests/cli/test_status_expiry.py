@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessionlake.cli.status_told import status_lines
+from sessionlake.cli.status_text import status_lines
 from sessionlake.jobs.late.status import LateStatus
 from sessionlake.observe.status import Status
 from sessionlake.warehouse import schemas

@@ -24,8 +24,8 @@ from sessionlake.config.load import load_config
 from sessionlake.errors import PipelineStateError
 from sessionlake.observe import watch
 from sessionlake.observe.status import read_status
+from tests.cli.statuses import STATUS
 from tests.cli.support import CONFIG, Project
-from tests.cli.test_status_told import STATUS
 
 MAIN = "from sessionlake.cli import main; main()"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

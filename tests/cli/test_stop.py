@@ -20,7 +20,7 @@ SOON_S = 10
 """Five seconds are promised, by a machine that has them to give."""
 CTRL_C, SUPERVISOR = signal.SIGINT, signal.SIGTERM
 CODES = {CTRL_C: 130, SUPERVISOR: 143}
-REST = "what was committed stays, start it again and it does the rest"
+REST = "the committed part stays, start it again for the rest"
 PROGRESS = re.compile(r"(?!sessionlake: )[a-z-]+: |sessionlake: warning: ")
 READS = "it only reads, and nothing was changed"
 HALF = "(nothing was made yet, start it again|other is half made: remove it and start again; the pipeline's own warehouse is as it was)"
@@ -175,7 +175,7 @@ def test_ctrl_c_that_the_process_is_told_to_ignore_is_ignored(project: Project) 
             "copying",
             CTRL_C,
             ["backup", "copy"],
-            "copy is no backup yet, start it again with the same directory and it begins anew",
+            "copy is no backup yet, start it again with the same directory",
         ),
     ],
 )

@@ -22,7 +22,7 @@ HOUR = {"max_gap": "1 hour"}
         ({"max_length": "9 s"}, "session.max_length: '9 s' is shorter than gap; write '10 seconds' or longer"),
         ({"gap_by": "v", **HOUR, "max_length": "59 min"}, "session.max_length: '59 min' is shorter than max_gap; write '1 hour' or longer"),
         ({"max_length_offset": "1 h"}, "session.max_length_offset: '1 h' is for max_length; write max_length, or remove it"),
-        ({"max_length": "1 h", "max_length_offset": "1 h"}, "session.max_length_offset: '1 h' must be shorter than max_length; write what is left of it"),
+        ({"max_length": "1 h", "max_length_offset": "1 h"}, "session.max_length_offset: '1 h' must be shorter than max_length; write the remainder"),
     ],
 )  # fmt: skip
 def test_limits_that_do_not_go_together(tmp_path: Path, session: dict[str, Any], told: str) -> None:
@@ -49,7 +49,7 @@ def test_quarantine_that_can_not_be(tmp_path: Path, quarantine: dict[str, Any], 
 @pytest.mark.parametrize("name", ["rule", "events_per_minute", "open_until"])
 def test_columns_of_limits_can_not_name_an_aggregate_beside_them(tmp_path: Path, name: str) -> None:
     make_config(tmp_path, session=LIMITS, aggregates={name: "sum(v)"})
-    with pytest.raises(ConfigError, match=f"^aggregates.{name}: '{name}' can't name a column of sessions"):
+    with pytest.raises(ConfigError, match=f"^aggregates.{name}: '{name}' can't name a column;"):
         make_config(
             tmp_path,
             session={**LIMITS, "gap_by": "v * interval 1 second", **HOUR},

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.config.load import load_config
-from sessionlake.config.positions import Place, places, told_place
+from sessionlake.config.positions import Place, error_place, places
 from sessionlake.config.problems import InvalidConfigError, Problem
 from tests.cli.support import CONFIG
 
@@ -69,7 +69,7 @@ GAP = 'gap = "30 minutes"'
                 "17: session.gap: 1 is not a duration; write a number and a unit, as in '30 minutes'",
                 "22: serve.port: -1 is too small; write 0 or more",
                 "23: serve.tables_timeout: 3 is not a duration; write a number and a unit, as in '30 minutes'",
-                "25: aggregates.state: 'state' can't name a column of sessions; write letters, digits and _, a letter first, and none of the fixed columns",
+                "25: aggregates.state: 'state' can't name a column; write letters, digits and _, a letter first, and none of the fixed columns",
             ],
         ),
     ],
@@ -100,7 +100,7 @@ def test_a_text_that_ends_too_early_is_told_at_its_last_line() -> None:
     text = 'a = 1\nb = """x\n'
     with pytest.raises(tomllib.TOMLDecodeError) as raised:
         tomllib.loads(text)
-    assert told_place(raised.value, text)[1].line == 2
+    assert error_place(raised.value, text)[1].line == 2
 
 
 PLACED = """\
@@ -165,9 +165,29 @@ def test_the_value_of_an_option_is_not_shown(tmp_path: Path, options: str) -> No
     assert "is no text, whole number, true or false; write one, and a name that has dots in quotes" in line
 
 
-def test_a_key_of_several_columns_and_a_section_in_quotes(tmp_path: Path) -> None:
-    (line,) = told(tmp_path, changed(('key = "user"', 'key = ["user", "page"]')))
-    assert line.endswith("event.key: is a list; write one text in quotes")
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("[]", "is an empty list; name a column, or several"),
+        ("[5]", "5 is not a text; write the names of columns in quotes, as in ['tenant', 'user_id']"),
+        ('["user", "User"]', "'user' is there twice, perhaps in upper and lower case; name it once"),
+        ("5", "5 is not a text; write it in quotes, as in '5'"),
+        (
+            '["user", "user id"]',
+            "'user id' can't name a column of the tables; rename it in the source to letters, digits and _, a letter first",
+        ),
+        (
+            '["user", "Session_Start"]',
+            "'Session_Start' is a column of the rows beside the key; call the other one differently, or rename it in the source",
+        ),
+    ],
+)
+def test_a_key_that_no_columns_make(tmp_path: Path, key: str, line: str) -> None:
+    (found,) = told(tmp_path, changed(('key = "user"', f"key = {key}")))
+    assert found.endswith(f"event.key: {line}")
+
+
+def test_a_section_in_quotes(tmp_path: Path) -> None:
     (line,) = told(tmp_path, f'{CONFIG}\n["session.gap"]\n')
     assert "session.gap: is unknown" in line
     (line,) = told(tmp_path, changed((GAP, "gap = 00:30:00")))

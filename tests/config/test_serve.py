@@ -20,7 +20,7 @@ OUTSIDE = "serve.host: '0.0.0.0' is reached from outside"
         ({"port": 65_536}, "serve.port: 65536 is too large; write 65535 or less"),
         ({"tls_key": "k"}, "serve.tls_certificate: is missing; serve.tls_key needs it"),
         ({"tls_certificate": "c"}, "serve.tls_key: is missing; serve.tls_certificate needs it"),
-        ({"tls_key": "k", "tls_certificate": "c", "insecure_http": True}, "serve.insecure_http: stands beside serve.tls_key"),
+        ({"tls_key": "k", "tls_certificate": "c", "insecure_http": True}, "serve.insecure_http: can't be used with serve.tls_key"),
         ({"token_variable": "s3cr3t-token"}, "serve.token_variable: is no name of a variable"),
         ({"tables_timeout": "0 s"}, "serve.tables_timeout: '0 s' must be longer than zero"),
         ({"tables_timeout": "soon"}, "serve.tables_timeout: 'soon' is not a duration"),

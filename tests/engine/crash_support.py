@@ -21,8 +21,10 @@ from pyspark.sql import SparkSession
 from sessionlake.config.load import Config, load_config
 from sessionlake.engine import failpoints, shard
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
+from tests.support import correction_of
 
 Row = dict[str, Any]
 DRIVER_POINTS = (
@@ -141,7 +143,9 @@ class Lake:
             write_events(self.events / f"{number}.json", number, events(number))
 
     def correct(self, spark: SparkSession) -> None:
-        Tables(spark, str(self.warehouse))[schemas.CORRECTIONS].append_rows(corrections(self.rows(schemas.CHANGELOG)))
+        Tables(spark, str(self.warehouse), CHANGELOG)[schemas.CORRECTIONS].append_rows(
+            corrections(self.rows(schemas.CHANGELOG))
+        )
 
     def log(self, table: str) -> list[list[Row]]:
         """Return the actions of each commit of a table."""
@@ -184,6 +188,8 @@ class Lake:
 
 
 AnyLake = TypeVar("AnyLake", bound=Lake)
+Undisturbed = tuple[AnyLake, list[str]]
+"""A pipeline that ran to its end, and the failpoints that its first batch came to."""
 
 
 def events(number: int) -> list[str]:
@@ -205,6 +211,11 @@ def events(number: int) -> list[str]:
     return [row if isinstance(row, str) else json.dumps(row) for row in rows]
 
 
+def files_of(events: Path) -> list[Path]:
+    """Return the files of a pipeline's input in the order in which they are read."""
+    return sorted(events.glob("[0-9]*.json"), key=lambda file: file.stat().st_mtime)
+
+
 def write_events(path: Path, number: int, lines: list[str]) -> None:
     hidden = path.with_name(f".{path.name}")
     hidden.write_text("\n".join(lines) + "\n")
@@ -220,26 +231,22 @@ def corrections(changes: list[Row]) -> pa.Table:
     )
     oldest, newest, middle = there[:4], there[-3:], there[len(there) // 2]
     rows: list[Row] = []
+    rows += [{"kind": "tombstone", **correction_of(r, "session_key", "session_start", "revision")} for r in oldest]
     rows += [
-        {"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"]} | _key(r) for r in oldest
-    ]
-    rows += [
-        {"kind": "tombstone", "session_start": r["session_start"], "revision": r["revision"] + 7} | _key(r)
+        {"kind": "tombstone", **correction_of(r, "session_key", "session_start"), "revision": r["revision"] + 7}
         for r in newest[:1]
     ]
-    put = {name: newest[1][name] for name in ("session_start", "session_end", "event_count", "state")}
-    remove = {name: newest[1][name] for name in ("session_start", "revision")}
-    rows += [
-        {"kind": "replace", "remove": [remove], "put": [{**put, "session_start": put["session_end"]}]} | _key(newest[1])
-    ]
-    restated = {name: middle[name] for name in ("session_start", "session_end", "event_count", "state")}
+    put = correction_of(newest[1], "session_start", "session_end", "event_count", "state")
+    remove = correction_of(newest[1], "session_start", "revision")
+    rows += [{"kind": "replace", "remove": [remove], "put": [{**put, "start_time": put["end_time"]}]} | _key(newest[1])]
+    restated = correction_of(middle, "session_start", "session_end", "event_count", "state")
     rows += [{"kind": "restate", **restated} | _key(middle), {"kind": "no such kind"} | _key(middle)]
     rows = [{"correction_id": f"c{i}", "job": "test", "created_at": 0, **row} for i, row in enumerate(rows)]
     return pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA)
 
 
 def _key(row: Row) -> Row:
-    return {"session_key": row["session_key"]}
+    return {"key": row["session_key"]}
 
 
 def run_once(spark: SparkSession, lake: Lake, on_commit: Callable[[Row], None] | None = None) -> None:
@@ -254,9 +261,9 @@ def undisturbed(spark: SparkSession, kind: type[AnyLake], root: Path) -> AnyLake
     return lake
 
 
-def half_done(spark: SparkSession, root: Path) -> Lake:
+def half_done(spark: SparkSession, root: Path, kind: type[AnyLake] = Lake) -> AnyLake:  # type: ignore[assignment]
     """Return a pipeline that ran the first half of its input; the second one, corrections and all, waits."""
-    lake = Lake(root / "lake", root / "events")
+    lake = kind(root / "lake", root / "events")
     lake.write_files(FIRST)
     run_once(spark, lake)
     lake.correct(spark)
@@ -281,6 +288,18 @@ def crash_at(
     with monkeypatch.context() as patch:
         patch.setattr(failpoints, "hit", hit)
         yield seen
+
+
+def run_to_the_end(spark: SparkSession, half: AnyLake, root: Path) -> Undisturbed[AnyLake]:
+    """Return a copy of a pipeline that ran the rest of its input, and the failpoints on the way."""
+    lake = half.copy(root / "lake")
+    with pytest.MonkeyPatch.context() as patch, crash_at(patch, "none") as seen:
+        run_once(spark, lake)
+    points = list(dict.fromkeys(seen))
+    assert points[0] == "computed"
+    # Of all hits: if a later batch is the first with rows for a side table, that table's points come last.
+    assert seen[-2:] == ["before_changelog", "after_changelog"], seen
+    return lake, points
 
 
 def crashes(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, point: str, nth: int = 1) -> None:
@@ -393,6 +412,6 @@ def assert_stands_sigkill_in_a_restore(lake: Lake, expected: Lake) -> None:
     assert done.returncode == 0, done.stderr
     assert not once.exists(), "no worker was killed"
     places = lake.commits()[batches]["places"]
-    assert places["restored"] == [0, 1, 2]
+    assert places["restored"] == [0, 1, 2], places
     assert set(places["causes"]) <= {"missing", "stale"}
     assert_same(lake, expected)

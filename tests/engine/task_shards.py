@@ -12,7 +12,7 @@ import pyarrow as pa
 from sessionlake.engine import exchange
 from sessionlake.engine.operator import RESTORE, BatchContext, Operator, Piece, ShardResult
 from sessionlake.engine.shard import ShardTask
-from sessionlake.standalone.shards import LocalShards
+from sessionlake.local.shards import LocalShards
 
 
 class DiedError(Exception):

@@ -13,13 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.errors import FencedError, PipelineStateError
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse.data_file import DataFile
 from sessionlake.warehouse.tables import Tables
 
 
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Tables:
-    found = Tables(spark, str(tmp_path))
+    found = Tables(spark, str(tmp_path), CHANGELOG)
     found["t"].create(pa.schema([("id", pa.int64())]), "")
     return found
 
@@ -142,6 +143,6 @@ def test_rows_of_the_driver_are_appended_once(tables: Tables) -> None:
 
 
 def test_partitioned_table_is_refused(tables: Tables) -> None:
-    tables["p"].create(pa.schema([("id", pa.int64()), ("day", pa.date32())]), "", ("day",))
+    tables.spark.sql(f"create table {tables['p'].sql_name()} (id bigint, day date) using delta partitioned by (day)")
     with pytest.raises(PipelineStateError, match="is partitioned or maps its columns"):
         tables["p"].commit_files([], "app", 0, {"batch_id": 0}, after_version=-1)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from infra.spark.cluster import Cluster
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
@@ -99,7 +100,10 @@ def test_changes_equal_those_of_local_mode(spark: SparkSession, ran: Ran, tmp_pa
     assert len(local) == BATCHES
     assert by_batch[0] == by_batch[1]
     cluster, local_rows = (
-        Tables(spark, str(root / "warehouse"))[schemas.CHANGELOG].read().selectExpr(*COLUMNS, "revision").collect()
+        Tables(spark, str(root / "warehouse"), CHANGELOG)[schemas.CHANGELOG]
+        .read()
+        .selectExpr(*COLUMNS, "revision")
+        .collect()
         for root in (ran.root, tmp_path)
     )
     assert sorted(cluster) == sorted(local_rows)
@@ -108,7 +112,7 @@ def test_changes_equal_those_of_local_mode(spark: SparkSession, ran: Ran, tmp_pa
 def test_sessions_equal_duckdb(spark: SparkSession, ran: Ran) -> None:
     from sessionlake.warehouse.views import merged_rows
 
-    rows = merged_rows(Tables(spark, str(ran.root / "warehouse"))).selectExpr(
+    rows = merged_rows(Tables(spark, str(ran.root / "warehouse"), CHANGELOG)).selectExpr(
         "session_key", "unix_micros(session_start)", "unix_micros(session_end)", "event_count", "total"
     )
     with duckdb.connect() as db:

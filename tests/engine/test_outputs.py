@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.engine import outputs
 from sessionlake.engine.outputs import Output, write_output
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse.schemas import TIME
 from sessionlake.warehouse.tables import Tables
 
@@ -29,7 +30,7 @@ MICROS = [-62_135_596_800_000_000, -1, 0, 1_700_000_000_000_001, 1_700_000_000_9
 
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Tables:
-    found = Tables(spark, str(tmp_path))
+    found = Tables(spark, str(tmp_path), CHANGELOG)
     found["t"].create(SCHEMA, "")
     return found
 

@@ -22,21 +22,8 @@ from tests.engine.crash_support import (
     assert_same,
     assert_stands_sigkill_in_a_restore,
     crashes,
-    half_done,
     run_once,
 )
-
-
-@pytest.fixture(scope="module")
-def half(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return half_done(spark, tmp_path_factory.mktemp("restore"))
-
-
-@pytest.fixture(scope="module")
-def expected(spark: SparkSession, half: Lake) -> Lake:
-    lake = half.copy(half.root.with_name("expected"))
-    run_once(spark, lake)
-    return lake
 
 
 def delete_all(stores: Path) -> None:
@@ -116,8 +103,9 @@ def test_request_to_forget_stays_where_the_store_cannot_be_removed(tmp_path: Pat
     assert (tmp_path / "0.forget").exists()
 
 
-QUICK = {flip_bytes_of_tables: "corrupt", delete_stores_but_pending: "missing", mark_to_forget: "missing"}
+QUICK = {flip_bytes_of_tables: "corrupt", mark_to_forget: "missing"}
 SLOW = {
+    delete_stores_but_pending: "missing",
     delete_all: "missing",
     delete_pending: "stale",
     empty_pending: "corrupt",
@@ -154,6 +142,7 @@ def test_store_deleted_during_a_run(spark: SparkSession, half: Lake, expected: L
     assert_same(lake, expected)
 
 
+@pytest.mark.slow
 def test_shards_3_to_5_to_2(spark: SparkSession, half: Lake, expected: Lake, tmp_path: Path) -> None:
     lake = half.copy(tmp_path / "lake")
     lake.configure(shards=5)

@@ -12,7 +12,7 @@ import pytest
 
 from sessionlake.columnar.keys import shard_of
 from sessionlake.engine import exchange, outputs
-from sessionlake.engine.operator import TICK, Aside, BatchContext, Counted, Inputs, Keyed, ShardResult, Split
+from sessionlake.engine.operator import TICK, Aside, BatchContext, Counted, Inputs, Keyed, ShardResult, Split, StateStat
 from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.engine.reports import Outcome, places_of
 from sessionlake.engine.shard import KEPT, ShardTask
@@ -39,7 +39,7 @@ class Evens:
         yield Aside("odd", rows.filter(odd))
         even = rows.filter(pa.array(numbers % 2 == 0))
         yield Keyed("even", even["n"].cast(pa.string()).combine_chunks(), even)
-        yield Counted({"read": len(numbers), "max_n": int(numbers.max())})
+        yield Counted({"read": len(numbers), StateStat("max_n", greatest=True): int(numbers.max())})
 
     def open_store(self, path: Path) -> SegmentedSessionStore:
         return SegmentedSessionStore(path, 60_000_000)
@@ -140,7 +140,7 @@ def test_what_a_batch_committed_is_read_back_as_it_was() -> None:
     )
     for one in (made, replace(made, cursors=({"sum": 1}, {}, {}))):
         metadata = json.loads(json.dumps(one.metadata()))
-        assert replace(BatchCommit.of(Commit(8, metadata)), version=-1) == one
+        assert replace(BatchCommit.of(Commit(8, metadata), "session_changelog"), version=-1) == one
         assert ("cursors" in metadata) == bool(one.cursors)
 
 

@@ -16,7 +16,7 @@ from sessionlake.engine.pending import Pending
 from sessionlake.engine.shard import KEPT, RESTORED
 from sessionlake.errors import CorruptionError, StoreError
 from sessionlake.store.directory import MARKER, is_damage
-from tests.engine.test_shard_moves import Pipeline, Totals
+from tests.engine.shard_pipeline import Pipeline, Totals
 
 KEYS = [f"key{number:05d}" for number in range(3000)]
 

@@ -1,14 +1,45 @@
-"""Benchmarks are run by hand and seldom: here at least what they import from the package is there."""
+"""Benchmarks are run by hand and seldom: here at least what they import from the package is there, and each has a reader."""
 
 import importlib
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.infra.infra_files import ROOT
 
-MODULES = [file.relative_to(ROOT).with_suffix("") for file in (ROOT / "benchmarks").rglob("*.py")]
+FILES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts): file
+    for file in sorted((ROOT / "benchmarks").rglob("*.py"))
+    if file.name != "__init__.py"
+}
+CITING = (ROOT / "Makefile", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
 
 
-@pytest.mark.parametrize("name", sorted(".".join(module.parts) for module in MODULES))
+@pytest.mark.parametrize("name", FILES)
 def test_a_benchmark_can_be_started(name: str) -> None:
     importlib.import_module(name)
+
+
+def is_named(module: str, text: str) -> bool:
+    """Return whether a text names a module, dotted or as a path."""
+    return re.search(rf"{re.escape(module)}\b|{module.replace('.', '/')}\.py", text) is not None
+
+
+def is_used(module: str, by: Path) -> bool:
+    """Return whether a script imports a module, or has it by name among those that it runs in processes of their own."""
+    folder, _, name = module.rpartition(".")
+    short, text = module.removeprefix("benchmarks."), by.read_text()
+    return (
+        is_named(module, text)
+        or f'"{short}"' in text
+        or re.search(rf"from {re.escape(folder)} import .*\b{name}\b", text) is not None
+    )
+
+
+def test_a_benchmark_that_no_page_and_no_target_cites_is_gone() -> None:
+    texts = "\n".join(file.read_text() for file in CITING if file.name != "CHANGELOG.md")
+    there = {module for module in FILES if is_named(module, texts)}
+    while more := {m for m in FILES.keys() - there if any(is_used(m, FILES[by]) for by in there)}:
+        there |= more
+    assert FILES.keys() - there == set()

@@ -272,10 +272,10 @@ def test_kustomize_builds(overlay: str, component: str | None, tmp_path: Path) -
         kubernetes_validate.validate(resource, "1.33", strict=True)
     workloads = {f"{r['kind']}/{r['metadata']['name']}": json.dumps(r) for r in built if "template" in json.dumps(r)}
     images = {name: set(re.findall(r'"image": "([^"]+)"', text)) for name, text in workloads.items()}
-    assert {image for found in images.values() for image in found} == {"registry.example.com/sessionlake:0.1.0"}
+    assert {image for found in images.values() for image in found} == {"registry.example.com/sessionlake:0.2.0"}
     writer = "airflow-scheduler" if component == "airflow" else "sessionizer"
     assert [name for name in images if name.startswith("StatefulSet/")] == [f"StatefulSet/{writer}"]
-    assert '"value": "registry.example.com/sessionlake:0.1.0"' in workloads[f"StatefulSet/{writer}"]
+    assert '"value": "registry.example.com/sessionlake:0.2.0"' in workloads[f"StatefulSet/{writer}"]
 
 
 def test_airflow_connections_are_spark_masters() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.infra.infra_files import ROOT
+from tests.infra.pages import PAGES
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = [file for folder in ("src", "tests", "dags", "benchmarks") for file in sorted((ROOT / folder).rglob("*.py"))]
 ROOTS = (ROOT, ROOT / "src" / "sessionlake", ROOT / "docs")
 """What a path in a page may be relative to, beside the page's own folder."""

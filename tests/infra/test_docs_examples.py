@@ -12,10 +12,11 @@ import pytest
 
 from sessionlake.cli import main
 from sessionlake.config.load import parse_config
+from sessionlake.config.operators import SECTIONS
 from tests.infra.infra_files import ROOT
-from tests.infra.test_docs import PAGES
+from tests.infra.pages import PAGES
 
-OPERATORS = {"session", "window", "join"}
+OPERATORS = set(SECTIONS)
 REST: dict[str, Any] = {
     "pipeline": {"name": "example", "warehouse": "warehouse"},
     "source": {"kind": "files", "path": "events", "format": "json"},

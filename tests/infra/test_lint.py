@@ -1,5 +1,7 @@
 """Each file under infra/ passes the linter of its kind, and each linter refuses a file that is wrong."""
 
+import ast
+import re
 import subprocess
 import sys
 from copy import deepcopy
@@ -106,3 +108,14 @@ def test_grafana_provisioning_names_the_prometheus_of_compose() -> None:
     services = load_all(COMPOSE_FILE)[0]["services"]
     assert source["datasources"][0]["url"] == "http://prometheus:9090"
     assert "prometheus" in services
+
+
+def test_tests_import_no_other_tests() -> None:
+    """What several modules of tests need is in a module that holds none, so that each of them can be moved or deleted."""
+    found = {
+        (str(file.relative_to(ROOT)), node.module)
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and re.match(r"tests\.(.*\.)?test_", node.module or "")
+    }
+    assert found == set()

@@ -1,6 +1,6 @@
-"""README's snippets do what it says, as they are written there.
+"""The snippets of README and of docs/first-pipeline.md do what these pages say, as they are written there.
 
-Commands that need no JVM run, on a pipeline that is made of README's own config. The others' words go through their parsers,
+Commands that need no JVM run, on a pipeline that is made of the page's own config. The others' words go through their parsers,
 which know options, choices and files; UNRUN says which, and what runs them instead.
 """
 
@@ -22,7 +22,8 @@ from sessionlake.config.load import load_config
 from sessionlake.operators.run import run
 from tests.infra.infra_files import ROOT
 
-README = (ROOT / "README.md").read_text()
+README, FIRST = ((ROOT / page).read_text() for page in ("README.md", "docs/first-pipeline.md"))
+PAGES = f"{README}\n{FIRST}"
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 UNRUN = {
@@ -51,7 +52,7 @@ UNRUN = {
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def fenced(language: str, text: str = README) -> list[str]:
+def fenced(language: str, text: str = PAGES) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
@@ -69,7 +70,8 @@ def of_sessionlake() -> list[list[str]]:
     """Return the words after `sessionlake`, also of what spark-submit runs."""
     submitted = ["spark-submit", str(ROOT / "pipelines" / "command.py")]
     found = [words[1:] for words in lines() if words[0] == "sessionlake"]
-    return found + [words[2:] for words in lines() if words[:2] == submitted]
+    found += [words[2:] for words in lines() if words[:2] == submitted]
+    return [list(words) for words in dict.fromkeys(map(tuple, found))]
 
 
 RUN = [words for words in of_sessionlake() if words[0] not in UNRUN]
@@ -77,7 +79,7 @@ RUN = [words for words in of_sessionlake() if words[0] not in UNRUN]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a directory in which the files are that README's commands name."""
+    """Go to a directory that has the files which the pages' commands name."""
     write_events(tmp_path / "events")
     (tmp_path / "clicks.toml").write_text(config_text())
     (tmp_path / "keys").write_text("user-7\n")
@@ -104,8 +106,22 @@ def pipeline(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def config_text() -> str:
-    (text,) = fenced("toml")
+    (text,) = fenced("toml", FIRST)
     return text
+
+
+def test_the_config_of_readme_is_one(tmp_path: Path) -> None:
+    write_events(tmp_path / "events")
+    (tmp_path / "clicks.toml").write_text(fenced("toml", README)[0])
+    config = load_config(tmp_path / "clicks.toml")
+    whole = tomllib.loads(config_text())
+    assert config.pipeline.name == "clicks"
+    for section, values in tomllib.loads(fenced("toml", README)[0]).items():
+        assert values.items() <= whole[section].items(), section
+
+
+def test_readme_is_at_most_150_lines() -> None:
+    assert len(README.splitlines()) <= 150
 
 
 def write_events(folder: Path) -> None:
@@ -140,7 +156,7 @@ def test_each_line_of_the_consoles_is_known_here() -> None:
 
 
 def test_the_first_install_has_what_readme_uses_after_it() -> None:
-    (words,) = (words for words in lines() if words[0] == "pip")
+    words = next(words for words in lines() if words[0] == "pip")
     assert {"demo", "quality", "serve"} <= set(re.split(r"[\[\],]", words[2]))
 
 
@@ -154,7 +170,7 @@ def test_commands_take_these_words(words: list[str]) -> None:
 
 def test_init_writes_a_config_that_can_be_loaded(place: Path) -> None:
     (place / "clicks.toml").unlink()
-    (words,) = (words for words in RUN if words[0] == "init")
+    words = next(words for words in RUN if words[0] == "init")
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, result.stderr) == (0, "")
     assert load_config(place / "clicks.toml").event.key == "user_id"
@@ -169,7 +185,7 @@ def test_commands_without_a_jvm_run(pipeline: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_files(tmp_path: Path) -> None:
-    (words,) = re.findall(r"`sessionlake (files dags --to) [^`]*`", README)
+    (words,) = re.findall(r"`sessionlake (files dags --to) [^`]*`", PAGES)
     assert CliRunner().invoke(main, [*words.split(), str(tmp_path)]).exit_code == 0
     assert (tmp_path / "reprocess_late.py").is_file()
 
@@ -178,7 +194,8 @@ def test_python_reads_the_sessions(
     spark: SparkSession, pipeline: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(pipeline)
-    (code,) = (code for code in fenced("python") if "read_sessions" in code)
+    code, again = (code for code in fenced("python") if "read_sessions" in code)
+    assert code == again
     names: dict[str, object] = {"spark": spark}
     exec(code, names)  # noqa: S102 (our own page)
     assert "landing_page" in capsys.readouterr().out

@@ -4,7 +4,18 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from sessionlake.jobs.registry import CHANGES, EVENTS_AGAIN, JOBS, RULE_TABLES, SINK, SNAPSHOT, SOURCE, Job
+from sessionlake.jobs.registry import (
+    CHANGES,
+    EVENTS_AGAIN,
+    JOBS,
+    RULE_TABLES,
+    SINK,
+    SNAPSHOT,
+    SOURCE,
+    STATE_CHANGES,
+    STATE_SNAPSHOT,
+    Job,
+)
 
 FILE = Path(__file__).parents[2] / "docs" / "commands.md"
 PLACE = re.compile(r"(<!-- jobs -->\n).*(<!-- /jobs -->)", re.DOTALL)
@@ -14,6 +25,8 @@ WORDS = {
     RULE_TABLES: "tables of `[expire]`",
     CHANGES: "the changelog",
     SNAPSHOT: "the snapshot",
+    STATE_CHANGES: "the state's changelog",
+    STATE_SNAPSHOT: "the state's snapshot",
     SINK: "the topic of `[sink.kafka]`",
 }
 HEAD = "| command | does | options | reads | writes | record | DAG |\n| --- | --- | --- | --- | --- | --- | --- |\n"

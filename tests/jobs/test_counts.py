@@ -20,7 +20,7 @@ from sessionlake.jobs.publish.final import Reached, full
 from sessionlake.jobs.publish.records import to_records
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.observe.status import read_status
-from sessionlake.operators.counts.spec import SLICES, WINDOWS
+from sessionlake.operators.counts.changelog import SLICES, WINDOWS
 from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
@@ -206,6 +206,6 @@ def test_jobs_of_late_events_refuse_in_one_line(spark: SparkSession, ran: Config
     with pytest.raises(NotNeededError, match="no late events") as raised:
         reprocess_late(spark, ran)
     assert "\n" not in str(raised.value)
-    with pytest.raises(NotNeededError, match=r"^backfill: a \[window\] by count goes by the order") as refused:
+    with pytest.raises(NotNeededError, match=r"^backfill: a \[window\] by count depends on the order") as refused:
         backfill(spark, ran, from_us=0, to_us=10)
     assert "\n" not in str(refused.value)

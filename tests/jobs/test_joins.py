@@ -145,16 +145,16 @@ def test_late_messages_are_handed_in_again_and_pairs_and_keys_removed(spark: Spa
     again = Counter(row["side"] for row in read(config, "late_events").to_pylist())
     assert set(again) == {"left", "right"}
     buried = [row for row in read(config, "dead_letters").to_pylist() if row["reason"] == "expired"]
-    gone = {(row["session_key"], row["event_time"]) for row in buried}
+    gone = {(row["key"], row["event_time"]) for row in buried}
     # A message that is handed in again finds the partners that are in retention by then.
     assert before.watermark_us is not None
     oldest = before.watermark_us - 40
     kept = {side: [m for m in found[side] if m[1] >= oldest] for side in ("left", "right")}
     for row in read(config, "late_events").to_pylist():
-        if (row["session_key"], row["event_time"]) not in gone:
+        if (row["key"], row["event_time"]) not in gone:
             column = "orders_v" if row["side"] == "left" else "shipments_w"
             time_us = (row["event_time"] - EPOCH) // timedelta(microseconds=1)
-            kept[row["side"]].append((row["session_key"], time_us, row["event"][column]))
+            kept[row["side"]].append((row["key"], time_us, row["event"][column]))
     more = joined({**kept, "late": [], "dead": []})
     assert set(more) - set(joined(found))
     assert live(spark, config) == sorted({*joined(found), *more})
@@ -200,7 +200,7 @@ def test_a_restored_copy_goes_on_and_a_rebuild_reads_all(spark: SparkSession, tm
     batch = {side: [row for number in range(2) for row in messages(number)[side]] for side in ("left", "right")}
     assert pairs_of(load_config(file)) == joined(accepted([batch]))
     for job, options in ((backfill, {"from_us": 0, "to_us": 1}), (redeem, {"reasons": ["null key"]})):
-        with pytest.raises(NotNeededError, match=r"^(backfill|redeem): a \[join\] goes by the order"):
+        with pytest.raises(NotNeededError, match=r"^(backfill|redeem): a \[join\] depends on the order"):
             job(spark, config, **options)
     inputs, outputs = datasets(config, "sessionize", {"input": 5, "accepted": 5})
     assert [Path(d.name).name for d in inputs] == ["left", "right", "corrections"]

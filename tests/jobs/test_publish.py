@@ -1,6 +1,5 @@
 """Sessions in a compacted topic: read back, it equals sessions_live, whatever was trimmed, deleted or killed meanwhile."""
 
-import random
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,15 @@ from sessionlake.jobs.publish import publish
 from sessionlake.jobs.publish.final import Reached, closed_us, finals
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
+from tests.jobs.publish_support import US, some_rows
 from tests.sources.kafka_support import WAIT_S, Row, Topic, records
 from tests.support import make_config, write_rows
-
-US = 1_000_000
 
 
 def lake(root: Path, broker: Broker, topic: str, ttl: Row | None = None, **session: str) -> Config:
@@ -67,18 +66,9 @@ def assert_topic_is_live(spark: SparkSession, config: Config, broker: Broker, to
     assert sorted(found, key=lambda r: [r[n] for n in order]) == sorted(live, key=lambda r: [r[n] for n in order])
 
 
-def some_rows(seed: int, count: int = 40) -> list[Row]:
-    rng = random.Random(seed)
-    base = 1_700_000_000 * US
-    return [
-        {"key": f"user-{rng.randrange(5)}", "time_us": base + rng.randrange(600 * US), "v": rng.randrange(9)}
-        for _ in range(count)
-    ]
-
-
 def trim(spark: SparkSession, config: Config) -> None:
     """Fold the changelog into the snapshot and trim it."""
-    changelog = Tables(spark, config.pipeline.warehouse)
+    changelog = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     before = changelog[schemas.CHANGELOG].read().count()
     for _ in range(2):  # a run trims what the one before it has folded
         compact(spark, config)
@@ -107,7 +97,7 @@ def test_topic_equals_sessions_live(
     # Sessions merge, so that some of those published are deleted; the changelog is trimmed under the publisher.
     write_rows(tmp_path, "4.json", some_rows(4))
     run(spark, config, once=True)
-    changelog = Tables(spark, config.pipeline.warehouse)[schemas.CHANGELOG].read()
+    changelog = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.CHANGELOG].read()
     assert changelog.where("op = 'delete'").count(), "the test deletes nothing"
     with crash_at(monkeypatch, "published"), pytest.raises(Exception, match="CrashError"):
         publish(spark, config, once=True)
@@ -186,7 +176,7 @@ def test_a_final_session_that_opens_again_leaves_the_topic_when_it_is_deleted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     config = make_config(tmp_path, session={"gap": "10 seconds", "grace": "10 minutes", "retention": "1 hour"})
-    tables, steps = Tables(spark, config.pipeline.warehouse), [Reached()]
+    tables, steps = Tables(spark, config.pipeline.warehouse, CHANGELOG), [Reached()]
 
     def published() -> list[tuple[str, int, str, int]]:
         run(spark, config, once=True)

@@ -17,7 +17,7 @@ from sessionlake.operators.run import run
 from sessionlake.reading import read_sessions
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
-from tests.jobs.test_publish import some_rows
+from tests.jobs.publish_support import some_rows
 from tests.support import write_config, write_rows
 
 WAIT_S = 300

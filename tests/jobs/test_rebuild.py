@@ -12,7 +12,8 @@ from sessionlake import read_sessions
 from sessionlake.cli import main
 from sessionlake.config.load import load_config
 from sessionlake.errors import ConfigError, JobError
-from sessionlake.jobs.rebuild import _own_store, _remove_store, apply_switch, plan_switch
+from sessionlake.jobs.rebuild import apply_switch, plan_switch
+from sessionlake.jobs.rebuild.job import _own_store, _remove_store
 from sessionlake.operators.run import run
 from sessionlake.stream.lock import locked_store
 from tests.oracle.sql import SqlOracle
@@ -160,7 +161,10 @@ def test_a_rebuild_under_another_gap_is_switched_to(spark: SparkSession, tmp_pat
     assert "goes with source.kind 'kafka' only" in told
     topic = 'kind = "kafka"\ntopic = "clicks"\nbootstrap_servers = "localhost:1"'
     other.write_text(CONFIG.replace('kind = "files"\npath = "events"', topic))
-    for arguments, code, told in (([], 2, "pass --from-topic"), (["--from-topic"], 7, "'localhost:1' does not answer")):
+    for arguments, code, told in (
+        ([], 2, "or --from-topic to build"),
+        (["--from-topic"], 7, "'localhost:1' does not answer"),
+    ):
         refused = cli.invoke(main, ["rebuild", str(other), "--warehouse", "newer", *arguments])
         assert refused.exit_code == code
         assert told in refused.output

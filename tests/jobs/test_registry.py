@@ -10,11 +10,10 @@ import pytest
 
 from sessionlake.cli.registry import COMMANDS
 from sessionlake.config.load import Config
-from sessionlake.config.operators import OPERATORS
+from sessionlake.config.operators import CAPABILITIES, OPERATORS, named
 from sessionlake.errors import NotNeededError
 from sessionlake.jobs.compact.job import METHODS
 from sessionlake.jobs.registry import (
-    BY_COUNT,
     BY_NAME,
     CHANGES,
     EVENTS_AGAIN,
@@ -23,6 +22,8 @@ from sessionlake.jobs.registry import (
     SINK,
     SNAPSHOT,
     SOURCE,
+    STATE_CHANGES,
+    STATE_SNAPSHOT,
     Job,
     Kind,
 )
@@ -61,7 +62,7 @@ def test_the_function_takes_what_the_command_gives(job: Job) -> None:
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
 def test_tables_are_tables(job: Job) -> None:
-    special = {CHANGES, SNAPSHOT, SOURCE, EVENTS_AGAIN, RULE_TABLES, SINK}
+    special = {CHANGES, SNAPSHOT, STATE_CHANGES, STATE_SNAPSHOT, SOURCE, EVENTS_AGAIN, RULE_TABLES, SINK}
     assert {*job.reads, *job.writes} - special <= {*schemas.SHARED}
     if job.corrections is not None:
         assert job.writes[schemas.CORRECTIONS] == (job.corrections,)
@@ -110,4 +111,15 @@ def test_what_a_job_is_not_for_is_refused_in_one_line(tmp_path: Path) -> None:
         ["redeem", "backfill"],
         ["reprocess-late", "redeem", "backfill"],
     ]
-    assert {name for job in JOBS for name in job.not_for} <= {*OPERATORS, BY_COUNT}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_what_an_operator_lacks_is_what_is_none(name: str) -> None:
+    entry = OPERATORS[name]
+    kind = named(entry.kind)
+    members = {"restating": kind.restating, "redeeming": kind.redeeming, "recompute": entry.recompute}
+    assert {capability for capability in CAPABILITIES if members[capability] is None} == set(entry.lacks)
+
+
+def test_jobs_need_capabilities_that_there_are() -> None:
+    assert {job.needs for job in JOBS} - {""} == set(CAPABILITIES)

@@ -23,13 +23,13 @@ from sessionlake.jobs.publish.records import to_records
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
+from sessionlake.operators.keyed.changelog import TABLE
 from sessionlake.operators.run import run
 from sessionlake.operators.views import read_live
 from sessionlake.serve.queries import find_rows, query_tables
 from sessionlake.serve.views import live_view
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import TABLE
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
@@ -262,6 +262,7 @@ def test_forget_removes_a_key_and_its_deletion(spark: SparkSession, config: Conf
     assert [row for row in live(spark, config) if row[0] not in keys] == kept
 
 
+@pytest.mark.slow
 def test_rebuild_gives_the_same_table(spark: SparkSession, config: Config, tmp_path: Path) -> None:
     rebuilt, path = tmp_path / "new", Path(config.directory, "config.toml")
     path.write_text(tomli_w.dumps(table_sections()))

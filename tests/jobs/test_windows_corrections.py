@@ -19,7 +19,7 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.rebuild import rebuild
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
-from sessionlake.operators.windows.spec import SLICES, WINDOWS
+from sessionlake.operators.windows.changelog import SLICES, WINDOWS
 from tests.jobs.backup.copies import copy_pipeline
 from tests.jobs.window_support import (
     changes_of,
@@ -124,7 +124,7 @@ def test_a_tombstone_is_stale_where_its_window_is_open_gone_or_changes(spark: Sp
         f"('t{name}', 'tombstone', '{w[0]}', timestamp_micros({w[1]}), {w[3] + more}L, 'test', 'r')"
         for name, w, more in named
     )
-    columns = "correction_id, kind, session_key, session_start, revision, job, run_id"
+    columns = "correction_id, kind, key, start_time, revision, job, run_id"
     spark.sql(f"insert into {tables['corrections'].sql_name()} ({columns}) values {text}")
     run(spark, config, once=True)
     assert folded(config) == [window for window in windows if window != closed]
@@ -168,9 +168,9 @@ def test_forget_leaves_nothing_of_a_key_in_any_table_or_store(spark: SparkSessio
         "windows": "window_key",
         "slice_changelog": "slice_key",
         "slices": "slice_key",
-        "late_events": "session_key",
-        "corrections": "session_key",
-        "correction_outcomes": "session_key",
+        "late_events": "key",
+        "corrections": "key",
+        "correction_outcomes": "key",
     }
     for name, column in holders.items():
         assert "a" not in stored(config, name)[column].to_pylist()
@@ -201,9 +201,8 @@ def test_rebuild_makes_the_windows_of_all_events(spark: SparkSession, ran: Confi
     sections = ran.model_dump(include={"pipeline", "source", "event", "aggregates"}, exclude_none=True)
     sections["source"]["path"] = str(events)
     path = tmp_path / "test.toml"
-    path.write_text(
-        tomli_w.dumps({**sections, "window": {**ran.section.model_dump(exclude_none=True), "size": "30 us"}})
-    )
+    window = ran.section.model_dump(exclude={"aggregates"}, exclude_none=True)
+    path.write_text(tomli_w.dumps({**sections, "emit": window.pop("emit"), "window": {**window, "size": "30 us"}}))
     summary, _ = rebuild(spark, path, str(tmp_path / "new"))
     assert summary.counts["accepted"] == 120
     new = ran.model_copy(update={"pipeline": ran.pipeline.model_copy(update={"warehouse": str(tmp_path / "new")})})

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.operators.run import run
-from sessionlake.operators.windows.spec import SLICES, WINDOWS
+from sessionlake.operators.windows.changelog import SLICES, WINDOWS
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
@@ -38,7 +38,8 @@ def window_config(root: Path, **sections: dict[str, Any]) -> Config:
         "expire": {"max_share": 1.0},
     }
     for name, section in sections.items():
-        raw[name] = section if name == "aggregates" else {**raw.get(name, {}), **section}
+        merged = section if name == "aggregates" else {**raw.get(name, {}), **section}
+        raw[name] = {key: value for key, value in merged.items() if value is not None}
     return parse_config(raw, root)
 
 
@@ -55,7 +56,7 @@ def run_files(spark: SparkSession, root: Path, config: Config, numbers: range) -
         times = [number * 12 + rng.choice([0, 3, 7, 12, -9, -25, -45, -80]) + 200 for _ in range(40)]
         rows = [{"key": rng.choice("abc"), "time_us": t, "v": rng.randint(-5, 5)} for t in times]
         write_rows(root, f"{number}.json", rows)
-        run(spark, config, once=True)
+    run(spark, config, once=True)
 
 
 def tables_of(spark: SparkSession, config: Config) -> Tables:

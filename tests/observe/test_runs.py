@@ -27,6 +27,8 @@ from sessionlake.observe.readings import registry_of
 from sessionlake.observe.tables import read_state, readings_of
 from sessionlake.operators.run import run
 from sessionlake.stream.lock import locked_store
+from sessionlake.warehouse.changelog import changelog_of
+from tests.operators_table import LAKES
 from tests.support import make_config, write_config, write_rows
 
 OBSERVED = {"metrics": {"textfile": "textfiles"}, "lineage": {"transport": "file", "path": "lineage.jsonl"}}
@@ -342,3 +344,28 @@ def test_a_job_that_is_terminated_tells_of_it(spark: SparkSession, tmp_path: Pat
         assert process.wait(60) == 1
     assert textfile(config, "compact")["run_success"] == 0
     assert states(tmp_path) == ["START", "ABORT"]
+
+
+@pytest.mark.parametrize(
+    ("name", "states"),
+    [
+        ("session", []),
+        ("window", ["slice"]),
+        ("count", ["slice"]),
+        ("table", []),
+        ("join", []),
+        ("process", ["process_state"]),
+    ],
+)
+def test_lineage_has_the_tables_of_an_operators_state(tmp_path: Path, name: str, states: list[str]) -> None:
+    config = LAKES[name](tmp_path / "lake", tmp_path / "events").config
+    changes, snapshots = [
+        [dataset.name.rpartition("/")[2] for dataset in side] for side in datasets(config, "compact", {})
+    ]
+    of = changelog_of(config)
+    assert changes == [of.changes, *(f"{state}_changelog" for state in states)]
+    assert [snapshot for snapshot in snapshots if snapshot != of.snapshot] == [
+        f"{state}_snapshot" if state == "process_state" else f"{state}s" for state in states
+    ]
+    written = [dataset.name.rpartition("/")[2] for dataset in datasets(config, "sessionize", {})[1]]
+    assert set(changes) <= set(written)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,11 +86,12 @@ def atom_of(row: Row, start: int, end: int, event_id: str | None = None, until: 
 
 def state_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
     """Return what equal aggregates agree on: more than the value where the value loses something."""
-    function, column = re.fullmatch(r"(\w+)\((\w*)(?:, [\d.]+)?\)", aggregate).groups()
+    function, column, other = re.fullmatch(r"(\w+)\((\w*)(?:, ([a-z]\w*))?(?:, [\d.]+)?\)", aggregate).groups()
     if function == "count":
         return sum(atom.event_count for atom in atoms)
     present = [atom for atom in atoms if atom.column(column) is not None]
     values = [atom.column(column) for atom in present]
+    by = [(atom.column(other), atom) for atom in atoms if other and atom.column(other) is not None]
     ordered = [(atom.start, atom.event_id or "", atom.column(column)) for atom in present]
     return {
         "sum": lambda: sum(values) if values else None,
@@ -99,9 +101,19 @@ def state_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
         "first": lambda: min(ordered, default=None),
         "last": lambda: max(ordered, default=None),
         "count_distinct": lambda: frozenset(values),
+        "any_value": lambda: min(ordered, default=None),
+        "mode": lambda: sorted(Counter(values).items()),
+        "max_by": lambda: _at([(-value, atom) for value, atom in by], column),
+        "min_by": lambda: _at(by, column),
         "median": lambda: sorted(values),
         "quantile": lambda: sorted(values),
     }[function]()
+
+
+def _at(by: list[tuple[Any, Atom]], column: str) -> Any:
+    """Return the rank, time, id and value of the row that is least by rank, then time, then id."""
+    ranked = [(rank, atom.start, atom.event_id or "", atom.column(column)) for rank, atom in by]
+    return min(ranked, default=None)
 
 
 def value_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
@@ -109,8 +121,14 @@ def value_of(aggregate: str, atoms: Iterable[Atom]) -> Any:
     function = aggregate.split("(", maxsplit=1)[0]
     if function == "avg":
         return state[0] / state[1] if state[1] else None
-    if function in ("first", "last"):
-        return state and state[2]
+    if function in ("first", "last", "any_value", "max_by", "min_by"):
+        return state and state[-1]
+    if function == "mode":
+        return max(state, key=lambda item: (item[1], -item[0]))[0] if state else None
+    return _of_all(aggregate, function, state)
+
+
+def _of_all(aggregate: str, function: str, state: Any) -> Any:
     if function == "count_distinct":
         return len(state)
     if function == "median":

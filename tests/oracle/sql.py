@@ -34,7 +34,10 @@ marked AS (
 ),
 numbered AS (
     SELECT key, time_us, SUM(opens) OVER (PARTITION BY key ORDER BY time_us) AS session_no FROM marked
-)
+),
+placed AS (SELECT * FROM events JOIN numbered USING (key, time_us)),
+counted AS (SELECT key, session_no, v, COUNT(*) AS n FROM placed GROUP BY ALL),
+modes AS (SELECT key, session_no, ARG_MIN(v, {'n': -n, 'v': v}) AS usual FROM counted GROUP BY ALL)
 SELECT key,
        MIN(time_us) AS start_us,
        MAX(time_us) AS end_us,
@@ -47,8 +50,12 @@ SELECT key,
        ARG_MAX(v, {'t': time_us, 'id': id, 'v': v}) AS latest,
        COUNT(DISTINCT v) AS kinds,
        MEDIAN(v) AS middle,
-       QUANTILE_CONT(v, 0.9) AS upper
-FROM events JOIN numbered USING (key, time_us)
+       QUANTILE_CONT(v, 0.9) AS upper,
+       ARG_MIN(v, {'t': time_us, 'id': id, 'v': v}) AS some,
+       ANY_VALUE(usual) AS usual,
+       ARG_MIN(id, {'v': -v, 't': time_us, 'id': id}) AS dearest,
+       ARG_MIN(id, {'v': v, 't': time_us, 'id': id}) AS cheapest
+FROM placed JOIN modes USING (key, session_no)
 GROUP BY key, session_no
 ORDER BY key, start_us
 """
@@ -138,7 +145,10 @@ class SqlOracle:
         self._connection = duckdb.connect(config={"threads": 1})
 
     def sessionize_events(self, events: list[Row], gap_us: int) -> list[Row]:
-        """Return key, start_us, end_us, event_count, total, least, most, mean, earliest, latest, kinds, middle, upper of column v."""
+        """Return key, start_us, end_us, event_count, total, least, most, mean, earliest, latest, kinds, middle, upper of column v.
+
+        And some, usual, and the dearest and the cheapest id.
+        """
         self._connection.register("events", pa.Table.from_pylist(events, schema=EVENTS))
         return self._rows(EVENTS_SQL, gap_us)
 

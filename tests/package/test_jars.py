@@ -96,7 +96,7 @@ def test_a_wrong_hash_is_fetched_again_and_never_used(cache: Path) -> None:
     assert len(wrong["b"]) == len(CONTENT["b"])
     repository = Repository(wrong)
     with pytest.raises(
-        ConfigError, match=r"^jars: org\.example:b:1\.0 came with SHA-256 \w+, but \w+ is pinned; nothing"
+        ConfigError, match=r"^jars: org\.example:b:1\.0 came with SHA-256 \w+, but \w+ is pinned; it was not used"
     ):
         cached(MADE, ivy=repository)
     assert repository.given == ["a", "b", "b", "b"]

@@ -70,7 +70,8 @@ def test_spark_starts_its_python_by_a_script(wheel: zipfile.ZipFile) -> None:
 def test_it_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {Path(name).parts[0] for name in wheel.namelist()}
     assert tops == {"sessionlake", f"sessionlake-{PROJECT['version']}.dist-info"}
-    assert not [name for name in wheel.namelist() if "ruff.toml" in name or "test_" in name or name.endswith(".pyc")]
+    names = [Path(name).name for name in wheel.namelist()]
+    assert not [name for name in names if name == "ruff.toml" or name.startswith("test_") or name.endswith(".pyc")]
 
 
 def test_licence_and_metadata(wheel: zipfile.ZipFile, metadata: Message) -> None:

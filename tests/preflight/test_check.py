@@ -23,7 +23,10 @@ from sessionlake.preflight.needs import OF_JOB, OF_REBUILD
 from tests.cli.support import CONFIG, Project
 from tests.support import write_config, write_rows
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "warehouse-fa7b3a4.tar.gz"
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "jobs-0.2.tar.gz"
+with_archive = pytest.mark.xfail(
+    not FIXTURE.exists(), raises=FileNotFoundError, strict=True, reason="python -m tests.fixtures.make was not run yet"
+)
 
 
 @pytest.fixture
@@ -101,7 +104,7 @@ def test_an_aggregate_is_parsed_whatever_the_source(project: Project) -> None:
     project.edit("sum(v)", "sum(v")
     project.edit('kind = "files"\npath = "events"', 'kind = "kafka"\ntopic = "t"\nbootstrap_servers = "b:1"')
     (line,) = lines(project)
-    assert line.startswith("23: aggregates.total: 'sum(v' is unknown; write one of count, ")
+    assert line.startswith("23: aggregates.total: 'sum(v' opens a bracket that is not closed at character 4; close it")
 
 
 def test_a_topics_declared_columns_are_enough(project: Project) -> None:
@@ -154,6 +157,7 @@ def used(root: Path, **sections: Any) -> Path:
     return write_config(root, **{"pipeline": {"archive": True}, **sections})
 
 
+@with_archive
 def test_changed_settings_are_told_in_the_users_words_all_of_them(tmp_path: Path) -> None:
     assert check(used(tmp_path)).problems == ()
     changed = used(
@@ -169,6 +173,7 @@ def test_changed_settings_are_told_in_the_users_words_all_of_them(tmp_path: Path
     require_ready(load_config(changed), changed, OF_JOB)
 
 
+@with_archive
 def test_a_used_pipeline_needs_no_file_to_learn_types_from(tmp_path: Path) -> None:
     file = used(tmp_path)
     for event in (tmp_path / "events").rglob("*"):
@@ -176,12 +181,14 @@ def test_a_used_pipeline_needs_no_file_to_learn_types_from(tmp_path: Path) -> No
     assert check(file).problems == ()
 
 
+@with_archive
 def test_a_warehouse_of_another_pipeline(tmp_path: Path) -> None:
     (problem,) = check(used(tmp_path, pipeline={"name": "other", "archive": True})).problems
     assert (problem.key, problem.line) == ("pipeline.name", 2)
     assert problem.message.endswith("belongs to pipeline 'test', not 'other'; use one warehouse a pipeline")
 
 
+@with_archive
 def test_a_rebuild_needs_the_source_and_not_the_old_settings(tmp_path: Path) -> None:
     file = used(tmp_path, session={"gap": "20 us", "grace": "10 us"})
     write_rows(tmp_path, "new.json", [{"key": "g", "time_us": 165, "v": 1}])
@@ -191,6 +198,7 @@ def test_a_rebuild_needs_the_source_and_not_the_old_settings(tmp_path: Path) -> 
         require_ready(load_config(file), file, OF_REBUILD)
 
 
+@with_archive
 def test_a_job_is_refused_as_by_itself(tmp_path: Path) -> None:
     unused = write_config(tmp_path)
     with pytest.raises(NoBatchesError, match="has no batches yet"):
@@ -200,7 +208,7 @@ def test_a_job_is_refused_as_by_itself(tmp_path: Path) -> None:
         require_job(load_config(file), file, BY_NAME[job])
     broken = used(tmp_path, aggregates={"total": "sum(v"})
     require_job(load_config(broken), broken, BY_NAME["compact"])
-    with pytest.raises(InvalidConfigError, match="is unknown; write one of"):
+    with pytest.raises(InvalidConfigError, match="opens a bracket that is not closed"):
         require_job(load_config(broken), broken, BY_NAME["reprocess_late"])
     table = tmp_path / "table.toml"
     table.write_text(CONFIG[: CONFIG.index("[session]")] + "[table]\n")
@@ -313,7 +321,11 @@ def test_commands_tell_it_before_java_starts(project: Project) -> None:
         (project.root / f"{name}.toml").write_text(CONFIG.replace(old, new))
     times = ["--from", "2026-02-02", "--to", "2026-02-01"]
     told = {
-        ("run", "call.toml", "--once"): "call.toml:22: aggregates.total: 'sum(v' is unknown; write one of count",
+        (
+            "run",
+            "call.toml",
+            "--once",
+        ): "call.toml:22: aggregates.total: 'sum(v' opens a bracket that is not closed at character 4",
         ("bootstrap", "path.toml"): "path.toml:8: source.path: ",
         (
             "rebuild",

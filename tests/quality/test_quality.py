@@ -20,6 +20,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import ConfigError, JobError
 from sessionlake.jobs.run import JobReport, _record
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
@@ -64,7 +65,7 @@ def lake(healthy: Path, tmp_path: Path) -> Path:
 
 
 def tables_of(spark: SparkSession, root: Path) -> Tables:
-    return Tables(spark, str(root / "warehouse"))
+    return Tables(spark, str(root / "warehouse"), CHANGELOG)
 
 
 def damaging(tables: Tables) -> AbstractContextManager[None]:
@@ -210,7 +211,7 @@ def test_each_check_of_the_changelog_fails_on_its_defect(spark: SparkSession, la
 
 
 def late(key: str | None, **other: Any) -> Row:
-    row = {"session_key": key, "event_time": 1, "event_id": "e", "event": {"v": 1}, "raw": "{}", "source": "here"}
+    row = {"key": key, "event_time": 1, "event_id": "e", "event": {"v": 1}, "raw": "{}", "source": "here"}
     return {**row, "close_time": 2, "batch_id": 0, "commit_id": "x", **other}
 
 
@@ -286,12 +287,10 @@ def test_lost_sessions_fail_and_events_of_corrections_are_allowed_for(spark: Spa
     with damaging(tables):
         spark.sql(f"delete from delta.`{tables['session_changelog'].uri}` where session_key = 'c'")
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {"events_add_up": 9}
-    rows = [{"correction_id": "x", "kind": "tombstone", "session_key": "c", "session_start": 200, "revision": 2}]
+    rows = [{"correction_id": "x", "kind": "tombstone", "key": "c", "start_time": 200, "revision": 2}]
     plant(spark, lake, "corrections", rows)
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {"events_add_up": 9}, "no batch has read it"
-    told = [
-        {"correction_id": "x", "kind": "tombstone", "session_key": "c", "outcome": "applied", "batch_id": LAST_BATCH}
-    ]
+    told = [{"correction_id": "x", "kind": "tombstone", "key": "c", "outcome": "applied", "batch_id": LAST_BATCH}]
     plant(spark, lake, "correction_outcomes", told)
     assert breaking(check(spark, lake, "sessions", dry_run=True)) == {}
 
@@ -413,9 +412,11 @@ def test_standard_expectations_of_a_users_file_run_too(spark: SparkSession, lake
         ),
     ],
 )
-def test_wrong_suite_is_refused(spark: SparkSession, lake: Path, expectation: Row, message: str) -> None:
+def test_wrong_suite_is_refused(tmp_path: Path, expectation: Row, message: str) -> None:
+    from sessionlake.quality.suites import load_suite
+
     with pytest.raises(ConfigError, match=message):
-        check(spark, lake, "sessions", config=with_suite(lake, lambda _: [expectation]), dry_run=True)
+        load_suite(with_suite(tmp_path, lambda _: [expectation]), "sessions", {"gap_us": 10})
 
 
 def test_wrong_table_bounds_and_directory_are_refused(spark: SparkSession, lake: Path) -> None:
@@ -446,7 +447,7 @@ def test_a_shipped_suite_is_answered_by_one_query(
 
     config, tables = configure(lake), tables_of(spark, lake)
     inputs = Inputs(tables, config, pin(tables), 0)
-    checked = frames_of(inputs.of)[table](inputs)
+    checked = frames_of(inputs.config)[table](inputs)
     suite = load_suite(config, table, {**parameters(inputs), "columns": checked.columns})
     queries = []
     collect = type(checked.frame).collect

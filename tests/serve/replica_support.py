@@ -9,13 +9,14 @@ from typing import Any
 from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.operator import BatchContext
 from sessionlake.engine.shard import ShardTask
+from sessionlake.local.shards import LocalShards
 from sessionlake.operators.sessions.mapper import split_events
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.standalone.shards import LocalShards
 from sessionlake.stream.watermark import advanced
 from sessionlake.testing import SessionizerHarness
 from sessionlake.testing.rows import event_rows
 from sessionlake.warehouse.batch_commit import BatchCommit, Places, Settings
+from sessionlake.warehouse.history import user_metadata
 
 SHARDS, MINUTE = 2, 60_000_000
 GAP, GRACE, RETENTION = 5 * MINUTE, 10 * MINUTE, 40 * MINUTE
@@ -40,7 +41,7 @@ def log_commit(
     of = BatchCommit(
         "p", "id", batch_id, commit_id, state, {}, tuple(shards), "", settings, None, *times_us, places or Places()
     )
-    info = {"commitInfo": {"userMetadata": json.dumps({"sessionlake": of.metadata()})}}
+    info = {"commitInfo": {"userMetadata": user_metadata(of.metadata())}}
     log = root / f"lake/session_changelog/_delta_log/{batch_id:020d}.json"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(json.dumps(info, separators=(",", ":")) + "\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessionlake.serve.encoded import moment, within
+from sessionlake.serve.encoded import time_value, within
 
 
 @pytest.mark.parametrize(("most", "rows"), [(1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
@@ -21,4 +21,4 @@ def test_a_page_has_rows_of_as_many_bytes_and_one_at_least(most: int, rows: int)
     ],
 )
 def test_a_moment_has_microseconds_in_any_year(time_us: int | None, text: str | None) -> None:
-    assert (moment(time_us, "iso"), moment(time_us, "us")) == (text, time_us)
+    assert (time_value(time_us, "iso"), time_value(time_us, "us")) == (text, time_us)

@@ -14,6 +14,7 @@ import sessionlake
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError, PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
 from sessionlake.serve.database import open_database, open_rows
 from sessionlake.serve.queries import find_rows, query_tables
@@ -36,7 +37,7 @@ def config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Con
     root = tmp_path_factory.mktemp("lake") / "a b#c é'd"
     root.mkdir()
     found = one_event(spark, root)
-    tables = Tables(spark, found.pipeline.warehouse)
+    tables = Tables(spark, found.pipeline.warehouse, CHANGELOG)
     append_batch(tables, 1, *(("upsert", key, day * DAY, 5) for key in KEYS for day in range(3)))
     fold(upkeep_of(spark, found, "first"), 1, MERGE, 1 << 20)
     append_batch(tables, 2, *(("upsert", key, DAY, 6) for key in KEYS[::2]), ("delete", "it's", 0, 0))
@@ -50,7 +51,7 @@ def rows_of(table: pa.Table) -> list[Any]:
 
 
 def test_the_same_as_sparks(spark: SparkSession, config: Config) -> None:
-    lake = Lake(config.pipeline.warehouse)
+    lake = Lake(config.pipeline.warehouse, CHANGELOG)
     assert pa.table(lake[schemas.SESSIONS].open().deletion_vectors()).num_rows
     expected = read_sessions(spark, config).toArrow()
     found = sessionlake.read_sessions(config)
@@ -62,8 +63,8 @@ def test_the_same_as_sparks(spark: SparkSession, config: Config) -> None:
     assert rows_of(found_rows.cast(expected.schema)) == rows_of(expected)
     with closing(open_database(config, lake)) as database:
         batches = database.sql("select * from batches").to_arrow_table()
-    assert rows_of(batches.cast(schemas.BATCHES_SCHEMA)) == rows_of(
-        read_batches(Tables(spark, config.pipeline.warehouse)).toArrow().cast(schemas.BATCHES_SCHEMA)
+    assert rows_of(batches.cast(schemas.batches())) == rows_of(
+        read_batches(Tables(spark, config.pipeline.warehouse, CHANGELOG)).toArrow().cast(schemas.batches())
     )
 
 
@@ -97,7 +98,7 @@ CONDITIONS = (
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_filters_that_are_pushed_down_keep_the_right_rows(config: Config, condition: str) -> None:
-    table = Lake(config.pipeline.warehouse)[schemas.SESSIONS].open()
+    table = Lake(config.pipeline.warehouse, CHANGELOG)[schemas.SESSIONS].open()
     with duckdb.connect() as database:
         database.register("pushed", TableScan(table))
         database.execute("create table held as select * from pushed")
@@ -108,7 +109,7 @@ def test_filters_that_are_pushed_down_keep_the_right_rows(config: Config, condit
 
 def test_only_what_a_query_needs_is_read(config: Config) -> None:
     asked: list[tuple[Any, Any]] = []
-    table = Lake(config.pipeline.warehouse)[schemas.SESSIONS].open()
+    table = Lake(config.pipeline.warehouse, CHANGELOG)[schemas.SESSIONS].open()
 
     class Spy:
         def scan(self, columns: Any = None, predicate: Any = None) -> Any:
@@ -137,7 +138,7 @@ def test_a_key_reaches_each_scan_of_sparks_view(spark: SparkSession, config: Con
 
 def test_who_may_reach_files(config: Config, tmp_path: Path) -> None:
     """What answers SQL and HTTP may not; a relation in Python is the caller's, who may anyhow."""
-    lake = Lake(config.pipeline.warehouse)
+    lake = Lake(config.pipeline.warehouse, CHANGELOG)
     last = find_last_batch(lake)
     assert last is not None
     for database in (open_database(config, lake), open_rows(config, lake, last)):
@@ -152,7 +153,7 @@ def test_who_may_reach_files(config: Config, tmp_path: Path) -> None:
 
 
 def test_views_stay_where_they_were_opened(spark: SparkSession, config: Config) -> None:
-    tables, lake = Tables(spark, config.pipeline.warehouse), Lake(config.pipeline.warehouse)
+    tables, lake = Tables(spark, config.pipeline.warehouse, CHANGELOG), Lake(config.pipeline.warehouse, CHANGELOG)
     with closing(open_database(config, lake)) as database:
         before = database.execute("select count(*), max(batch_id) from session_changelog").fetchall()
         append_batch(tables, 4, ("upsert", "later", 0, 1))
@@ -164,7 +165,7 @@ def test_views_stay_where_they_were_opened(spark: SparkSession, config: Config) 
 
 
 def test_final_sessions_only(spark: SparkSession, config: Config) -> None:
-    final = config.model_copy(update={"session": config.session.model_copy(update={"emit": "final"})})
+    final = config.model_copy(update={"section": config.section.model_copy(update={"emit": "final"})})
     shown = sessionlake.read_sessions(final).fetchall()
     assert len(shown) < len(sessionlake.read_sessions(config).fetchall())
     assert len(shown) == read_sessions(spark, final).count()

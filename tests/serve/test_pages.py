@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sessionlake.operators.sessions.serving import SessionDecoder
 from sessionlake.serve import pages
-from sessionlake.serve.decoded import SessionDecoder
 from tests.serve.replica_support import MINUTE, Stream
 from tests.serve.server_support import ask, serving
 

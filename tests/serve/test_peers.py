@@ -296,7 +296,7 @@ def test_addresses_of_peers() -> None:
         ({"peers": "https://a@{host}:8787"}, "serve.peers: 'https://a@{host}:8787' is no address of servers; "),
         (
             {"peers": "http://{host}:1", "host": "192.0.2.1", "tls_key": "k", "tls_certificate": "c"},
-            "serve.peers: 'http://{host}:1' would send tokens that anybody between can read; ",
+            "serve.peers: 'http://{host}:1' would send tokens that anybody on the way can read; ",
         ),
         ({"peers_authority": "ca.pem"}, "serve.peers: is missing; "),
     ],

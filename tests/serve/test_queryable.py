@@ -10,7 +10,7 @@ from sessionlake.serve.replica import NotLocalError
 from sessionlake.stores import Windowed, open_replica
 from sessionlake.testing import TableHarness
 from tests.serve.replica_support import MINUTE, Stream, micros
-from tests.serve.test_replica import table_config, view_of
+from tests.serve.views_support import table_config, view_of
 
 KEYS = ["a", "a\0b", "b", "b\0", "zz", "é"]
 
@@ -141,7 +141,9 @@ def test_rows_of_a_table_in_both_directions(tmp_path: Path, stream: Stream) -> N
         assert store.approximate_num_entries() == len(rows)
         with pytest.raises(UnsupportedOperationError):
             store.put("b", {})  # type: ignore[attr-defined]
-        with pytest.raises(ConfigError, match=r"^session: batch 1 is of a pipeline with \[table\]; ask for its store$"):
+        with pytest.raises(
+            ConfigError, match=r"^session_store: this pipeline's rows are in no such store; use: key_value_store\(\)$"
+        ):
             view.session_store()
-    with pytest.raises(ConfigError, match=r"^table: batch 1 is of a pipeline with \[session\]"):
+    with pytest.raises(ConfigError, match=r"^key_value_store: .*; use: session_store\(\)$"):
         open_replica(stream.config).view.key_value_store()

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError, UnsupportedOperationError
+from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.windows.definition import (
     HoppingWindows,
     SlidingWindows,
     TumblingWindows,
     WindowDefinition,
 )
-from sessionlake.operators.windows.section import EmitSection
-from sessionlake.serve.decoded import decoder_of
+from sessionlake.serve.decoder import decoder_of
 from sessionlake.serve.replica import LocalShard, NotLocalError, View
 from sessionlake.store.secondary import SecondarySegments, identity
 from sessionlake.stores import Windowed
@@ -179,7 +179,7 @@ def test_it_is_read_only_and_of_windows_by_time(tmp_path: Path) -> None:
         with pytest.raises(UnsupportedOperationError, match=r"put\(\) is not for a pipeline's own"):
             store.put("a", {}, 0)
         for call in (view.session_store, view.key_value_store):
-            with pytest.raises(ConfigError, match=r"of a pipeline with \[window\]; ask for its store"):
+            with pytest.raises(ConfigError, match=r"in no such store; use: window_store\(\)"):
                 call()
         with pytest.raises(ConfigError, match=r"ask for `window_store\(\)`, or the tables"):
             view.find(["a"])
@@ -200,5 +200,5 @@ def test_it_is_read_only_and_of_windows_by_time(tmp_path: Path) -> None:
             },
             tmp_path,
         )
-        with pytest.raises(ConfigError, match="not of windows by count"):
+        with pytest.raises(ConfigError, match="stores of windows by count can't be read"):
             decoder_of(by_count, view.commit)

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.config.load import Config, parse_config
 from sessionlake.engine.erasure import erase_store, mark
 from sessionlake.errors import NoBatchesError
 from sessionlake.operators.sessions.windows import SessionWindows
-from sessionlake.serve.decoded import decoder_of
-from sessionlake.serve.replica import LocalShard, NotLocalError, Replica, View
+from sessionlake.serve.replica import NotLocalError, Replica, View
 from sessionlake.store.secondary import SecondarySegments, identity
 from sessionlake.stores import open_replica
 from sessionlake.testing import SessionizerHarness, TableHarness
-from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 from tests.engine.task_shards import TaskShards
 from tests.serve.replica_support import GAP, GRACE, MINUTE, RETENTION, ROW, SPECS, Stream, log_commit, micros
+from tests.serve.views_support import table_config, view_of
 from tests.support import examples
 
 
@@ -146,7 +144,7 @@ def test_settings_are_those_of_the_batch(tmp_path: Path) -> None:
     stream = Stream(tmp_path)
     stream.run([("a", 0), ("b", 44 * MINUTE)])
     longer = stream.config.model_copy(
-        update={"session": stream.config.sessions.model_copy(update={"retention": "9 days"})}
+        update={"section": stream.config.section.model_copy(update={"retention": "9 days"})}
     )
     assert all_of(open_replica(longer).view) == stream.shown()
     assert open_replica(longer).view.complete_from_us == 4 * MINUTE
@@ -184,28 +182,6 @@ def test_a_store_that_was_made_anew_in_its_place_is_another_one(tmp_path: Path) 
     # The directory's number may come back with the next directory.
     (tmp_path / "IDENTITY").write_bytes(b"two")
     assert before != identity(tmp_path)
-
-
-def table_config(root: Path, **sections: Any) -> Config:
-    return parse_config(
-        {
-            "pipeline": {"name": "p", "warehouse": "lake", "store": "store", "shards": 1},
-            "source": {"kind": "files", "path": "events", "format": "json"},
-            "event": {"key": "key", "time": "time_us", "time_unit": "us"},
-            "table": {"columns": ["v"], "retention": "1 day"},
-            **sections,
-        },
-        root,
-    )
-
-
-def view_of(config: Config, harness: TableHarness) -> View:
-    """Return a view of a harness's one store as of its last batch."""
-    path = harness._shards.store(harness._operator, 0)._db.path
-    types = {name: str(type_) for name, type_ in harness._operator.spec.events.decoder.columns.types.items()}
-    commit = BatchCommit("p", "id", 1, "c1", harness.state, {}, ("c1",), "", Settings({}, {}, types), None, 0, 0)
-    shard = LocalShard(path, identity(path), SecondarySegments(path))
-    return View(commit, {0: shard}, {}, decoder_of(config, commit))
 
 
 def test_rows_of_segments_are_shown_until_they_are_over(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from ssl import TLSVersion, create_default_context
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
-from zlib import crc32
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlake.client import QueryClient, QueryError
+from sessionlake.columnar.keys import shard_of_key
 from sessionlake.engine.erasure import mark
 from sessionlake.errors import ConfigError
 from sessionlake.serve import guard
@@ -28,7 +28,7 @@ from sessionlake.serve.connections import MAX_HEAD, Joined
 from sessionlake.serve.cursors import read_cursor, write_cursor
 from sessionlake.serve.dispatch import MAX_BODY
 from sessionlake.serve.guard import HEADERS, Rates
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
 from tests.serve.replica_support import MINUTE, ROW, Stream, micros
 from tests.serve.server_support import ask, serving
 
@@ -156,7 +156,7 @@ def test_bodies_that_are_refused(url: str, body: Any, status: int, line: str) ->
 
 def test_where_a_key_is(url: str) -> None:
     for key in ODD:
-        shard = crc32(key.encode()) % 2
+        shard = shard_of_key(key.encode(), 2)
         answer = ask(url, "/v1/metadata", key=key)[1]
         assert answer == {
             "batch_id": 1,
@@ -208,7 +208,7 @@ def test_a_batch_is_overdue_after_three_triggers_or_the_time_of_three_batches(tm
     ("path", "status", "line"),
     [
         ("/v1/sessions", 422, "key: is missing; write key, or key_from, key_to or prefix for a range"),
-        ("/v1/sessions?key=a&prefix=b", 422, "key: stands beside key_from, key_to or prefix; ask for a key or for a range"),
+        ("/v1/sessions?key=a&prefix=b", 422, "key: can't be used with key_from, key_to or prefix; ask for a key or for a range"),
         ("/v1/sessions?key=a&limit=51", 422, "limit: 51 is more than serve.max_rows = 50; ask for less, and go on by the cursor"),
         ("/v1/sessions?key=a&limit=0", 422, "limit: '0' is wrong: input should be greater than or equal to 1; correct it"),
         ("/v1/sessions?key=a&token=x", 422, "token: is no parameter here; remove it (/openapi.json has all)"),
@@ -422,7 +422,7 @@ def test_client(stream: Stream, url: str) -> None:
         every = [row["session_key"] for row in shown(stream)]
         assert [row["session_key"] for row in client.fetch_all([*ODD, *(f"no{n}" for n in range(1500))])] == every
         assert list(client.fetch_all(["é"])) == rows
-        assert (client.metadata("a")["local"], client.metadata("a")["shard"]) == (True, crc32(b"a") % 2)
+        assert (client.metadata("a")["local"], client.metadata("a")["shard"]) == (True, shard_of_key(b"a", 2))
         with pytest.raises(QueryError, match=r"^limit: 51 is more") as refused:
             next(client.pages("sessions", key="é", limit=51))
         assert refused.value.status == 422

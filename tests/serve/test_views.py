@@ -12,6 +12,7 @@ from sessionlake.cli import views
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.compact.fold import MERGE, fold
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.serve.views import DIALECTS, live_view
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
@@ -26,7 +27,7 @@ TABLES = (schemas.SESSIONS, schemas.CHANGELOG, schemas.BATCHES)
 @pytest.fixture(scope="module")
 def config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Config:
     found = one_event(spark, tmp_path_factory.mktemp("views"))
-    tables = Tables(spark, found.pipeline.warehouse)
+    tables = Tables(spark, found.pipeline.warehouse, CHANGELOG)
     append_batch(tables, 1, *(("upsert", "a", day * DAY, day + 1) for day in range(4)))
     fold(upkeep_of(spark, found), 1, MERGE, 1 << 20)
     append_batch(tables, 2, ("upsert", "a", 0, 9), ("delete", "a", DAY, 0), ("upsert", "b", 5, 1), ("emit", "a", 7, 1))
@@ -35,7 +36,7 @@ def config(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Con
 
 @pytest.fixture(params=["update", "final"])
 def shown(config: Config, request: pytest.FixtureRequest) -> Config:
-    return config.model_copy(update={"session": config.session.model_copy(update={"emit": request.param})})
+    return config.model_copy(update={"section": config.section.model_copy(update={"emit": request.param})})
 
 
 def expected(config: Config) -> list[tuple[object, ...]]:
@@ -53,7 +54,7 @@ def test_in_spark(spark: SparkSession, shown: Config) -> None:
 
 
 def test_in_duckdb(shown: Config) -> None:
-    lake = Lake(shown.pipeline.warehouse)
+    lake = Lake(shown.pipeline.warehouse, CHANGELOG)
     with duckdb.connect() as database:
         database.execute("set timezone = 'UTC'")
         database.execute("create schema mine")

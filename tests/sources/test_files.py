@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake import read_sessions
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.files import FileSource, names_of_no_utf8
 from sessionlake.sources.planned_files import PlannedFiles
 from sessionlake.warehouse import schemas
@@ -119,6 +120,11 @@ def test_files_below_links_are_read_once_and_each_link_is_one_dead_letter_a_batc
     run(spark, config, once=True)
     counted = read_sessions(spark, config).select("session_key", "event_count").collect()
     assert sorted(map(tuple, counted)) == [("d1", 1), ("d2", 2)]
-    dead = Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().select("source", "reason").collect()
+    dead = (
+        Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.DEAD_LETTERS]
+        .read()
+        .select("source", "reason")
+        .collect()
+    )
     reason = "a link in the source's directory, which is not followed"
     assert {tuple(row) for row in dead} == {(str(events / name), reason) for name in ("latest", "loop")}

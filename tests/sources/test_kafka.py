@@ -14,6 +14,7 @@ from sessionlake.errors import ConfigError, JobError, SourceError, UnreachableEr
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.expire import expire
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.quality.run import run_quality
 from sessionlake.reading import read_sessions
 from sessionlake.sources.kafka import KafkaSource
@@ -30,16 +31,11 @@ from tests.sources.kafka_support import (
     expected_sessions,
     some_events,
 )
-
-
-def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, int, int]]:
-    times = (F.unix_seconds("session_start").alias("s"), F.unix_seconds("session_end").alias("e"))
-    found = read_sessions(spark, config).select("session_key", *times, "event_count", "total")
-    return sorted(tuple(row) for row in found.collect())
+from tests.sources.sessions_support import sessions
 
 
 def table(spark: SparkSession, config: Config, name: str) -> DataFrame:
-    return Tables(spark, config.pipeline.warehouse)[name].read()
+    return Tables(spark, config.pipeline.warehouse, CHANGELOG)[name].read()
 
 
 def counts(summary: RunSummary) -> dict[str, int]:
@@ -211,13 +207,15 @@ def test_avro_values_with_the_records_own_key_and_time(spark: SparkSession, brok
         most=15,
     )
     positions = {"first": "first_position()", "last": "last_position()"}
-    config = config.model_copy(update={"aggregates": {**config.aggregates, **positions}})
+    config = config.model_copy(
+        update={"section": config.section.model_copy(update={"aggregates": {**config.aggregates, **positions}})}
+    )
     summary = run(spark, config, once=True)
     none = {"upserts": 0, "deletes": 0}  # of several batches, which merge sessions
     assert counts(summary) | none == {"input": 42, "accepted": 40, "dead": 2, **none}
     assert sessions(spark, config) == expected_sessions(rows)
-    dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "raw", "session_key").collect()
-    assert {row["session_key"] for row in dead} == {"user-1"}
+    dead = table(spark, config, schemas.DEAD_LETTERS).select("reason", "raw", "key").collect()
+    assert {row["key"] for row in dead} == {"user-1"}
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
     found = reader.option("subscribe", topic.name).load().collect()
     read = [message for message in found if bytes(message.value) not in wrong]

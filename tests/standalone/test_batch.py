@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sessionlake.errors import ConfigError
 from tests.standalone.kinds import JOINS, aggregator, changes_of, join, join_harness, messages, window_harness
+from tests.standalone.ordered import sorted_rows
 from tests.standalone.support import Row, Taker
-from tests.standalone.test_equality import sorted_rows
 from tests.support import examples
 
 SIZE = 3

@@ -22,6 +22,7 @@ from tests.standalone.kinds import (
     messages,
     window_harness,
 )
+from tests.standalone.ordered import sorted_rows
 from tests.standalone.support import Row
 from tests.support import examples
 
@@ -42,10 +43,6 @@ def add(run: WindowedAggregator, rows: Sequence[Row], clock: int) -> list[Row]:
         table = pa.Table.from_pylist(list(rows), schema=TABLE)
         run.add_messages(table, partitions=[row["partition"] for row in rows], clock_us=clock)
     return run.get_result()[seen:]
-
-
-def sorted_rows(rows: Sequence[Row]) -> list[str]:
-    return sorted(repr(sorted(row.items())) for row in rows)
 
 
 @pytest.mark.parametrize("kind", KINDS)

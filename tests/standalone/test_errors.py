@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sessionlake import CountWindows, HoppingWindows, SessionWindows, TumblingWindows
@@ -38,7 +39,7 @@ def test_a_directory_is_open_once_and_of_no_use_when_closed(tmp_path: Path) -> N
         assert told == f"directory: {str(path)!r} is open, here or in another process; close that one first"
         run.add_message({"time_us": 1, "v": 1})
     told = line(lambda: run.add_message({"time_us": 1, "v": 1}), StoreError)
-    assert told == f"directory: {str(path)!r} is closed; open it anew"
+    assert told == f"directory: {str(path)!r} is closed; open it again"
     run.close()
     aggregator(path).close()
 
@@ -70,7 +71,7 @@ def test_a_type_that_nobody_tells(tmp_path: Path) -> None:
     with aggregator(tmp_path / "w") as run:
         told = line(lambda: run.add_message({"time_us": 1, "v": None}))
         assert told == (
-            "schema: 'v' has no value in the first message to tell its type by; write schema={'v': 'double'}, or what it is"
+            "schema: 'v' has no value in the first message that would show its type; write schema={'v': 'double'}, or another type"
         )
         assert line(lambda: run.add_message({"time_us": 1, "v": object()})).startswith("schema: 'v' has no value")
         run.add_message({"v": 1})
@@ -109,12 +110,13 @@ def test_aggregators_that_cannot_be(tmp_path: Path, options: dict[str, Any], mes
         ({"kind": "outer"}, "kind: 'outer' is unknown; write sliding, tumbling, hopping, session"),
         ({"retention_time": None}, "retention_time: is missing, or shorter than sizes and grace ask for; write '2min' or more"),
         ({"grace": "59 minutes"}, "retention_time: is missing, or shorter than sizes and grace ask for; write '1h 1min' or more"),
-        ({"retention_count": 5, "left": {"name": "a"}}, "retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have partners, leave it out"),
+        ({"retention_count": 5, "left": {"name": "a"}}, "retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, leave it out"),
         ({"left": {"name": "a", "size": 3}}, "left.size: 3 is no duration; write one, as in '1 minute'"),
         ({"left": {"name": "b", "size": "1 s"}}, "right.name: 'b' is that of left, too; write another one"),
         ({"left": {"size": "1 s"}}, "left: 'name' is missing; write name, size, columns and time"),
         ({"left": {"name": "a", "column": ["v"]}}, "left: 'column' is unknown; write name, size, columns and time"),
         ({"left": {"name": "a"}, "right": {"name": "b"}}, "left.size: both sides have none; give one of them a size"),
+        ({"left": {"name": "a", "size": "unbounded"}, "right": {"name": "b", "size": "unbounded"}}, "left.size: both sides have none; give one of them a size"),
         ({"kind": "tumbling"}, "size: is missing; tumbling joins need it"),
         ({"gap": "1 s"}, "gap: is not of sliding joins; leave it out"),
         ({"on": ["= id"]}, "on: '= id' names no fields; write 'id', or 'order_id = id'"),
@@ -157,3 +159,13 @@ def test_importing_it_needs_none_of_the_heavy_packages() -> None:
     program = f"import sys, sessionlake.standalone; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_time_that_python_has_no_date_for_is_a_dead_letter(tmp_path: Path) -> None:
+    far = 300_000_000_000_000_000
+    times = pa.array([60_000_000, far], pa.timestamp("us", "UTC"))
+    with aggregator(tmp_path / "w") as run:
+        run.add_messages(pa.table({"time_us": times, "v": [1, 2]}))
+        assert (run.counts["accepted"], run.counts["dead"]) == (1, 1)
+        time = "11476-08-15 05:20:00.000000Z"
+        assert run.dead() == [{"message": {"time_us": time, "v": 2}, "reason": f"unparsable time: '{time}'"}]

@@ -193,7 +193,7 @@ def joined(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[JoinWindo
 def test_messages_of_a_join_by_all_forms(
     joined: JoinWindow, session_key: str | None, join_keys: list[str] | None, keys: set[int]
 ) -> None:
-    shift = 1 if joined._kernel.spec.by == "count" else 0
+    shift = 1 if joined._operator.spec.by == "count" else 0
     found = joined.get_messages("left", 2 + shift, 12 + shift, join_keys=join_keys, session_key=session_key)
     assert [row["v"] for row in found] == [i for i in range(2, 13) if i % 4 in keys]
     (right,) = joined.get_messages("right", 0, 100, session_key="u1", join_keys=["i2"])
@@ -205,7 +205,7 @@ def test_windows_of_a_side(joined: JoinWindow) -> None:
     found = joined.get_windows("left", 4, 6, join_keys=["u1", "i2"])
     bounds = [(row["window_start"], row["window_end"], row["event_count"]) for row in found]
     positions = [(row["first_position"], row["last_position"]) for row in found]
-    spec = joined._kernel.spec
+    spec = joined._operator.spec
     if spec.kind == "session":
         # Left ones at 1, 5, 9 and 13 are 4 apart, and the right one at 5 brings none together.
         assert (bounds, positions) == ([(5, 5, 1)], [(6, 6)])

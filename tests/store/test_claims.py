@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rocksdict import AccessType, DBCompactionStyle, Options, Rdict, ReadOptions, WriteBatch
 
-from sessionlake.store.rocks import store_options
+from sessionlake.store.database import store_options
 
 
 def options() -> Options:

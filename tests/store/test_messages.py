@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.columnar.arrays import sorted_codes
-from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, together
+from sessionlake.store.messages import HEAD, ListedMessages, Messages, MessageStore, together
 from sessionlake.store.rocks import RocksSegments
 from tests.support import examples
 
@@ -166,8 +166,10 @@ def test_what_is_older_goes_by_whole_segments(store: MessageStore) -> None:
 
 
 def test_lists_are_of_their_letter_stay_when_segments_go_and_end_when_deleted(store: MessageStore) -> None:
-    def waiting(*keys: str) -> Waiting:
-        return Waiting(pa.array(["left"] * len(keys), pa.string()), np.arange(len(keys)), pa.array(keys, pa.string()))
+    def waiting(*keys: str) -> ListedMessages:
+        return ListedMessages(
+            pa.array(["left"] * len(keys), pa.string()), np.arange(len(keys)), pa.array(keys, pa.string())
+        )
 
     for letter, number, keys in (("E", 3, ["a", "b"]), ("E", 4, ["c"]), ("L", 3, ["d"]), ("L", 5, [])):
         store.apply(store.list_writes(letter, number, waiting(*keys)), {}, 1 << 40)

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sessionlake.store.interface import StoredSession, Windowed
-from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore
+from sessionlake.store.segmented import WRITE_SCHEMA
+from tests.store.sessions import OneSessionAtATime, Session
 from tests.support import examples
 
 INTERVAL = 50
@@ -24,12 +24,10 @@ times = st.integers(-60, 300)
 WRITER = """
 import sys, time
 from pathlib import Path
-import numpy as np, pyarrow as pa
-from sessionlake.store.interface import StoredSession, Windowed
-from sessionlake.store.segmented import SegmentedSessionStore
-store = SegmentedSessionStore(Path(sys.argv[1]), 50)
+from tests.store.sessions import OneSessionAtATime, Session
+store = OneSessionAtATime(Path(sys.argv[1]), 50)
 for key, start, end, state in eval(sys.stdin.readline()):
-    store.put(StoredSession(Windowed(key, start, end), 1, 2, state))
+    store.put(Session(key, start, end, 1, 2, state))
 print("written", flush=True)
 time.sleep(60)
 """
@@ -50,19 +48,19 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=keys, end=times, length=st.integers(0, 120), state=st.binary(max_size=5), revision=st.integers(0, 9))
     def put(self, key: str, end: int, length: int, state: bytes, revision: int) -> None:
-        self.store.put(StoredSession(Windowed(key, end - length, end), length, revision, state))
+        self.store.put(Session(key, end - length, end, length, revision, state))
         self.model[key, end - length, end] = (length, revision, state)
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         window = data.draw(st.sampled_from(sorted(self.model)))
-        self.store.remove(Windowed(*window))
+        self.store.remove(*window)
         del self.model[window]
 
     @rule(key=keys, start=times, end=times)
     def remove_what_may_be_missing(self, key: str, start: int, end: int) -> None:
-        self.store.remove(Windowed(key, start, end))
+        self.store.remove(key, start, end)
         self.model.pop((key, start, end), None)
 
     @rule(oldest=times)
@@ -75,7 +73,7 @@ class StoreMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         if self.store is not None:
             self.store.close()
-        self.store = SegmentedSessionStore(self.path, INTERVAL)
+        self.store = OneSessionAtATime(self.path, INTERVAL)
 
     @rule()
     def clear(self) -> None:
@@ -97,34 +95,18 @@ class StoreMachine(RuleBasedStateMachine):
             os.kill(writer.pid, signal.SIGKILL)
         for key, start, end, state in writes:
             self.model[key, start, end] = (1, 2, state)
-        self.store = SegmentedSessionStore(self.path, INTERVAL)
+        self.store = OneSessionAtATime(self.path, INTERVAL)
 
-    @rule(low=st.none() | keys, high=st.none() | keys, earliest=times, latest=times)
-    def find_in_a_range(self, low: str | None, high: str | None, earliest: int, latest: int) -> None:
-        named = [n for n in NAMES if (low is None or n >= low) and (high is None or n <= high)]
-        expected = [row for name in named for row in self.rows(name) if row[2] >= earliest and row[1] <= latest]
-        assert plain(self.store.find_sessions_range(low, high, earliest, latest)) == expected
-        assert plain(self.store.backward_find_sessions_range(low, high, earliest, latest)) == expected[::-1]
-
-    @rule(key=keys, earliest=times, latest=times)
-    def find(self, key: str, earliest: int, latest: int) -> None:
-        expected = [row for row in self.rows(key) if row[2] >= earliest and row[1] <= latest]
-        assert plain(self.store.find_sessions(key, earliest, latest)) == expected
-        assert plain(self.store.backward_find_sessions(key, earliest, latest)) == expected[::-1]
+    @rule(earliest=times)
+    def scan(self, earliest: int) -> None:
+        found = self.store.scan(earliest)[1]
+        assert sorted(found.end.tolist()) == sorted(end for _, _, end in self.model if end >= earliest)
 
     @invariant()
     def every_key_has_its_sessions(self) -> None:
         for key in NAMES:
-            assert plain(self.store.fetch(key)) == self.rows(key)
-
-    def rows(self, key: str) -> list[tuple[Any, ...]]:
-        mine = [(*window, *value) for window, value in self.model.items() if window[0] == key]
-        return sorted(mine, key=lambda row: (row[2], row[1]))
-
-
-def plain(found: Any) -> list[tuple[Any, ...]]:
-    windows = ((s.window, s) for s in found)
-    return [(w.key, w.start_us, w.end_us, s.event_count, s.revision, s.state) for w, s in windows]
+            mine = [(*window, *value) for window, value in self.model.items() if window[0] == key]
+            assert self.store.fetch(key) == sorted(mine, key=lambda row: (row[2], row[1]))
 
 
 class SlowStoreMachine(StoreMachine):

@@ -58,7 +58,7 @@ def test_events_at_which_a_users_class_raises_are_dead_letters_and_the_others_me
     dead = pieces["dead"].sort_by("source")
     assert dead["reason"].to_pylist() == [ZERO, ZERO]
     assert dead["source"].to_pylist() == ["f:1", "f:2"]
-    assert dead["session_key"].to_pylist() == ["a", "b"]
+    assert dead["key"].to_pylist() == ["a", "b"]
     assert sorted(zip(pieces["merged"]["key"].to_pylist(), pieces["merged"]["s0"].to_pylist(), strict=True)) == [
         ("a", b"10"),
         ("b", b"2"),
@@ -106,7 +106,7 @@ def test_a_key_above_the_limit_is_a_dead_letter_without_its_key() -> None:
         "empty key",
         "null key",
     ]
-    assert pieces["dead"]["session_key"].to_pylist() == [None, "", None]
+    assert pieces["dead"]["key"].to_pylist() == [None, "", None]
 
 
 def test_dead_letters_are_made_in_pieces_of_bounded_size() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sessionlake.errors import PipelineStateError
 from sessionlake.stream.clock import TOLERANCE_US, check_batch_clock, check_clock
-from sessionlake.stream.planned import clock_of
+from sessionlake.stream.planned_offsets import clock_of
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 
 NOW = time.time_ns() // 1000

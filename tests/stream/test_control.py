@@ -19,27 +19,27 @@ from sessionlake.warehouse import schemas
 
 BEYOND = 253_402_300_800_000_000
 """The first microsecond of the year 10000."""
-REMOVE: dict[str, Any] = {"session_start": 1, "revision": 0}
-PUT: dict[str, Any] = {"session_start": 1, "session_end": 2, "event_count": 1, "state": b""}
+REMOVE: dict[str, Any] = {"start_time": 1, "revision": 0}
+PUT: dict[str, Any] = {"start_time": 1, "end_time": 2, "event_count": 1, "state": b""}
 
 
 @pytest.mark.parametrize(
     ("row", "malformed"),
     [
-        ({"kind": "tombstone", "session_start": BEYOND - 1, "revision": 1}, False),
-        ({"kind": "tombstone", "session_start": BEYOND, "revision": 1}, True),
-        ({"kind": "tombstone", "session_start": BEYOND}, True),
-        ({"kind": "advance", "session_start": BEYOND}, True),
-        ({"kind": "restate", "session_start": 1, "session_end": BEYOND, "event_count": 1, "state": b""}, True),
-        ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "session_start": BEYOND - 1}]}, False),
-        ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "session_start": BEYOND}]}, True),
+        ({"kind": "tombstone", "start_time": BEYOND - 1, "revision": 1}, False),
+        ({"kind": "tombstone", "start_time": BEYOND, "revision": 1}, True),
+        ({"kind": "tombstone", "start_time": BEYOND}, True),
+        ({"kind": "advance", "start_time": BEYOND}, True),
+        ({"kind": "restate", "start_time": 1, "end_time": BEYOND, "event_count": 1, "state": b""}, True),
+        ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "start_time": BEYOND - 1}]}, False),
+        ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "start_time": BEYOND}]}, True),
         ({"kind": "replace", "remove": [REMOVE, {**REMOVE, "revision": None}]}, True),
-        ({"kind": "replace", "remove": [REMOVE], "put": [{**PUT, "session_end": BEYOND}]}, True),
+        ({"kind": "replace", "remove": [REMOVE], "put": [{**PUT, "end_time": BEYOND}]}, True),
         ({"kind": "replace", "put": [{**PUT, "state": None}]}, True),
-        ({"kind": "replace", "put": [PUT, {**PUT, "session_end": 0}]}, True),
+        ({"kind": "replace", "put": [PUT, {**PUT, "end_time": 0}]}, True),
         ({"kind": "replace", "put": [{**PUT, "event_count": 0}]}, True),
-        ({"kind": "restate", "session_start": 1, "session_end": 1, "event_count": 0, "state": b""}, True),
-        ({"kind": "restate", "session_start": 2, "session_end": 1, "event_count": 1, "state": b""}, True),
+        ({"kind": "restate", "start_time": 1, "end_time": 1, "event_count": 0, "state": b""}, True),
+        ({"kind": "restate", "start_time": 2, "end_time": 1, "event_count": 1, "state": b""}, True),
     ],
 )
 def test_a_correction_between_good_ones(row: dict[str, Any], malformed: bool) -> None:  # noqa: FBT001
@@ -48,15 +48,15 @@ def test_a_correction_between_good_ones(row: dict[str, Any], malformed: bool) ->
     spec = SessionizerSpec(
         SessionWindows(10, 10, 20), build_aggregates({}, types, with_id=False), EventSpec(TableDecoder(columns, None))
     )
-    good = {"kind": "tombstone", "session_start": 5, "revision": 1, "session_key": "k", "correction_id": "good"}
-    rows = [good, {"session_key": "k", "correction_id": "one", **row}, {**good, "correction_id": "too"}]
+    good = {"kind": "tombstone", "start_time": 5, "revision": 1, "key": "k", "correction_id": "good"}
+    rows = [good, {"key": "k", "correction_id": "one", **row}, {**good, "correction_id": "too"}]
     table = pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA)
     limits = limits_of(spec, spec.windows.bounds(NO_WATERMARK), 0)
     dead = [p.rows for p in split_corrections(kinds_of(spec), limits, table) if isinstance(p, Aside) and p.kind == DEAD]
     assert [found["source"].to_pylist() for found in dead] == ([["one"]] if malformed else [])
     if malformed:
-        beyond = row.get("session_start") == BEYOND
-        assert dead[0]["event_time"].is_null().to_pylist() == [beyond or "session_start" not in row]
+        beyond = row.get("start_time") == BEYOND
+        assert dead[0]["event_time"].is_null().to_pylist() == [beyond or "start_time" not in row]
         assert (str(BEYOND) in dead[0]["raw"][0].as_py()) == (str(BEYOND) in str(row))
 
 
@@ -67,7 +67,7 @@ def test_an_advance_goes_no_further_than_events_may_and_closing_takes() -> None:
     spec = SessionizerSpec(windows, aggregates, EventSpec(TableDecoder(columns, None), max_future_skew_us=100))
 
     def advanced(to: int, *, watermark: int, clock: int) -> int | None:
-        row = {"kind": "advance", "session_start": to, "correction_id": "a"}
+        row = {"kind": "advance", "start_time": to, "correction_id": "a"}
         table = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
         limits = limits_of(spec, windows.bounds(watermark), clock)
         pieces = list(split_corrections(kinds_of(spec), limits, table))

@@ -12,7 +12,7 @@ from sessionlake.operators.windows.kind import Windows
 from sessionlake.operators.windows.operator import Windower
 from sessionlake.stream.run import run_kind
 from sessionlake.warehouse.batch_commit import BatchCommit
-from tests.operators.windows.test_windows import window_config
+from tests.operators.windows.window_support import window_config
 from tests.support import write_rows
 
 

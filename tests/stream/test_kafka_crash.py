@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from infra.kafka.broker import Broker
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.sources.kafka_support import Row, Topic, as_record, config_of, expected_sessions, pipeline, some_events
-from tests.sources.test_kafka import sessions
+from tests.sources.sessions_support import sessions
 
 REFUSED: Row = {"value": "{broken", "partition": 0}
 WAIT_S = 120
@@ -26,7 +27,7 @@ WAIT_S = 120
 
 def assert_each_event_once(spark: SparkSession, root: Path, topic: Topic, rows: list[Row], dead: int) -> None:
     config = config_of(root, topic)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     commits = [commit.metadata for commit in tables[schemas.CHANGELOG].commits()]
     assert [commit["batch_id"] for commit in commits] == list(range(len(commits)))
     assert sum(commit["counts"]["input"] for commit in commits) == len(rows) + dead

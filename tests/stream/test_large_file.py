@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionlake import read_sessions
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.decoding import pieces
 from sessionlake.sources.decoding.files import NUMBER, PARTS
 from sessionlake.sources.planned_files import PlannedFiles
@@ -43,14 +44,14 @@ def outcome(spark: SparkSession, root: Path, rows: list[Any], format_: str, leas
 
     with patch.object(pieces, "_LEAST_BYTES", least_bytes), patch.object(PlannedFiles, "rows", seen):
         run(spark, config, once=True)
-        tables = Tables(spark, config.pipeline.warehouse)
+        tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
         key, start, revision = (
             read_sessions(spark, config)
             .orderBy("session_key", "session_start")
             .selectExpr("session_key", "session_start", "revision")
             .head()
         )
-        tombstone = {"correction_id": "c", "kind": "tombstone", "session_key": key, "session_start": start}
+        tombstone = {"correction_id": "c", "kind": "tombstone", "key": key, "start_time": start}
         frame = spark.createDataFrame([{**tombstone, "revision": revision}], tables[schemas.CORRECTIONS].read().schema)
         frame.write.format("delta").mode("append").save(tables[schemas.CORRECTIONS].uri)
         if format_ == "json":

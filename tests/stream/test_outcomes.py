@@ -15,11 +15,11 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.observe.status import open_tables, read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.outcomes import NEVER, TOLD_FROM, told_from
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError
-from tests.support import make_config, write_rows
+from tests.support import correction_of, make_config, write_rows
 
 Row = dict[str, Any]
 FAR_US = 4_000_000_000_000_000
@@ -37,7 +37,7 @@ def corrected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     write_rows(root, "0.json", [{"key": key, "time_us": 100 + i, "v": i} for i, key in enumerate("abcdefg")])
     write_rows(root, "1.json", [{"key": "z", "time_us": 140, "v": 1}])
     run(spark, config, once=True)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     there = {row["session_key"]: row.asDict() for row in tables[schemas.CHANGELOG].read().collect()}
     sent = {row["correction_id"]: row for row in corrections(there)}
     rows = [{k: v for k, v in row.items() if k != "told"} for row in sent.values()]
@@ -60,33 +60,33 @@ def corrections(there: dict[str, Row]) -> list[Row]:
     """Return corrections of every kind for sessions that are there: applied, stale, expired, malformed and too far ahead."""
 
     def named(key: str, ago: int = 0) -> Row:
-        return {"session_start": there[key]["session_start"], "revision": there[key]["revision"] + ago}
+        return {"start_time": there[key]["session_start"], "revision": there[key]["revision"] + ago}
 
     def partial(key: str) -> Row:
-        return {name: there[key][name] for name in ("session_start", "session_end", "event_count", "state")}
+        return correction_of(there[key], "session_start", "session_end", "event_count", "state")
 
     applied: tuple[str, str | None] = ("applied", None)
     malformed, stale = ("malformed", "malformed correction"), ("stale", "stale")
     rows: list[Row] = [
-        {"kind": "tombstone", "session_key": "a", **named("a"), "told": applied},
-        {"kind": "tombstone", "session_key": "b", **named("b", ago=7), "told": stale},
-        {"kind": "tombstone", "session_key": "nobody", **named("b"), "told": stale},
-        {"kind": "tombstone", "session_key": "b", "told": malformed},
-        {"kind": "replace", "session_key": "c", "remove": [named("c")], "put": [partial("d")], "told": applied},
+        {"kind": "tombstone", "key": "a", **named("a"), "told": applied},
+        {"kind": "tombstone", "key": "b", **named("b", ago=7), "told": stale},
+        {"kind": "tombstone", "key": "nobody", **named("b"), "told": stale},
+        {"kind": "tombstone", "key": "b", "told": malformed},
+        {"kind": "replace", "key": "c", "remove": [named("c")], "put": [partial("d")], "told": applied},
         {
             "kind": "replace",
-            "session_key": "d",
+            "key": "d",
             "remove": [named("d"), named("c")],
             "put": [partial("d")],
             "told": stale,
         },
-        {"kind": "replace", "session_key": "e", "put": [partial("e")], "told": applied},
-        {"kind": "restate", "session_key": "f", **partial("f"), "told": applied},
-        {"kind": "restate", "session_key": "g", **partial("g"), "session_start": 79, "told": ("expired", "expired")},
-        {"kind": "restate", "session_key": "g", **partial("g"), "state": None, "told": malformed},
-        {"kind": "advance", "session_start": 150, "told": applied},
-        {"kind": "advance", "session_start": FAR_US, "told": ("malformed", "too far in the future")},
-        {"kind": "no such kind", "session_key": "a", "told": malformed},
+        {"kind": "replace", "key": "e", "put": [partial("e")], "told": applied},
+        {"kind": "restate", "key": "f", **partial("f"), "told": applied},
+        {"kind": "restate", "key": "g", **partial("g"), "start_time": 79, "told": ("expired", "expired")},
+        {"kind": "restate", "key": "g", **partial("g"), "state": None, "told": malformed},
+        {"kind": "advance", "start_time": 150, "told": applied},
+        {"kind": "advance", "start_time": FAR_US, "told": ("malformed", "too far in the future")},
+        {"kind": "no such kind", "key": "a", "told": malformed},
         {"kind": None, "told": malformed},
     ]
     return [
@@ -97,11 +97,11 @@ def corrections(there: dict[str, Row]) -> list[Row]:
 
 def test_every_correction_has_one_outcome(spark: SparkSession, corrected: tuple[Config, dict[str, Row]]) -> None:
     config, sent = corrected
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     rows = [row.asDict() for row in tables[schemas.CORRECTION_OUTCOMES].read().collect()]
     assert {r["correction_id"]: (r["outcome"], r["reason"]) for r in rows} == {c: r["told"] for c, r in sent.items()}
     assert len(rows) == len(sent)
-    names = ("kind", "session_key", "event_count", "job", "run_id")
+    names = ("kind", "key", "event_count", "job", "run_id")
     assert {r["correction_id"]: [r[n] for n in names] for r in rows} == {
         c: [r.get(n) for n in names] for c, r in sent.items()
     }
@@ -122,7 +122,7 @@ def test_outcomes_have_the_clock_that_was_logged_before_the_batch_died(
     spark: SparkSession, corrected: tuple[Config, dict[str, Row]]
 ) -> None:
     config, _ = corrected
-    times = Tables(spark, config.pipeline.warehouse)[schemas.CORRECTION_OUTCOMES].read()
+    times = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.CORRECTION_OUTCOMES].read()
     (at,) = times.select("batch_id", F.unix_millis("at")).distinct().collect()
     logged = Path(config.checkpoint, "offsets", str(at[0])).read_text().splitlines()[1]
     assert at[1] == json.loads(logged)["batchTimestampMs"]
@@ -140,12 +140,11 @@ def test_which_of_my_corrections_took_effect(corrected: tuple[Config, dict[str, 
 @pytest.mark.slow
 def test_restated_events_must_be_in_sessions_where_nothing_was_removed(spark: SparkSession, tmp_path: Path) -> None:
     config = make_config(tmp_path)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     write_rows(tmp_path, "0.json", [{"key": "a", "time_us": 100, "v": 1}, {"key": "b", "time_us": 101, "v": 1}])
     run(spark, config, once=True)
-    assert told_from(tables) == 0
     (row,) = tables[schemas.CHANGELOG].read().where("session_key = 'a'").collect()
-    restate = {name: row[name] for name in ("session_key", "session_start", "session_end", "event_count", "state")}
+    restate = correction_of(row.asDict(), "session_key", "session_start", "session_end", "event_count", "state")
     restate |= {"correction_id": "r", "kind": "restate", "state": bytes(row["state"])}
 
     def send() -> None:
@@ -165,13 +164,3 @@ def test_restated_events_must_be_in_sessions_where_nothing_was_removed(spark: Sp
     spark.sql(f"restore table {tables[schemas.CORRECTION_OUTCOMES].sql_name()} to version as of {version}")
     spark.sql(f"update {tables[schemas.CORRECTION_OUTCOMES].sql_name()} set event_count = 2")
     assert not read_status(config).reconciles
-
-
-def test_a_table_that_does_not_say_from_when_on_it_tells_is_not_believed(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(spark, str(tmp_path))
-    assert told_from(tables) == NEVER
-    tables[schemas.CORRECTION_OUTCOMES].create(schemas.CORRECTION_OUTCOMES_SCHEMA, "")
-    assert told_from(tables) == NEVER
-    remote = Tables(spark, f"file:{tmp_path}/remote")
-    remote[schemas.CORRECTION_OUTCOMES].create(schemas.CORRECTION_OUTCOMES_SCHEMA, "", app_versions={TOLD_FROM: 7})
-    assert told_from(remote) == 7

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from sessionlake.errors import FencedError
 from sessionlake.jobs.apply import stream_elsewhere
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
@@ -29,7 +30,7 @@ def test_offsets_of_another_driver_stop_the_batch_before_it_is_computed_and_befo
 ) -> None:
     config = make_config(tmp_path)
     write_rows(tmp_path, "0.json", [{"key": "a", "time_us": 0, "v": 1}])
-    tables, offsets = Tables(spark, config.pipeline.warehouse), Path(config.checkpoint) / "offsets" / "0"
+    tables, offsets = Tables(spark, config.pipeline.warehouse, CHANGELOG), Path(config.checkpoint) / "offsets" / "0"
     theirs = crash_at(monkeypatch, "computed", 1, lambda: plan_another(offsets))
     with (
         theirs,

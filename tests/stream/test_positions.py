@@ -21,6 +21,7 @@ from sessionlake.engine import exchange
 from sessionlake.engine.operator import BatchContext, Counted, Everywhere, Keyed, Split, add_stats
 from sessionlake.engine.split import SplitTask
 from sessionlake.errors import PipelineStateError
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import NUMBER, PARTS, PATH, FileDecoder
 from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
@@ -249,7 +250,7 @@ def test_a_delta_table(spark: SparkSession, tmp_path: Path, large: bool) -> None
     add(count, 10, 1)
     config = make_config(tmp_path, source={"kind": "delta", "path": "source", "format": None, "max_files_per_batch": 2})
     stream = DeltaSource(spark, config).stream(COLUMNS)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     state: dict[str, Any] = {}
     found: dict[int, int] = {}
     blocks: set[tuple[str, int]] = set()

@@ -10,6 +10,7 @@ from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import PipelineStateError, SourceError
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.decoding.files import GONE
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -43,7 +44,9 @@ def staged(spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch, poi
 
 
 def keys_of(spark: SparkSession, config: Config) -> list[str]:
-    rows = merged_rows(Tables(spark, config.pipeline.warehouse)).select("session_key", "event_count").collect()
+    rows = (
+        merged_rows(Tables(spark, config.pipeline.warehouse, CHANGELOG)).select("session_key", "event_count").collect()
+    )
     assert all(row.event_count == 1 for row in rows)
     return sorted(row.session_key for row in rows)
 
@@ -57,7 +60,7 @@ def test_a_planned_file_that_is_gone_is_a_dead_letter(
     counts = run(spark, config, once=True).counts
     assert (counts["input"], counts["accepted"], counts["dead"]) == (4, 3, 1)
     assert keys_of(spark, config) == ["k0", "k1", "k3", "k4"]
-    (dead,) = Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().collect()
+    (dead,) = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.DEAD_LETTERS].read().collect()
     assert (dead.reason, dead.source, dead.raw, dead.batch_id) == (GONE, str(gone), None, 1)
 
 
@@ -80,7 +83,7 @@ def test_another_plan_loses_and_doubles_nothing(
     finally:
         spark.conf.set(COMPACT, before)
     assert [record.getMessage() for record in caplog.records if record.name == "sessionlake"] == [
-        "sessionlake: replan: the plan of batch 1 is given up, and made anew",
+        "sessionlake: replan: the plan of batch 1 is discarded, and planned again",
         f"sessionlake: replan: planned file {str(gone)!r} is gone, and so is not read",
         "sessionlake: replan: no batch was planned and not committed; there was nothing to give up",
     ]
@@ -98,7 +101,7 @@ def test_a_batch_whose_dead_letters_are_written_is_not_planned_anew(
         run(spark, config, once=True, give_up_plan=True)
     counts = run(spark, config, once=True).counts
     assert (counts["input"], counts["dead"]) == (8, 4)
-    assert Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().count() == 4
+    assert Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.DEAD_LETTERS].read().count() == 4
     assert keys_of(spark, config) == [f"k{i}" for i in range(5)]
 
 

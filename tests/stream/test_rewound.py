@@ -11,6 +11,7 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.forget import forget
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import check_history
@@ -29,7 +30,7 @@ def keys(spark: SparkSession, config: object) -> set[str]:
 
 def test_restored_changelog_is_refused_until_the_restore_is_undone(spark: SparkSession, tmp_path: Path) -> None:
     config = make_config(tmp_path)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     for number, key in enumerate("abc"):
         write_rows(tmp_path, f"{number}.json", [event(key, number)])
     run(spark, config, once=True)
@@ -56,7 +57,7 @@ def test_running_stream_notices_before_its_next_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = make_config(tmp_path)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     for number, key in enumerate("ab"):
         write_rows(tmp_path, f"{number}.json", [event(key, number)])
 
@@ -74,7 +75,7 @@ def test_running_stream_notices_before_its_next_commit(
 @pytest.mark.slow
 def test_our_own_maintenance_is_not_foreign(spark: SparkSession, tmp_path: Path) -> None:
     config = make_config(tmp_path, compact={"safety": "0 seconds"})
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     for number, key in enumerate("abc"):
         write_rows(tmp_path, f"{number}.json", [event(key, number)])
     run(spark, config, once=True)

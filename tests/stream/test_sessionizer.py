@@ -21,6 +21,7 @@ from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.testing import SessionizerHarness
 from sessionlake.warehouse import schemas
@@ -99,7 +100,7 @@ def assert_equals_sql(found: pd.DataFrame, expected: pd.DataFrame) -> None:
 def test_real_events_in_24_batches_equal_sql_over_the_accepted_ones(spark: SparkSession, tmp_path: Path) -> None:
     config = commit_config(tmp_path, max_files_per_batch=1)
     summary = run(spark, config, once=True)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     late = tables[schemas.LATE_EVENTS].read().toPandas()
     dead = tables[schemas.DEAD_LETTERS].read().toPandas()
     assert summary.batches == 24
@@ -194,21 +195,21 @@ def as_corrections(rows: list[dict[str, Any]]) -> pa.Table:
         one = {
             "correction_id": f"{i:03d}",
             "kind": row["kind"],
-            "session_key": row["key"],
+            "key": row["key"],
             "revision": row.get("revision"),
         }
         one |= {
-            "session_start": row.get("start_us"),
-            "session_end": row.get("end_us"),
+            "start_time": row.get("start_us"),
+            "end_time": row.get("end_us"),
             "event_count": row.get("event_count"),
         }
         one["state"] = packed(row["v"]) if row["kind"] == "restate" else None
         if row["kind"] == "replace":
-            one["remove"] = [{"session_start": s, "revision": r} for s, r in row["remove"]]
+            one["remove"] = [{"start_time": s, "revision": r} for s, r in row["remove"]]
             one["put"] = [
                 {
-                    "session_start": p["start_us"],
-                    "session_end": p["end_us"],
+                    "start_time": p["start_us"],
+                    "end_time": p["end_us"],
                     "event_count": p["event_count"],
                     "state": packed(p["v"]),
                 }
@@ -221,7 +222,7 @@ def as_corrections(rows: list[dict[str, Any]]) -> pa.Table:
 @pytest.mark.parametrize("policy", ["dead_letter", pytest.param("emit", marks=pytest.mark.slow)])
 def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_path: Path, policy: str) -> None:
     config = make_config(tmp_path, session={"beyond_retention": policy}, source={"types": {"v": "long"}})
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     windows = SessionWindows.with_gap("10 us").grace("20 us").until("60 us")
     past: list[dict[str, Any]] = []
     changes, counts = [], []
@@ -280,7 +281,7 @@ def test_emit_final_shows_closed_sessions_only_and_drain_closes_the_rest(spark: 
     write_rows(tmp_path, "a.json", [{"key": "a", "time_us": 100, "v": 1}, {"key": "a", "time_us": 200, "v": 2}])
     run(spark, config, once=True)
     assert sessions(spark, config)["session_start"].tolist() == [100]
-    assert Tables(spark, config.pipeline.warehouse)[schemas.CHANGELOG].read().count() == 2
+    assert Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.CHANGELOG].read().count() == 2
     run(spark, config, once=True, drain=True)
     assert sessions(spark, config)["session_start"].tolist() == [100, 200]
     assert run(spark, config, once=True, drain=True).batches == 0
@@ -327,7 +328,7 @@ def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Pat
     ]
     assert found["total"].tolist()[0] == 3.5
     assert found["total"].isna().tolist() == [False, True]
-    dead = Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().orderBy("reason").collect()
+    dead = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.DEAD_LETTERS].read().orderBy("reason").collect()
     assert [row.reason for row in dead] == ["null key", "null time"]
     assert [row.event_time is None for row in dead] == [False, True]
     assert "2026-01-01" in dead[0].raw

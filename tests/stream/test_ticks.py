@@ -11,7 +11,7 @@ from sessionlake.stream.kind import State
 from sessionlake.stream.run import run_kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
-from tests.operators.windows.test_windows import tables_of, window_config
+from tests.operators.windows.window_support import tables_of, window_config
 from tests.support import write_rows
 
 

@@ -1,32 +1,38 @@
 """Warehouses that earlier versions have written (tests/fixtures): they run on, are compacted, backfilled, saved and put back."""
 
 import json
-import tarfile
+import shutil
+from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
 from sessionlake.jobs.backfill import backfill
-from sessionlake.jobs.backfill.ledger import taken_corrections
 from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.compact import compact
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.reading import read_sessions
-from sessionlake.stream.input_log import batch_inputs
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.history import FORMAT
-from sessionlake.warehouse.outcomes import told_from
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import merged_rows
+from tests.engine.crash_support import SECOND
+from tests.operators_table import LAKES, OperatorLake, without_revisions
+from tests.stream.old_warehouses import FIXTURES, unpack, unpacked
 from tests.support import make_config, write_rows
 
-FIXTURES = sorted((Path(__file__).parents[1] / "fixtures").glob("warehouse-*.tar.gz"))
+ARCHIVES = sorted(FIXTURES.glob("*-*.*.tar.gz"))
+"""As operator-version.tar.gz, made by `tests/fixtures/make.py`; of `jobs` those with traces of jobs. Kept for good."""
+OLD = FIXTURES / "warehouse-586e742.tar.gz"
+"""Of version 0.1, which this one does not read."""
 SESSIONS = [("a", 100, 1, 0), ("a", 150, 1, 7), ("b", 101, 2, 2), ("c", 102, 1, 2), ("f", 105, 1, 5)]
 
 
@@ -35,34 +41,82 @@ def sessions(spark: SparkSession, config: Config) -> list[tuple[str, int, int, i
     return sorted(tuple(row) for row in live.collect())
 
 
-OLDEST = [path for path in FIXTURES if "586e742" in path.name]
-earlier = pytest.mark.parametrize(
-    "archive",
-    [pytest.param(path, marks=pytest.mark.slow) if path in OLDEST else path for path in FIXTURES],
-    ids=lambda path: path.name.removesuffix(".tar.gz"),
-)
-whole = pytest.mark.parametrize("archive", [path for path in FIXTURES if path not in OLDEST], ids=str)
-"""Those with the source files, the stores and an archive of events."""
+def archives(*, jobs: bool) -> pytest.MarkDecorator:
+    """Run a test once for each archive."""
+    chosen = [path for path in ARCHIVES if path.name.startswith("jobs-") == jobs]
+    return pytest.mark.parametrize("archive", chosen, ids=lambda path: path.name.removesuffix(".tar.gz"))
 
 
-def unpacked(root: Path, archive: Path) -> Config:
-    """Unpack a warehouse; its checkpoint then knows the source files, where it has some, by their new place."""
-    with tarfile.open(archive) as files:
-        files.extractall(root, filter="data")
-    if not (root / "at").exists():
-        return make_config(root)
-    before = (root / "at").read_text()
-    for file in (root / "warehouse" / "_checkpoints").rglob("*"):
-        if file.is_file() and not file.name.endswith(".crc") and before in (text := file.read_text()):
-            file.write_text(text.replace(before, str(root)))
-            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    return make_config(root, pipeline={"archive": True})
+def test_every_operator_has_an_archive() -> None:
+    names = {path.name.partition("-")[0] for path in ARCHIVES}
+    assert names == {*LAKES, "jobs"}
 
 
-@earlier
+@pytest.mark.slow
+@archives(jobs=False)
+def test_an_operator_continues_the_warehouse_of_an_earlier_version(
+    spark: SparkSession, tmp_path: Path, archive: Path
+) -> None:
+    """Its rows are those of the oracle, with the stores as they are and with stores that are restored."""
+    unpack(tmp_path, archive)
+    lake = LAKES[archive.name.partition("-")[0]](tmp_path, tmp_path / "events")
+    committed: list[BatchCommit] = []
+    lake.write_files(SECOND[:1])
+    run(spark, lake.config, once=True, on_commit=committed.append)
+    assert not committed[0].places.restored, "stores of an earlier version are opened as they are"
+    shutil.rmtree(lake.stores)
+    lake.write_files(SECOND[1:])
+    run(spark, lake.config, once=True, on_commit=committed.append)
+    assert any(batch.places.restored for batch in committed)
+    OperatorLake.check(lake)  # of what its own corrections do, these few are none
+    assert without_revisions(lake, lake.sent()) == without_revisions(lake, lake.answer())
+    assert read_status(lake.config).reconciles
+    tables = Tables.of(spark, lake.config)
+    outcomes = {row["correction_id"]: row["outcome"] for row in lake.rows(schemas.CORRECTION_OUTCOMES)}
+    assert (outcomes["c0"], outcomes["c1"]) == ("applied", "malformed")
+
+    def live() -> list[str]:
+        return sorted(str(row) for row in merged_rows(tables).collect())
+
+    before = live()
+    compact(spark, lake.config)
+    assert live() == before
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a_warehouse_of_0_1_is_refused_with_the_remedy(spark: SparkSession, tmp_path: Path, job: bool) -> None:  # noqa: FBT001
+    config = unpacked(tmp_path, OLD)
+    write_rows(tmp_path, "new.json", [{"key": "g", "time_us": 165, "v": 1}])
+    there = {path: path.stat().st_mtime_ns for path in (tmp_path / "warehouse").rglob("*")}
+    remedy = r"^[^\n]*is of format \d[^\n]*`sessionlake rebuild CONFIG --warehouse NEW`$"
+    asked = [partial(compact, spark, config)] if job else [partial(run, spark, config, once=True)]
+    for ask in [*asked, partial(read_status, config), partial(read_sessions, spark, config)]:
+        with pytest.raises(PipelineStateError, match=remedy):
+            ask()
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "warehouse").rglob("*")} == there
+
+
+@pytest.mark.parametrize("job", [True, False])
+def test_a_checkpoint_of_0_1_without_batches_is_refused_before_a_table_is_made(
+    spark: SparkSession,
+    tmp_path: Path,
+    job: bool,  # noqa: FBT001
+) -> None:
+    config = make_config(tmp_path)
+    metadata = Path(config.checkpoint) / "metadata"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text('{"id": "5c1a7a0e-93b4-4d0e-a0b5-3f3f2f1f8d10"}')  # as 0.1 wrote it
+    write_rows(tmp_path, "0.json", [{"key": "g", "time_us": 165, "v": 1}])
+    there = sorted((tmp_path / "warehouse").rglob("*"))
+    with pytest.raises(PipelineStateError, match=r"^checkpoint: '.*': is of format 0"):
+        compact(spark, config) if job else run(spark, config, once=True)
+    assert sorted((tmp_path / "warehouse").rglob("*")) == there
+
+
+@archives(jobs=True)
 def test_warehouse_of_an_earlier_version_runs_on(spark: SparkSession, tmp_path: Path, archive: Path) -> None:
     config = unpacked(tmp_path, archive)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     assert sessions(spark, config) == [*SESSIONS, ("g", 160, 1, 5)]
     rows = [{"key": "g", "time_us": 165, "v": 1}, {"key": "h", "time_us": 170, "v": 2}]
     write_rows(tmp_path, "new.json", rows)
@@ -73,17 +127,16 @@ def test_warehouse_of_an_earlier_version_runs_on(spark: SparkSession, tmp_path: 
     assert newest is not None
     assert newest.metadata["format"] == FORMAT
     assert read_status(config).reconciles
-    stores = (tmp_path / "at").exists()
-    assert bool(committed[0].places.restored) != stores, "stores of an earlier version are opened as they are"
+    assert not committed[0].places.restored, "stores of an earlier version are opened as they are"
 
 
 @pytest.mark.slow
-@whole
+@archives(jobs=True)
 def test_warehouse_of_an_earlier_version_ends_equal_to_one_made_anew(
     spark: SparkSession, tmp_path: Path, archive: Path
 ) -> None:
     config = unpacked(tmp_path, archive)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     late = tables[schemas.LATE_EVENTS].read().count()
     report = backfill(spark, config, from_us=0, to_us=86_400_000_000 - 1, dry_run=True)
     # Nothing differs but by the late events that wait: one of c, and one of a key of its own.
@@ -106,42 +159,11 @@ def test_warehouse_of_an_earlier_version_ends_equal_to_one_made_anew(
     events = [json.loads(line) for line in (tmp_path / "events" / "0.json").read_text().splitlines()]
     removed = {row["key"] for row in events if row["key"] in "de"}
     assert sessions(spark, config) == [row for row in sessions(spark, anew) if row[0] not in removed]
-    assert Tables(spark, anew.pipeline.warehouse)[schemas.LATE_EVENTS].read().count() == late
+    assert Tables(spark, anew.pipeline.warehouse, CHANGELOG)[schemas.LATE_EVENTS].read().count() == late
 
 
 @pytest.mark.slow
-@earlier
-def test_corrections_of_an_earlier_version_and_of_this_one_are_told(
-    spark: SparkSession, tmp_path: Path, archive: Path
-) -> None:
-    """The archive's batches have taken the tombstone of `d`, in a file that `forget` copied, and left no outcome of it."""
-    config = unpacked(tmp_path, archive)
-    tables = Tables(spark, config.pipeline.warehouse)
-    (expired,) = tables[schemas.CORRECTIONS].read().collect()
-    last = last_batch(tables).batch_id
-
-    def told() -> dict[str, tuple[str, bool]]:
-        inputs = batch_inputs(tables, config, last_batch(tables).batch_id)
-        rows = taken_corrections(tables, inputs).collect()
-        assert len({row.correction_id for row in rows}) == len(rows)
-        return {row.correction_id: (row.outcome, row.batch_id <= last) for row in rows}
-
-    assert told() == {expired.correction_id: ("applied", True)}
-    tombstone = {"correction_id": "new", "kind": "tombstone", "session_key": "b", "revision": 99, "session_start": 101}
-    # Made when the earlier batches were, for all one can tell: they have not taken it all the same.
-    table = pa.Table.from_pylist([{**tombstone, "created_at": 0}], schema=schemas.CORRECTIONS_SCHEMA)
-    tables[schemas.CORRECTIONS].append_rows(table)
-    assert told() == {expired.correction_id: ("applied", True)}
-    run(spark, config, once=True)
-    assert told_from(tables) == last + 1
-    # Of rows in a new file the log does not say which batch read them: what has an outcome is not looked for there.
-    spark.sql(f"optimize {tables[schemas.CORRECTIONS].sql_name()}").collect()
-    assert told() == {expired.correction_id: ("applied", True), "new": ("stale", False)}
-    assert read_status(config).reconciles
-
-
-@pytest.mark.slow
-@earlier
+@archives(jobs=True)
 def test_warehouse_of_an_earlier_version_is_compacted_saved_and_put_back(
     spark: SparkSession, tmp_path: Path, archive: Path
 ) -> None:
@@ -154,5 +176,5 @@ def test_warehouse_of_an_earlier_version_is_compacted_saved_and_put_back(
     write_rows(tmp_path / "other", "newer.json", [{"key": "g", "time_us": 165, "v": 1}])
     run(spark, other, once=True)
     assert sessions(spark, other) == [*SESSIONS, ("g", 160, 2, 6)]
-    assert last_batch(Tables(spark, other.pipeline.warehouse)).batch_id > 0
-    assert not Tables(spark, other.pipeline.warehouse)[schemas.SESSIONS].files().isEmpty()
+    assert last_batch(Tables(spark, other.pipeline.warehouse, CHANGELOG)).batch_id > 0
+    assert not Tables(spark, other.pipeline.warehouse, CHANGELOG)[schemas.SESSIONS].files().isEmpty()

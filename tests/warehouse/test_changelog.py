@@ -8,14 +8,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, live_sql
+from sessionlake.operators.sessions import schemas as session_schemas
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect
 from sessionlake.warehouse.tables import spark_schema
 
 Row = dict[str, Any]
 SPECS = {"order": "sum(v)"}
 AGGREGATES = {"order": pa.int64()}
-CHANGES, SESSIONS = schemas.changelog(AGGREGATES, SPECS), schemas.sessions(AGGREGATES, SPECS)
+CHANGES, SESSIONS = session_schemas.changelog(AGGREGATES, SPECS), session_schemas.snapshot(AGGREGATES, SPECS)
 DAY_US = 86_400_000_000
 STARTS = (-DAY_US - 1, -DAY_US, -1, 0, 1, DAY_US - 1, DAY_US, 20_000 * DAY_US + 7)
 KEYS = ("a", "ab", "é", "'", "")
@@ -84,7 +85,7 @@ def in_duckdb(dialect: Dialect, snapshot: pa.Table, changelog: pa.Table, after: 
         database.execute("set timezone = 'Asia/Tokyo'")
         database.register("sessions", snapshot)
         database.register("session_changelog", changelog)
-        return rows_of(database.sql(live_sql(dialect, SESSIONS.names, after=after)).to_arrow_table())
+        return rows_of(database.sql(CHANGELOG.live_sql(dialect, SESSIONS.names, after=after)).to_arrow_table())
 
 
 def in_spark(spark: SparkSession, snapshot: pa.Table, changelog: pa.Table, after: int | None) -> list[Any]:
@@ -92,7 +93,7 @@ def in_spark(spark: SparkSession, snapshot: pa.Table, changelog: pa.Table, after
         name: spark.createDataFrame(table, spark_schema(table.schema))
         for name, table in (("snapshot", snapshot), ("changelog", changelog))
     }
-    text = live_sql(SPARK, SESSIONS.names, snapshot="{snapshot}", changelog="{changelog}", after=after)
+    text = CHANGELOG.live_sql(SPARK, SESSIONS.names, snapshot="{snapshot}", changelog="{changelog}", after=after)
     return rows_of(spark.sql(text, **frames).toArrow())
 
 

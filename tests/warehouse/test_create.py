@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
 
@@ -30,15 +31,14 @@ def created(table: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("folder", ["plain", "a b#c?é", "p%20q"])
-@pytest.mark.parametrize("partitions", [(), ("kind", "job")])
-def test_same_as_sparks(spark: SparkSession, tmp_path: Path, partitions: tuple[str, ...], folder: str) -> None:
-    here = Tables(spark, str(tmp_path / folder / "here"))[schemas.CORRECTIONS]
-    there = Tables(spark, str(tmp_path / "there"))[schemas.CORRECTIONS]
+def test_same_as_sparks(spark: SparkSession, tmp_path: Path, folder: str) -> None:
+    here = Tables(spark, str(tmp_path / folder / "here"), CHANGELOG)[schemas.CORRECTIONS]
+    there = Tables(spark, str(tmp_path / "there"), CHANGELOG)[schemas.CORRECTIONS]
     schema, text = schemas.CORRECTIONS_SCHEMA, "What was put right"
-    here.create(schema, text, partitions, properties=SETTINGS)
+    here.create(schema, text, SETTINGS)
     here.create(schema, "is there")
     settings = {f"delta.{key}": value for key, value in SETTINGS.items()}
-    there._create_through_spark(spark_schema(schema), text, partitions, settings, {})
+    there._create_through_spark(spark_schema(schema), text, settings)
     assert created(Path(here.uri)) == created(Path(there.uri))
     assert writer_of(Path(here.uri)) == ("Apache-Spark" if "%" in folder else "delta-rs")
     assert here.read().schema == there.read().schema

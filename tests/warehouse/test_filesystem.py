@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse.filesystem import Files
 
 
@@ -41,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_path_is_read_as_it_is_and_a_uri_through_hadoop(tmp_path: Path, asked: list[str]) -> None:
     text = 'one\u2028still one\r\n"é"\n'
     (tmp_path / "a").write_bytes(text.encode())
-    files = Files(MagicMock(), str(tmp_path))
+    files = Files(MagicMock(), str(tmp_path), CHANGELOG)
     assert files.read_text(f"{tmp_path}/a") == text
     assert asked == []
     # As listings give it, with one slash.
@@ -51,7 +52,7 @@ def test_a_path_is_read_as_it_is_and_a_uri_through_hadoop(tmp_path: Path, asked:
 
 def test_no_file_is_no_text(tmp_path: Path, asked: list[str]) -> None:
     (tmp_path / "a").touch()
-    files = Files(MagicMock(), str(tmp_path))
+    files = Files(MagicMock(), str(tmp_path), CHANGELOG)
     for place in (f"{tmp_path}/b", f"{tmp_path}/b/c", f"{tmp_path}/a/c", f"file:{tmp_path}/b"):
         assert files.read_text(place) is None, place
     assert len(asked) == 1

@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 
 from sessionlake.errors import PipelineStateError
-from sessionlake.warehouse.history import FORMAT, ForeignChange, foreign_change, our_metadata, stamp, user_metadata
+from sessionlake.warehouse.history import (
+    FORMAT,
+    OLDEST_FORMAT,
+    ForeignChange,
+    foreign_change,
+    our_metadata,
+    stamp,
+    user_metadata,
+)
 
 OURS = {"userMetadata": user_metadata({"batch_id": 1})}
 ADD = {"add": {"path": "f", "dataChange": True}}
 REMOVE = {"remove": {"path": "f", "dataChange": True}}
 MOVED = {"add": {"path": "f", "dataChange": False}}
-ERASED = {
-    "predicate": '["(cast(session_key#12 as string) = key#345)"]',
-    "matchedPredicates": '[{"actionType":"delete"}]',
-    "notMatchedPredicates": "[]",
-}
 Commit = tuple[str, dict[str, Any], list[dict[str, Any]]]
 BATCH: Commit = ("WRITE", OURS, [ADD])
 TRIM: Commit = ("DELETE", OURS, [REMOVE])
@@ -60,12 +63,6 @@ def test_restore_that_would_lose_a_batch_is_none() -> None:
     assert found(BATCH, restore(3), BATCH, restore(5)) == (6, "RESTORE", None)
 
 
-def test_erasures_of_the_format_without_marks_are_ours() -> None:
-    assert found(("MERGE", {"operationParameters": ERASED}, [REMOVE])) is None
-    more = {**ERASED, "notMatchedPredicates": '[{"actionType":"insert"}]'}
-    assert found(("MERGE", {"operationParameters": more}, [REMOVE, ADD])) == (5, "MERGE", 4)
-
-
 def test_explanation_says_what_to_do() -> None:
     text = ForeignChange("sessions", 7, "RESTORE", 6).explained("/w/sessions")
     assert "'sessions': version 7 is a RESTORE" in text
@@ -73,12 +70,21 @@ def test_explanation_says_what_to_do() -> None:
     assert "rebuild" in ForeignChange("sessions", 7, "RESTORE", None).explained("/w/sessions")
 
 
+def test_every_commit_of_ours_names_its_format() -> None:
+    assert our_metadata(user_metadata({"a": 1}), "t") == {"a": 1, **stamp()}
+
+
 def test_metadata_of_a_newer_format_is_refused() -> None:
-    assert our_metadata(user_metadata({"a": 1}), "t") == {"a": 1}
-    assert our_metadata(user_metadata(stamp()), "t") == stamp()
-    newer = {**stamp(), "format": FORMAT + 1, "written_by": "9.9"}
+    newer = json.dumps({"sessionlake": {"format": FORMAT + 1, "written_by": "9.9"}})
     with pytest.raises(PipelineStateError, match=rf"table 't': is of format {FORMAT + 1}, .*install sessionlake 9.9"):
-        our_metadata(user_metadata(newer), "t")
+        our_metadata(newer, "t")
+
+
+@pytest.mark.parametrize("metadata", [{}, {"format": OLDEST_FORMAT - 1}])
+def test_metadata_of_an_older_format_is_refused_with_the_remedy(metadata: dict[str, Any]) -> None:
+    older = json.dumps({"sessionlake": metadata})
+    with pytest.raises(PipelineStateError, match=r"`sessionlake rebuild CONFIG --warehouse NEW`$"):
+        our_metadata(older, "t")
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "1", '{"other": 1}', '{"sessionlake": 5}'])

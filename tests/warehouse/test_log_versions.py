@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlake.warehouse.delta_log import DeltaLog, LogFiles
+from sessionlake.warehouse.history import user_metadata
 
-META = json.dumps({"commitInfo": {"userMetadata": json.dumps({"sessionlake": {"batch_id": 1}})}})
+META = json.dumps({"commitInfo": {"userMetadata": user_metadata({"batch_id": 1})}})
 
 
 class NumbersLog(DeltaLog, LogFiles):

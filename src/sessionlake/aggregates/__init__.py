@@ -1,6 +1,6 @@
 """Aggregates: declared, named, mergeable, typed; one definition serves the stream, the batch jobs and SQL.
 
-They know groups of rows and no windows: whatever an operator groups, they merge. docs/aggregates.md lists them.
+They merge groups of rows and know nothing of windows or sessions. docs/aggregates.md lists them.
 """
 
 from sessionlake.aggregates.base import Aggregate, Events, States

@@ -1,8 +1,8 @@
-"""What every aggregate is: a lift of events to states, an order-free merge of states, and a value.
+"""The interface of aggregates: a lift of events to states, an order-free merge of states, and a value.
 
-In algebra's terms a commutative monoid with a projection: events are lifted into it, merged there in any order and any
-grouping, and only for readers is a value made. So the same aggregate can be merged before the shuffle, in the store, and
-by jobs years later, and nothing shows.
+In terms of algebra it is a commutative monoid with a projection. Events are lifted to states, states are merged in any order
+and any grouping, and a value is computed only for readers. So the same aggregate can be merged before the shuffle, in the
+store, and by jobs years later, with the same result.
 """
 
 from abc import ABC, abstractmethod
@@ -26,18 +26,28 @@ class Events:
     keys: pa.Array
     time_us: Ints
     columns: Mapping[str, pa.Array]
-    """What aggregates read, by the names of their `inputs`, in the pipeline's types."""
+    """The columns that aggregates read, by the names of their `inputs`, in the pipeline's types."""
     event_id: pa.Array | None = None
-    """Text, by which ties of `first`, `last` and `collect` are broken; None where the config names no id."""
+    """Text, by which ties of `first`, `last` and `collect` are broken; None if the config names no id."""
+    source: Mapping[str, pa.Array] | None = None
+    """The source's columns that `columns` are computed of; None if those are the source's."""
+
+    def take(self, rows: Ints) -> "Events":
+        """Return the given events, in that order."""
+        index = pa.array(rows)
+        columns = {name: column.take(index) for name, column in self.columns.items()}
+        ids = None if self.event_id is None else self.event_id.take(index)
+        return Events(self.keys.take(index), self.time_us[rows], columns, ids)
 
 
 class Aggregate(ABC):
     """A named, typed, mergeable aggregate; `merge` is associative and commutative.
 
-    All methods work on whole columns. Instances are pickled to the workers. What `state` is, and what its bytes mean, is
-    stored: a change of either makes existing sessions unreadable, and asks for another STATE_LAYOUT
-    (`aggregates/partials.py`).
+    All methods work on whole columns. Instances are pickled to the workers.
     """
+
+    # Stores and tables have the columns of `state` and their bytes. A change of either makes existing results unreadable,
+    # so it needs another STATE_LAYOUT (`aggregates/partials.py`).
 
     name: str
     """The column of the tables that has its value."""
@@ -47,30 +57,30 @@ class Aggregate(ABC):
     inputs: tuple[str, ...] = ()
     """The event columns that `lift` reads; of a user's class that names none, all of them."""
     full_state: bool = False
-    """Whether its state holds every value, so that to merge rows twice would be to copy all of them twice: `ranges.py` never does."""
+    """Whether its state holds every value. To merge such rows twice would copy all values twice, so `ranges.py` merges them once."""
     plain: int | None = None
-    """Which of its state columns is the value, but for the type (`scalars.from_state`); None where `value` computes one."""
+    """The index of the state column that is the value, except for its type (`scalars.from_state`); None if `value` computes it."""
     one: Callable[[Sequence[Any]], Any] | None = None
-    """Compute the value of one state, of int, float, bytes and None, as `value` does of columns, where that is simple."""
+    """Compute the value of one state, of int, float, bytes and None, as `value` does of columns, if that is simple."""
     spans_keys: bool = True
-    """Whether states of several keys may be merged where nobody reads what comes of it; a user's class is asked for one key only."""
+    """Whether states of several keys may be merged if nobody reads the result. A user's class merges states of one key only."""
 
     @abstractmethod
     def lift(self, events: Events) -> States:
-        """Return the state of each event single."""
+        """Return the state of each event alone."""
 
     @abstractmethod
     def merge(self, states: States, groups: Groups) -> States:
-        """Return one state a group; the rows of a group come in any order."""
+        """Return one state for each group; the rows of a group may have any order."""
 
     @abstractmethod
     def value(self, states: States) -> pa.Array:
         """Return the value that users see, of type `value_type`."""
 
     def from_value(self, values: pa.Array, time_us: Ints) -> States | None:
-        """Return states that have these values, as of the given times, or None where a value does not determine a state.
+        """Return states that have these values, as of the given times, or None if a value does not determine a state.
 
-        For harness and tests, which write partials by values.
+        Test helpers use it to write partials by values.
         """
         del values, time_us
         return None
@@ -79,7 +89,7 @@ class Aggregate(ABC):
 def merge_shared(states: States, groups: Groups, merge: Callable[[States, Groups], States]) -> States:
     """Merge only groups of two or more rows; the others keep their state.
 
-    For states that are dear to merge: in a stream many groups are a single event.
+    Use it for states whose merge is expensive. In a stream many groups have a single event.
     """
     shared = groups.sizes > 1
     if shared.all():
@@ -87,12 +97,13 @@ def merge_shared(states: States, groups: Groups, merge: Callable[[States, Groups
     single = [column.take(pa.array(groups.starts[~shared])) for column in states]
     if not shared.any():
         return single
+    # The rows of the shared groups, and these groups' starts among those rows.
     rows = pa.array(np.flatnonzero(shared[groups.ids]))
     sizes = groups.sizes[shared]
     keys = groups.keys
     subset = Groups(np.cumsum(sizes) - sizes, int(sizes.sum()), lambda: keys().take(pa.array(np.flatnonzero(shared))))
     merged = merge([column.take(rows) for column in states], subset)
-    # Groups come out in their order again: those of one row, then the merged ones, are put where they belong.
+    # The result must be in group order again: the groups of one row and the merged groups are put in their places.
     order = np.empty(len(shared), np.int64)
     order[~shared] = np.arange(len(single[0]))
     order[shared] = len(single[0]) + np.arange(len(sizes))

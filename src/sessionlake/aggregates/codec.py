@@ -40,10 +40,8 @@ class StateCodec:
         self._all_valid = b"\xff" * self._bitmap
 
     def encode(self, states: States, rows: int) -> pa.Array:
-        """Return one byte string for each of the rows; nulls inside of a state are kept.
-
-        What has a fixed width is laid out by numpy in one structured array; byte strings are then joined to each row's head.
-        """
+        """Return one byte string for each row; nulls inside of a state are kept."""
+        # Columns of a fixed width form one structured array of numpy, the heads. Byte strings are then joined to the heads.
         fixed = np.zeros(rows, self._fixed)
         tails = []
         valid = np.ones((rows, self._bitmap * 8), bool)
@@ -69,7 +67,7 @@ class StateCodec:
             return [pa.array([], type_) for type_ in self.types]
         fixed = offsets_of(byte_slices(data, offsets[:-1], np.full(rows, self._fixed.itemsize)))[1].view(self._fixed)
         valid = np.unpackbits(fixed["valid"], axis=1, bitorder="little").astype(bool)
-        # Where each row's next byte string begins: after its head, then after the strings read so far.
+        # The place at which each row's next byte string begins: after its head, then after the strings read so far.
         tail = offsets[:-1] + self._fixed.itemsize
         states: States = []
         for i, type_ in enumerate(self.types):

@@ -1,9 +1,9 @@
-"""Users' classes, named by import path: how they are loaded, and what is stored and told of them.
+"""Users' classes, named by import path: how they are loaded, how their states are stored, and how their errors are reported.
 
-`folded.py` has those that merge aggregates (KIP-94), `full.py` those that evaluate all rows.
+`folded.py` has the classes that merge aggregates (KIP-94), `full.py` the classes that evaluate all rows.
 
-A user's code raises what it likes. Where it raises at an event, that event is to blame and becomes a dead letter; where it
-raises in a merge, no row is, and the batch stops. Only MemoryError is never taken for the user's fault.
+A user's code may raise any error. If it raises at an event, that event becomes a dead letter. If it raises in a merge, no
+single row is to blame, and the batch stops. A MemoryError never counts as the user's error.
 """
 
 import base64
@@ -30,7 +30,7 @@ _VALUE_TYPES = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(
 
 
 def load_user(name: str, path: str, directory: str | None) -> Any:
-    """Return an object of the class that an aggregate names by import path; ConfigError where that can't be had."""
+    """Return an object of the class that an aggregate names by import path; ConfigError if that can't be had."""
     module, _, attribute = path.partition(":")
     if directory and directory not in sys.path:
         # Last: a file there must not stand before an installed module of its name.
@@ -60,7 +60,7 @@ class Custom(Aggregate):
         self.declared, self.value_type = declared, _VALUE_TYPES[declared]
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker imports the class anew: instances of users' classes need not be picklable.
+        # A worker imports the class again: instances of users' classes need not be picklable.
         return {k: v for k, v in self.__dict__.items() if k != "user"}
 
     @cached_property
@@ -70,7 +70,7 @@ class Custom(Aggregate):
 
     @abstractmethod
     def _lifted(self, keys: list[str], rows: list[dict[str, Any]]) -> list[bytes | None]:
-        """Return what the user's class makes of each event, as it is stored."""
+        """Return the user's aggregate of each event, in stored form."""
 
     def _dump(self, aggregate: Any) -> bytes:
         """Return the aggregate as it is stored. Keys of JSON are sorted: equal aggregates must have equal bytes."""
@@ -115,7 +115,7 @@ class Custom(Aggregate):
         return states
 
     def _raised(self, method: str, error: Exception, key: str | None = None) -> AggregateError:
-        """Return what is said where a method raised and no event is to blame; of the key only a checksum is told."""
+        """Return the error for a method that raised if no event is to blame. It has only a checksum of the key."""
         of = "" if key is None else f", for a key whose CRC-32 is {zlib.crc32(key.encode()):08x}"
         return AggregateError(
             f"aggregates.{self.name}: {self.path}.{method} raised {_described(error)} at {_place(error)}{of}; "
@@ -123,7 +123,7 @@ class Custom(Aggregate):
         )
 
     def _column(self, method: str, values: list[Any]) -> pa.Array:
-        """Return what a method gave as the column that users see; ConfigError where it is of another type."""
+        """Return a method's results as the column that users see; ConfigError if they are of another type."""
         try:
             if self.declared == "string":
                 values = [v if isinstance(v, str) or v is None else json.dumps(v, sort_keys=True) for v in values]
@@ -139,18 +139,26 @@ class Custom(Aggregate):
 
 
 def _place(error: Exception) -> str:
-    """Return the file and line where an error was raised."""
+    """Return the file and line at which an error was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def _described(error: Exception) -> str:
-    """Return an error as a dead letter's reason tells it: one line, of bounded length."""
+    """Return an error's text for a dead letter's reason: one line, at most 200 characters.
+
+    >>> _described(ValueError("no price"))
+    'ValueError: no price'
+    """
     return f"{type(error).__name__}: {first_line(error)}"[:200]
 
 
 def json_of_value(value: object) -> str:
-    """Return the text of a column's value that JSON has no form for."""
+    """Return the text of a value that JSON can't express; TypeError if there is no text for its type.
+
+    >>> json_of_value(date(2026, 1, 31)), json_of_value(Decimal("1.50")), json_of_value(b"ab")
+    ('2026-01-31', '1.50', 'YWI=')
+    """
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):

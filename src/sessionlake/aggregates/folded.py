@@ -15,7 +15,24 @@ KIP_94 = ("initializer", "aggregator", "merger")
 
 
 class SessionAggregator(Protocol):
-    """What a user's class offers; `merger` must be associative and commutative (KIP-94).
+    """The methods of a user's class that folds events; `merger` must be associative and commutative (KIP-94).
+
+    >>> class Largest:
+    ...     columns = "price"
+    ...     value_type = "double"
+    ...
+    ...     def initializer(self):
+    ...         return None
+    ...
+    ...     def aggregator(self, key, event, aggregate):
+    ...         return event["price"]
+    ...
+    ...     def merger(self, key, left, right):
+    ...         return max((price for price in (left, right) if price is not None), default=None)
+    >>> largest = Largest()
+    >>> prices = [largest.aggregator("k", {"price": price}, largest.initializer()) for price in (2.5, 4.0)]
+    >>> largest.merger("k", *prices)
+    4.0
 
     Optional attributes: `columns`, the event columns that `aggregator` reads (default: every column of the source);
     `value_type`, one of long, double, string, boolean (default: string, the JSON text of the result);
@@ -24,17 +41,20 @@ class SessionAggregator(Protocol):
     """
 
     def initializer(self) -> Any:
-        """Return the aggregate of nothing."""
+        """Return the aggregate of no events."""
 
     def aggregator(self, key: str, event: dict[str, Any], aggregate: Any) -> Any:
-        """Return the aggregate with one more event. It is handed what `initializer` returns; `merger` does the rest."""
+        """Return the aggregate with one more event. `aggregate` is always the result of `initializer`; `merger` does the rest."""
 
     def merger(self, key: str, left: Any, right: Any) -> Any:
         """Return the aggregate of two sessions that became one."""
 
 
 class Merging(Custom):
-    """An aggregate by a user's class that makes one aggregate of two. Its Python runs once an event and once a merge."""
+    """An aggregate by a user's class that merges two aggregates into one.
+
+    Its Python code runs once for each event and once for each merge.
+    """
 
     state = (BYTES,)
     spans_keys = False
@@ -62,7 +82,7 @@ class Merging(Custom):
             except MemoryError:
                 raise
             except Exception as error:
-                # Which row to blame can't be told: each was good alone, and other batches would have met others.
+                # No single row is to blame: each was good alone, and another batch would have merged other rows.
                 raise self._raised(self.merges, error, str(key)) from error
         return [pa.array(merged, BYTES)]
 
@@ -95,7 +115,7 @@ class Folded(Merging):
             self._load(self._dump(user.initializer()))
         except Exception as error:
             raise ConfigError(
-                f"aggregates.{name}: what {path}.initializer() returns can't be stored ({error}); "
+                f"aggregates.{name}: the result of {path}.initializer() can't be stored ({error}); "
                 "return JSON values or add serialize and deserialize"
             ) from error
 
@@ -108,13 +128,21 @@ class Folded(Merging):
 
 
 class Reducer(Protocol):
-    """The method of a user's class that keeps a value of the events' own kind (KIP-94's `reduce`).
+    """The method of a user's class that reduces two values to one value of the same type (KIP-94's `reduce`).
 
-    `reducer` must be associative and commutative. Optional attributes: those of SessionAggregator.
+    `reducer` must be associative and commutative. The optional attributes are those of SessionAggregator.
+
+    >>> class LongestText:
+    ...     columns = "text"
+    ...
+    ...     def reducer(self, left, right):
+    ...         return max(left, right, key=lambda text: (len(text), text))
+    >>> LongestText().reducer("a", "bcd")
+    'bcd'
     """
 
     def reducer(self, left: Any, right: Any) -> Any:
-        """Return one value of two. A value is that of the one column that `columns` names, else a dict of the row."""
+        """Return one value for two. If `columns` names one column, a value is that column's; else it is a dict of the row."""
 
 
 class Reduced(Merging):

@@ -1,4 +1,4 @@
-"""median, quantile and users' classes with `evaluate`: what needs every value at once.
+"""median, quantile and users' classes with `evaluate`: aggregates that need all values at once.
 
 Their states hold all values, so that they grow with the events of a session or window; to merge is to concatenate and sort.
 """
@@ -58,7 +58,7 @@ class Quantile(Aggregate):
         return [packed(values[order], np.bincount(owners, minlength=len(groups.starts)))]
 
     def value(self, states: States) -> pa.Array:
-        """Return the value at the rank; null where there is none."""
+        """Return the value at the rank; null if there is none."""
         values, counts = exploded(states[0], self._dtype)
         result = np.zeros(len(counts))
         some = np.flatnonzero(counts)
@@ -72,7 +72,7 @@ class Quantile(Aggregate):
 
 
 def _between(low: Doubles, high: Doubles, part: Doubles) -> Doubles:
-    """Return the points at the given parts, in [0, 1), of the ways from low to high, neither end of which is passed."""
+    """Return low + part * (high - low) for each part in [0, 1), never outside of [low, high]."""
     with np.errstate(invalid="ignore", over="ignore"):
         # Weighted, not low + part * (high - low): the difference of two doubles may be no double. Rounding is clipped.
         points = np.clip(low * (1 - part) + high * part, low, high)
@@ -80,7 +80,15 @@ def _between(low: Doubles, high: Doubles, part: Doubles) -> Doubles:
 
 
 class RowsEvaluator(Protocol):
-    """What a user's class offers that wants all rows at once, in place of KIP-94's three methods.
+    """The method of a user's class that computes its value from all rows at once, instead of KIP-94's three methods.
+
+    >>> class FirstAndLast:
+    ...     columns = ("page",)
+    ...
+    ...     def evaluate(self, key, rows):
+    ...         return {"first": rows[0]["page"], "last": rows[-1]["page"]}
+    >>> FirstAndLast().evaluate("k", [{"page": "home"}, {"page": "cart"}])
+    {'first': 'home', 'last': 'cart'}
 
     Optional attributes: `columns`, the event columns that rows have (default: every column of the source); `value_type`,
     one of long, double, string, boolean (default: string, the JSON text of the value); `serialize(row) -> bytes` and
@@ -120,7 +128,7 @@ class Evaluated(Custom):
         return [states[0].take(pa.array(groups.starts)), *self._rows.merge(states[1:], groups)]
 
     def value(self, states: States) -> pa.Array:
-        """Return what the user's class makes of the rows."""
+        """Return the value that the user's class computes from the rows."""
         values = []
         for key, rows in zip(states[0].to_pylist(), self._rows.value(states[1:]).to_pylist(), strict=True):
             text = key.decode()

@@ -18,13 +18,17 @@ from sessionlake.aggregates.scalars import (
     state_type,
     to_state,
 )
-from sessionlake.columnar.arrays import Groups, Ints, nullable, numbers, ranks, validity
+from sessionlake.columnar.arrays import Groups, Ints, nullable, numbers, ranks, validity, within_group
 from sessionlake.errors import ConfigError
 
 _SAFE_SUM = 1 << 62
 """A group whose values could add up to less can't leave int64, and needs no look at each."""
 _HALF = 32
 _LOW_HALF = (1 << _HALF) - 1
+_FACTORS = 512
+"""So many mantissas have a product that a double holds."""
+_LARGEST_POWER = 5000
+"""Of two; any double is smaller."""
 
 
 class Count(Aggregate):
@@ -67,11 +71,17 @@ def number_type(name: str, function: str, column: str, type_: pa.DataType) -> pa
     return kind
 
 
+def doubles_of(values: pa.Array) -> pa.Array:
+    """Return numbers of any type as doubles; nulls stay null."""
+    scale = 10.0**-values.type.scale if pa.types.is_decimal(values.type) else 1.0
+    return pc.multiply(to_state(values).cast(DOUBLE, safe=False), scale)
+
+
 class Sum(Aggregate):
     """sum(x): double for floats, int64 for integers and booleans.
 
     Integers saturate at the bounds of int64, merge by merge: only a sum that never leaves them is independent of the
-    order of merges where signs are mixed.
+    order of merges if signs are mixed.
     """
 
     plain = 0
@@ -151,7 +161,7 @@ def _may_overflow(values: Ints, groups: Groups) -> bool:
 
 
 def _saturated(total: Ints, values: Ints, groups: Groups) -> Ints:
-    """Return the totals, at a bound of int64 where the exact sum is beyond it."""
+    """Return the totals, at a bound of int64 if the exact sum is beyond it."""
     # A wrapped total is off by a multiple of 2 ** 64, far more than doubles can be wrong about the exact sum.
     estimate = np.add.reduceat(values.astype(np.float64), groups.starts)
     limits = np.iinfo(np.int64)
@@ -177,7 +187,7 @@ class Extreme(Aggregate):
         """Keep the extreme value, ignoring nulls. NaN is greater than every number, as in Spark and DuckDB."""
         if self.state[0] == BYTES:
             return merge_shared(states, groups, self._merge_texts)
-        # Nulls become what loses against every value, so that one reduction does for all.
+        # Nulls become a number that loses against every value, so one reduction is enough.
         limits = np.iinfo(np.int64)
         if self.state[0] == LONG:
             worst: float = limits.min if self.largest else limits.max
@@ -217,13 +227,11 @@ class Average(Aggregate):
     def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
         self.name, self.inputs = name, (column,)
         number_type(name, "avg", column, type_)
-        self._scale = 10.0**-type_.scale if pa.types.is_decimal(type_) else 1.0
 
     def lift(self, events: Events) -> States:
         """Return each event's number and whether it counts."""
         values = events.columns[self.inputs[0]]
-        total = pc.multiply(to_state(values).cast(DOUBLE, safe=False), self._scale)
-        return [pc.fill_null(total, 0.0), pc.is_valid(values).cast(LONG)]
+        return [pc.fill_null(doubles_of(values), 0.0), pc.is_valid(values).cast(LONG)]
 
     def merge(self, states: States, groups: Groups) -> States:
         """Add sums and counts."""
@@ -231,12 +239,52 @@ class Average(Aggregate):
             return [pa.array(np.add.reduceat(numbers(column)[0], groups.starts)) for column in states]
 
     def value(self, states: States) -> pa.Array:
-        """Divide; null where nothing was counted."""
+        """Divide; null if nothing was counted."""
         total, count = (numbers(column)[0] for column in states)
         with np.errstate(invalid="ignore", divide="ignore"):
             return nullable(total / count, count > 0)
 
     def one(self, state: Sequence[Any]) -> float | None:
-        """Divide; None where nothing was counted."""
+        """Divide; None if nothing was counted."""
         total, count = state
         return total / count if count else None
+
+
+class Product(Aggregate):
+    """product(x), a double. The state is a mantissa in [0.5, 1) and a power of two, so no part of a product is beyond doubles."""
+
+    state = (DOUBLE, LONG)
+    value_type = DOUBLE
+
+    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+        number_type(name, "product", column, type_)
+        self.name, self.inputs = name, (column,)
+
+    def lift(self, events: Events) -> States:
+        """Return each event's number."""
+        return self.from_value(doubles_of(events.columns[self.inputs[0]]), events.time_us)
+
+    def merge(self, states: States, groups: Groups) -> States:
+        """Multiply, ignoring nulls."""
+        (mantissa, valid), (power, _) = numbers(states[0], 1.0), numbers(states[1])
+        sizes = groups.sizes
+        with np.errstate(invalid="ignore"):
+            while len(mantissa) > len(groups.starts):
+                starts = np.flatnonzero(within_group(sizes) % _FACTORS == 0)
+                mantissa, carried = np.frexp(np.multiply.reduceat(mantissa, starts))
+                power = np.add.reduceat(power, starts) + carried
+                sizes = -(-sizes // _FACTORS)
+        some = None if valid is None else np.logical_or.reduceat(valid, groups.starts)
+        return [nullable(mantissa, some), nullable(power, some)]
+
+    def value(self, states: States) -> pa.Array:
+        """Return the product, infinite or 0 if it is beyond doubles."""
+        (mantissa, valid), (power, _) = numbers(states[0]), numbers(states[1])
+        with np.errstate(over="ignore", under="ignore"):
+            return nullable(np.ldexp(mantissa, np.clip(power, -_LARGEST_POWER, _LARGEST_POWER)), valid)
+
+    def from_value(self, values: pa.Array, time_us: Ints) -> States:  # noqa: ARG002 - a product has no time
+        """Return the parts of the value."""
+        found, valid = numbers(values.cast(DOUBLE), 1.0)
+        mantissa, power = np.frexp(found)
+        return [nullable(mantissa, valid), nullable(power.astype(np.int64), valid)]

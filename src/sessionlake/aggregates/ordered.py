@@ -22,7 +22,7 @@ from sessionlake.columnar.arrays import (
 class Edge(Aggregate):
     """first(x) or last(x): the value that is not null at the earliest or latest time.
 
-    A tie goes to the smallest (first) or largest (last) event id, then value. The state is the time, the value and, where
+    A tie goes to the smallest (first) or largest (last) event id, then value. The state is the time, the value and, if
     events have ids, the id.
     """
 
@@ -34,7 +34,7 @@ class Edge(Aggregate):
         self.value_type = type_
 
     def lift(self, events: Events) -> States:
-        """Return time, value and tie-breaker of each event; all null where the value is."""
+        """Return time, value and tie-breaker of each event; all null if the value is."""
         value = to_state(events.columns[self.inputs[0]])
         valid = pc.is_valid(value)
         states = [pc.if_else(valid, pa.array(events.time_us), pa.scalar(None, LONG)), value]
@@ -92,7 +92,7 @@ class Collect(Aggregate):
         self.value_type = pa.list_(type_)
 
     def lift(self, events: Events) -> States:
-        """Return a list of one value for each event; empty where it is null."""
+        """Return a list of one value for each event; empty if it is null."""
         value = to_state(events.columns[self.inputs[0]])
         valid = pc.is_valid(value).to_numpy(zero_copy_only=False)
         kept = pa.array(np.flatnonzero(valid))
@@ -107,40 +107,45 @@ class Collect(Aggregate):
     def _merge_lists(self, states: States, groups: Groups) -> States:
         # All lists of all groups are laid out as one column each, sorted together, and cut again.
         times, counts = exploded(states[0], np.int64)
-        ids, values = self._texts(states[1], states[2], BYTES), self._texts(states[3], states[4], self.item_state)
+        ids, values = unpack_texts(states[1], states[2], BYTES), unpack_texts(states[3], states[4], self.item_state)
         owners = np.repeat(groups.ids, counts)
-        order = np.lexsort((ranks(values), ranks(ids), times, owners)) if len(times) else np.zeros(0, np.int64)
-        position = within_group(np.bincount(owners, minlength=len(groups.starts)))
+        order = self._order(owners, times, ids, values) if len(times) else np.zeros(0, np.int64)
+        position = within_group(np.bincount(owners[order], minlength=len(groups.starts)))
         order = order[position < self.limit]
         kept = np.bincount(owners[order], minlength=len(groups.starts))
         rows = pa.array(order)
         return self._packed(times[order], ids.take(rows), values.take(rows), kept)
 
-    def _packed(self, times: Ints, ids: pa.Array, values: pa.Array, counts: Ints) -> States:
-        return [packed(times, counts), *_pack_texts(ids, counts), *_pack_texts(_as_bytes(values), counts)]
+    def _order(self, owners: Ints, times: Ints, ids: pa.Array, values: pa.Array) -> Ints:
+        """Return the rows by owner, in the order of the list."""
+        return np.lexsort((ranks(values), ranks(ids), times, owners))
 
-    def _texts(self, lengths: pa.Array, data: pa.Array, type_: pa.DataType) -> pa.Array:
-        """Return the elements of all rows' lists, flat, from the columns of their lengths and their bytes."""
-        sizes, _ = exploded(lengths, np.int32)
-        texts = binary_array(offsets_of(data)[1], np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
-        return texts if type_ == BYTES else pa.array(offsets_of(texts)[1].view(type_.to_pandas_dtype()), type_)
+    def _packed(self, times: Ints, ids: pa.Array, values: pa.Array, counts: Ints) -> States:
+        return [packed(times, counts), *pack_texts(ids, counts), *pack_texts(as_bytes(values), counts)]
 
     def value(self, states: States) -> pa.Array:
         """Return the list of values."""
         _, counts = exploded(states[0], np.int64)
-        items = from_state(self._texts(states[3], states[4], self.item_state), self.item_type)
+        items = from_state(unpack_texts(states[3], states[4], self.item_state), self.item_type)
         return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32()), items)
 
 
-def _as_bytes(values: pa.Array) -> pa.Array:
+def as_bytes(values: pa.Array) -> pa.Array:
     """Return values of any state type as byte strings; of numbers their eight bytes."""
     if pa.types.is_binary(values.type):
         return values
     return packed(numbers(values)[0], np.ones(len(values), np.int64))
 
 
-def _pack_texts(texts: pa.Array, counts: Ints) -> States:
+def pack_texts(texts: pa.Array, counts: Ints) -> States:
     """Return the columns of lengths and of bytes; row i has the next counts[i] texts."""
     cuts, data = offsets_of(texts)
     ends = np.concatenate([[0], np.cumsum(counts)])
     return [packed(np.diff(cuts).astype(np.int32), counts), binary_array(data, cuts[ends])]
+
+
+def unpack_texts(lengths: pa.Array, data: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return the elements of all rows' lists, flat and of a state type, from the columns of their lengths and their bytes."""
+    sizes, _ = exploded(lengths, np.int32)
+    texts = binary_array(offsets_of(data)[1], np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+    return texts if type_ == BYTES else pa.array(offsets_of(texts)[1].view(type_.to_pandas_dtype()), type_)

@@ -20,7 +20,7 @@ class Partials:
     """(key, start, end, count, revision, aggregate states) in columns of equal length; times inclusive, microseconds.
 
     `states` holds the state columns of all aggregates, one after the other. `revision` is the batch_id of a stored
-    session's last change and meaningless for what is not stored. Keys that come of `premerge` are a dictionary.
+    session's last change, and meaningless for rows that are not stored. Keys from `premerge` are a dictionary array.
     """
 
     keys: pa.Array
@@ -30,7 +30,7 @@ class Partials:
     revision: Ints
     states: States
     until: Ints | None = None
-    """`open_until` of each, where it does not follow from the end (`operators/sessions/windows.py`)."""
+    """`open_until` of each, if it does not follow from the end (`operators/sessions/windows.py`)."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -50,7 +50,7 @@ class Partials:
         )
 
     def to_table(self) -> pa.Table:
-        """Return the columns key, start_us, end_us, event_count, revision, until_us where that is known, s0, s1, ... ."""
+        """Return the columns key, start_us, end_us, event_count, revision, until_us if that is known, s0, s1, ... ."""
         columns = {
             "key": plain_text(self.keys),
             "start_us": self.start,
@@ -101,7 +101,7 @@ def concat(parts: Sequence[Partials]) -> Partials:
 
 
 def lift(aggregates: Sequence[Aggregate], events: Events, until: Ints | None = None) -> Partials:
-    """Return each event as a partial; `until` is each one's `open_until`, where it does not follow from its time."""
+    """Return each event as a partial; `until` is each one's `open_until`, if it does not follow from its time."""
     ones = np.ones(len(events.time_us), np.int64)
     states = [column for aggregate in aggregates for column in aggregate.lift(events)]
     return Partials(plain_text(events.keys), events.time_us, events.time_us, ones, ones * 0, states, until)

@@ -1,4 +1,4 @@
-"""first_position and last_position: where in its topic the first and the last event of a session or a window stand."""
+"""first_position and last_position: the topic positions of the first and the last event of a session or a window."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

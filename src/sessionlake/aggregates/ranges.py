@@ -1,4 +1,4 @@
-"""States of ranges of consecutive rows that overlap: what windows are of the slices that they are made of."""
+"""States of overlapping ranges of consecutive rows. For example, windows are such ranges of slices."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,12 @@ from sessionlake.columnar.arrays import Groups, Ints, concatenated, taken, withi
 def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, high: Ints, keys: pa.Array) -> States:
     """Merge the rows [low[i], high[i]) of the state columns into one state for each i; no range is empty.
 
-    `keys` has the key of each row: all rows of a range have one. Where ranges overlap little, or an aggregate has full
-    states, their rows are gathered. Else binary lifting: level j has the merges of 2^j consecutive rows, of which a range
-    takes one for each bit of its length, so that of any associative aggregate O((rows + ranges) log longest) merges are
-    enough. StoreError where a column of what is gathered is more than Arrow's 2 GiB.
+    `keys` has the key of each row; all rows of a range have the same key. Raises StoreError if a column of the copied rows
+    exceeds Arrow's 2 GiB.
     """
+    # If ranges overlap little, or an aggregate has full states, each range's rows are copied and merged. Else the merges are
+    # shared by binary lifting: level j has the merges of 2^j consecutive rows, and a range takes one of them for each bit of
+    # its length. So O((rows + ranges) log longest) merges are enough for any associative aggregate.
     length = high - low
     longest = int(length.max(initial=1))
     if longest == 1:
@@ -30,6 +31,8 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
     parts, owners = [], []
     at, width, level = low.copy(), 1, states
     while width <= longest:
+        # `width` is a power of two: ranges whose length has this bit take one merge of `width` rows at `at`, and go on after
+        # it. So the parts of a range come in the order of its rows.
         these = np.flatnonzero(length & width)
         parts.append([column.take(pa.array(at[these])) for column in level])
         owners.append(these)
@@ -39,13 +42,15 @@ def merge_ranges(aggregates: Sequence[Aggregate], states: States, low: Ints, hig
         width *= 2
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
+    # The sort is stable, so each range's parts stay in order; a group starts at each change of the owner.
     starts = np.flatnonzero(np.diff(owner[order], prepend=-1))
     gathered = [concatenated(columns).take(pa.array(order)) for columns in zip(*parts, strict=True)]
     return merge_states(aggregates, gathered, Groups(starts, len(order), lambda: keys.take(pa.array(low))))
 
 
 def _doubled(aggregates: Sequence[Aggregate], level: States, width: int) -> States:
-    """Return the merges of each row with the one `width` further on; some are of two keys, and no range takes those."""
+    """Return the merge of each row with the row `width` further on. Some merges are of two keys, but no range uses those."""
     rows = max(0, len(level[0]) - width) if level else 0
+    # Rows 0, width, 1, 1 + width, ...: the two rows of each merge stand next to each other.
     pairs = pa.array(np.stack([np.arange(rows), np.arange(rows) + width], axis=1).ravel())
     return merge_states(aggregates, [column.take(pairs) for column in level], Groups(np.arange(rows) * 2, 2 * rows))

@@ -66,7 +66,7 @@ def decimals(unscaled: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def decimals_of_words(low: Ints, high: Ints, valid: Bools | None, type_: pa.DataType) -> pa.Array:
-    """Return decimals of the given low and high 64 bits, null where not valid."""
+    """Return decimals of the given low and high 64 bits, null if not valid."""
     wide = pa.decimal128(type_.precision, type_.scale)
     words = np.ascontiguousarray(np.stack([low, high], axis=1))
     plain = pa.Array.from_buffers(wide, len(low), [None, pa.py_buffer(words)])

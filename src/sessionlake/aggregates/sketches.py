@@ -80,10 +80,12 @@ class Percentile(Aggregate):
     state = (BYTES,)
     value_type = DOUBLE
 
-    def __init__(self, name: str, column: str, type_: pa.DataType, fraction: float) -> None:
+    def __init__(
+        self, name: str, column: str, type_: pa.DataType, fraction: float, function: str = "percentile"
+    ) -> None:
         self.name, self.inputs, self.fraction = name, (column,), fraction
         self._scale = 10.0**-type_.scale if pa.types.is_decimal(type_) else 1.0
-        number_type(name, "percentile", column, type_)
+        number_type(name, function, column, type_)
 
     def lift(self, events: Events) -> States:
         """Return each event's bucket."""
@@ -142,3 +144,19 @@ class Percentile(Aggregate):
         magnitude[codes == _ZERO_BUCKET] = 0.0
         magnitude[codes == _NAN_BUCKET] = np.nan
         return cast(npt.NDArray[np.float64], np.sign(codes) * magnitude)
+
+
+class Histogram(Percentile):
+    """histogram(x): the sketch of percentile itself, as a list of values, each within 1 %, and how often they came."""
+
+    value_type = pa.list_(pa.struct([("value", DOUBLE), ("count", LONG)]))
+
+    def __init__(self, name: str, column: str, type_: pa.DataType) -> None:
+        super().__init__(name, column, type_, 0.0, "histogram")
+
+    def value(self, states: States) -> pa.Array:
+        """Return the buckets by value; an empty list of no numbers."""
+        buckets, sizes = exploded(states[0], _BUCKETS)
+        columns = [pa.array(self._values(buckets["code"])), pa.array(buckets["count"].astype(np.int64))]
+        items = pa.StructArray.from_arrays(columns, fields=list(self.value_type.value_type))
+        return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32()), items)

@@ -1,67 +1,60 @@
-"""The text form of aggregates: "sum(added)", "percentile(ms, 0.99)", "package.module:Class"."""
+"""The text form of aggregates: "sum(added)", "sum(price * quantity) filter (where type = 'buy')", "package.module:Class"."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from sessionlake.aggregates.base import Aggregate
+from sessionlake.aggregates.calls import Call, Part, read_call
 from sessionlake.aggregates.custom import Custom, load_user
 from sessionlake.aggregates.folded import KIP_94, Folded, Reduced
-from sessionlake.aggregates.full import Evaluated, Quantile
-from sessionlake.aggregates.numeric import Average, Count, DecimalSum, Extreme, Sum
-from sessionlake.aggregates.ordered import Collect, Edge
-from sessionlake.aggregates.positions import OFFSET, PARTITION, PositionEdge
-from sessionlake.aggregates.sketches import APPROX_DISTINCT, EXACT_DISTINCT, CountDistinct, Percentile
+from sessionlake.aggregates.full import Evaluated
+from sessionlake.aggregates.functions import ALIASES, FUNCTIONS, Asked, Function, Literal, Number
+from sessionlake.aggregates.positions import OFFSET, PARTITION
+from sessionlake.columnar.expressions import EVENT_TIME, KEY
 from sessionlake.errors import ConfigError
 
-_CALL = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s*")
 _CLASS = re.compile(r"[\w.]+:\w+")
-_ONE_COLUMN = ("sum", "min", "max", "avg", "first", "last", "approx_count_distinct", "median")
-_MEDIAN = 0.5
-_TIMED = ("first", "last", "collect")
-"""Functions that order by time, and break ties by the event's id."""
-_FRACTION = ("percentile", "quantile")
-"""Functions whose argument need not be a whole number."""
+_PLAIN = re.compile(r"[^\W\d]\w*")
+_QUOTED = re.compile(r"`([^`]+)`")
+_OF_TODAY = re.compile(r"\s*([a-z_]+)\s*\(\s*([^,()]*?)\s*(?:,\s*([^,()]+?)\s*)?\)\s*")
+"""A call as releases before SQL read it: a column's name may have any character but these."""
 _OF_POSITIONS = ("first_position", "last_position")
-_NO_COLUMN = ("count", *_OF_POSITIONS)
-FUNCTIONS = ("count", *_OF_POSITIONS, *_ONE_COLUMN, "count_distinct", "percentile", "quantile", "collect")
 
 
 @dataclass(frozen=True)
 class AggregateSpec:
-    """A parsed aggregate: a function of a column, with at most one argument more, or a class."""
+    """A parsed aggregate: a function of columns, with literals after them, or a class."""
 
     name: str
     function: str
-    column: str | None = None
-    argument: float | None = None
+    columns: tuple[str, ...] = ()
+    """The columns that it reads. A hidden one, of an expression, has the name of its own text."""
+    literals: tuple[Literal, ...] = ()
+    computed: Mapping[str, str] = field(default_factory=dict)
+    """The SQL of each hidden column by its name, in which names that are no words have backquotes. It also sees `key` and `event_time`."""
     path: str | None = None
 
     @classmethod
-    def parse(cls, name: str, text: str) -> "AggregateSpec":
-        """Parse the text; ConfigError names the aggregate and what may be written."""
+    def parse(cls, name: str, text: str, columns: Collection[str] | None = None) -> "AggregateSpec":
+        """Parse the text; ConfigError names the aggregate, the place in the text and the valid forms.
+
+        An argument that is the name of one of `columns`, those of the source, is this column, whatever it would mean as SQL.
+        Without `columns` a text that may be such a name is not checked as SQL.
+
+        >>> AggregateSpec.parse("r", "sum(price * 2) filter (where buys)", ["price", "buys"]).computed
+        {'case when buys then price * 2 end': 'case when `buys` then price * 2 end'}
+        """
         if _CLASS.fullmatch(text.strip()):
             return cls(name, "class", path=text.strip())
-        call = _CALL.fullmatch(text)
-        if call is None or call[1] not in FUNCTIONS:
-            raise ConfigError(
-                f"aggregates.{name}: {text!r} is unknown; write one of {', '.join(FUNCTIONS)} as in 'sum(column)', or 'package.module:Class'"
-            )
-        function, column, argument = call[1], call[2] or None, call[3]
-        if column is None and function not in _NO_COLUMN:
-            raise ConfigError(f"aggregates.{name}: {text!r} names no column; write '{function}(column)'")
-        if column is not None and function in _OF_POSITIONS:
-            raise ConfigError(f"aggregates.{name}: {text!r} takes no column; write '{function}()'")
-        return cls(name, function, column, _argument(name, function, argument))
+        return _Parser(name, text, columns).spec()
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Columns the aggregate reads, as far as the text tells."""
-        if self.of_positions:
-            return (PARTITION, OFFSET)
-        return (self.column,) if self.column else ()
+        """The columns that the aggregate reads, hidden ones too, if its text names them."""
+        return (PARTITION, OFFSET) if self.of_positions else self.columns
 
     @property
     def of_positions(self) -> bool:
@@ -69,24 +62,163 @@ class AggregateSpec:
         return self.function in _OF_POSITIONS
 
 
-def _argument(name: str, function: str, text: str | None) -> float | None:
-    """Return a function's argument after the column, None where it has none; ConfigError for one out of its bounds."""
-    needs = {"percentile": (0.0, 1.0, "0.99"), "quantile": (0.0, 1.0, "0.99"), "collect": (1, 1_000_000, "100")}
-    may = {"count_distinct": (1, 1_000_000, "4096"), **needs}
-    if text is None and function not in needs:
-        return None
-    if function not in may:
-        raise ConfigError(f"aggregates.{name}: {function} takes one column only; remove {text!r}")
-    low, high, example = may[function]
-    try:
-        number = float(text) if text is not None else -1.0
-    except ValueError:
-        number = -1.0
-    if not low <= number <= high or (function not in _FRACTION and number != int(number)):
-        raise ConfigError(
-            f"aggregates.{name}: {text!r} must be a number from {low} to {high}; write '{function}(column, {example})'"
+class _Parser:
+    """The parser of one text."""
+
+    def __init__(self, name: str, text: str, known: Collection[str] | None) -> None:
+        self._name, self._text, self._known = name, text, known
+        self._setting = f"aggregates.{name}"
+        self._computed: dict[str, str] = {}
+
+    def spec(self) -> AggregateSpec:
+        call = self._call()
+        if call.distinct:
+            call = self._of_distinct(call)
+        call = replace(call, name=ALIASES.get(call.name, call.name))
+        function = FUNCTIONS.get(call.name)
+        if function is None:
+            raise self._error(
+                f"is unknown; write one of {', '.join(FUNCTIONS)} as in 'sum(column)', or 'package.module:Class'"
+            )
+        parts = self._columns(call, function)
+        literals = self._literals(call, function, call.arguments[len(parts) :])
+        name, columns = self._filtered(call, function, parts)
+        return AggregateSpec(self._name, name, columns, literals, self._computed)
+
+    def _call(self) -> Call:
+        today = _OF_TODAY.fullmatch(self._text)
+        if today is not None and self._known is not None and today[2] in self._known:
+            return _call_of_today(today)
+        if re.match(r"\s*[\w.]+:\w+\s+filter\b", self._text, re.IGNORECASE):
+            raise self._error("is a class, which takes no filter; leave events out in its own code")
+        try:
+            call = read_call(self._setting, self._text)
+        except ConfigError:
+            if today is None or self._known is not None:
+                raise
+            return _call_of_today(today)
+        every = call.name == "count" and [part.text for part in call.arguments] == ["*"]
+        return replace(call, arguments=()) if every else call
+
+    def _of_distinct(self, call: Call) -> Call:
+        if call.name != "count" or len(call.arguments) != 1:
+            raise self._error("has DISTINCT, which only count(distinct column) may have; leave it out")
+        return Call("count_distinct", call.arguments, condition=call.condition)
+
+    def _columns(self, call: Call, function: Function) -> tuple[Part, ...]:
+        """Return the arguments that are columns."""
+        given = call.arguments
+        least = function.columns if function.least is None else function.least
+        if len(given) < least:
+            told = "column" if not given else "second column"
+            raise self._error(f"names no {told}; write '{function.example(call.name)}'")
+        if given and not function.columns:
+            raise self._error(f"takes no column; write '{call.name}()'")
+        return given[: function.columns]
+
+    def _literals(self, call: Call, function: Function, given: Sequence[Part]) -> tuple[Literal, ...]:
+        if len(given) > len(function.literals):
+            count = "one column only" if function.columns == 1 else f"{function.columns} columns only"
+            told = count if not function.literals else f"{len(function.literals)} arguments after the column"
+            raise ConfigError(
+                f"{self._setting}: {call.name} takes {told}; remove {given[len(function.literals)].text!r}"
+            )
+        found = []
+        for i, literal in enumerate(function.literals):
+            text = given[i].text if i < len(given) else None
+            if text is None and isinstance(literal, Number) and literal.optional:
+                continue
+            value = literal.read(text)
+            if value is None:
+                raise ConfigError(
+                    f"{self._setting}: {text!r} must be {literal.wanted()}; write '{function.example(call.name)}'"
+                )
+            found.append(value)
+        return tuple(found)
+
+    def _filtered(self, call: Call, function: Function, parts: Sequence[Part]) -> tuple[str, tuple[str, ...]]:
+        """Return the function and its columns: of `f(e) filter (where c)` the column `case when c then e end`."""
+        if call.condition is None:
+            return call.name, tuple(self._column(part) for part in parts)
+        if not function.filtered:
+            raise self._error(f"has a filter, which {call.name} does not take; leave it out")
+        self._check(call.condition)
+        if call.name == "count" and not parts:
+            return "count_if", (self._column(call.condition),)
+        return call.name, tuple(
+            self._hidden(_chosen(call.condition.text, part.text), _chosen(self._sql(call.condition), self._sql(part)))
+            for part in parts
         )
-    return number
+
+    def _column(self, part: Part) -> str:
+        """Return the name of an argument's column, which is hidden if the argument is SQL."""
+        named = self._named(part)
+        if named is not None:
+            return named
+        self._check(part)
+        return self._hidden(part.text, part.text)
+
+    def _named(self, part: Part) -> str | None:
+        """Return the column of the source that an argument names; None for SQL."""
+        quoted = _QUOTED.fullmatch(part.text)
+        if self._known is not None and part.text in self._known:
+            return part.text
+        if quoted:
+            return quoted[1]
+        is_own = self._known is not None and part.text in (KEY, EVENT_TIME)
+        return part.text if _PLAIN.fullmatch(part.text) and not is_own else None
+
+    def _sql(self, part: Part) -> str:
+        named = self._named(part)
+        if named is None:
+            self._check(part)
+            return part.text
+        return f"`{named.replace('`', '``')}`"
+
+    def _hidden(self, name: str, sql: str) -> str:
+        # The name is of the texts alone, so that it does not depend on which columns are known.
+        self._computed[name] = sql
+        return name
+
+    def _check(self, part: Part) -> None:
+        """Parse SQL; without the source's columns only what can be no column's name."""
+        if self._known is None and not set(part.text) & set("(),"):
+            return
+        from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
+
+        try:
+            parse(self._setting, part.text)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (from character {part.at} of {self._text!r} on)") from error
+
+    def _error(self, told: str) -> ConfigError:
+        return ConfigError(f"{self._setting}: {self._text!r} {told}")
+
+
+def _call_of_today(found: re.Match[str]) -> Call:
+    parts = [Part(found[group], found.start(group) + 1) for group in (2, 3) if found[group]]
+    return Call(found[1], tuple(parts))
+
+
+def _chosen(condition: str, value: str) -> str:
+    return f"case when {condition} then {value} end"
+
+
+def parse_aggregates(texts: Mapping[str, str], columns: Callable[[], Collection[str]]) -> list[AggregateSpec]:
+    """Return the parsed aggregates of a config.
+
+    `columns` returns the names of the source's columns, and is called only if a text may be one of them or SQL.
+    """
+    specs = [AggregateSpec.parse(name, text) for name, text in texts.items()]
+    if any(spec.computed or {KEY, EVENT_TIME} & set(spec.columns) for spec in specs):
+        known = columns()
+        specs = [AggregateSpec.parse(name, text, known) for name, text in texts.items()]
+    return specs
+
+
+def hidden_columns(specs: Iterable[AggregateSpec]) -> dict[str, tuple[str, str]]:
+    """Return by name the hidden columns that aggregates read: the key in the config, and the SQL."""
+    return {name: (f"aggregates.{spec.name}", sql) for spec in specs for name, sql in spec.computed.items()}
 
 
 def build_aggregates(
@@ -94,11 +226,11 @@ def build_aggregates(
 ) -> tuple[Aggregate, ...]:
     """Return the aggregates of a config, in its order.
 
-    `types` gives the Arrow type of every column; `with_id` says that events carry an id (ties of first, last, collect);
-    a user's class is looked for in `directory` too, last.
+    `types` gives the Arrow type of every column, hidden ones too; `with_id` says that events carry an id (ties of first, last,
+    collect); a user's class is looked for in `directory` too, last.
     """
     return tuple(
-        _build(AggregateSpec.parse(name, text), types, with_id=with_id, directory=directory)
+        _build(AggregateSpec.parse(name, text, types), types, with_id=with_id, directory=directory)
         for name, text in specs.items()
     )
 
@@ -106,17 +238,15 @@ def build_aggregates(
 def _build(spec: AggregateSpec, types: Mapping[str, pa.DataType], *, with_id: bool, directory: str | None) -> Aggregate:
     if spec.path is not None:
         return build_custom(spec.name, spec.path, directory)
-    if spec.of_positions:
-        return PositionEdge(spec.name, latest=spec.function == "last_position")
-    if spec.column is None:
-        return Count(spec.name, None)
-    if spec.column not in types:
-        raise ConfigError(
-            f"aggregates.{spec.name}: no column {spec.column!r} in the events; pick one of {', '.join(sorted(types))}"
-        )
-    if spec.function in _TIMED:
-        return _build_timed(spec, spec.column, types[spec.column], with_id=with_id)
-    return _build_untimed(spec, spec.column, types[spec.column])
+    for column in spec.columns:
+        if column not in types:
+            raise ConfigError(
+                f"aggregates.{spec.name}: no column {column!r} in the events; pick one of {', '.join(sorted(types))}"
+            )
+    of_columns = tuple(types[column] for column in spec.columns)
+    return FUNCTIONS[spec.function].build(
+        Asked(spec.name, spec.function, spec.columns, of_columns, spec.literals, with_id)
+    )
 
 
 def build_custom(name: str, path: str, directory: str | None = None) -> Custom:
@@ -132,26 +262,3 @@ def build_custom(name: str, path: str, directory: str | None = None) -> Custom:
     raise ConfigError(
         f"aggregates.{name}: {path!r} lacks {', '.join(missing)}; add these methods, or in their place reducer(left, right) or evaluate(key, rows)"
     )
-
-
-def _build_timed(spec: AggregateSpec, column: str, type_: pa.DataType, *, with_id: bool) -> Aggregate:
-    if spec.function == "collect":
-        return Collect(spec.name, column, type_, int(spec.argument or 0))
-    return Edge(spec.name, column, type_, latest=spec.function == "last", with_id=with_id)
-
-
-def _build_untimed(spec: AggregateSpec, column: str, type_: pa.DataType) -> Aggregate:
-    name = spec.name
-    make: dict[str, Callable[[], Aggregate]] = {
-        "count": lambda: Count(name, column),
-        "sum": lambda: (DecimalSum if pa.types.is_decimal(type_) else Sum)(name, column, type_),
-        "min": lambda: Extreme(name, column, type_, largest=False),
-        "max": lambda: Extreme(name, column, type_, largest=True),
-        "avg": lambda: Average(name, column, type_),
-        "count_distinct": lambda: CountDistinct(name, column, type_, int(spec.argument or EXACT_DISTINCT)),
-        "approx_count_distinct": lambda: CountDistinct(name, column, type_, APPROX_DISTINCT),
-        "percentile": lambda: Percentile(name, column, type_, spec.argument or 0.0),
-        "median": lambda: Quantile(name, "median", column, type_, _MEDIAN),
-        "quantile": lambda: Quantile(name, "quantile", column, type_, spec.argument or 0.0),
-    }
-    return make[spec.function]()

@@ -18,7 +18,7 @@ EXIT_CODES = (
     "--traceback",
     is_flag=True,
     envvar="SESSIONLAKE_TRACEBACK",
-    help="Where a command fails, print the whole trace too.",
+    help="If a command fails, print the whole trace, too.",
 )
 @click.option("-q", "--quiet", is_flag=True, envvar="SESSIONLAKE_QUIET", help="Show no progress on standard error.")
 def main(traceback: bool, quiet: bool) -> None:  # noqa: FBT001 (click passes flags by name; read off the context)

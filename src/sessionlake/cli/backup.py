@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command_of("backup")
 def backup_command(config_path: str, directory: str) -> None:
-    """Save, and say what was saved."""
+    """Save a backup, and print its manifest in a line."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import backup
 
@@ -22,12 +22,12 @@ def backup_command(config_path: str, directory: str) -> None:
         spark = open_session(config)
         shown.step("copying")
         made = backup(spark, config, _absolute(directory), shown.count)
-    console.print(f"saved {_told(made)}")
+    console.print(f"saved {_manifest_line(made)}")
 
 
 @command_of("restore")
 def restore_command(config_path: str, directory: str) -> None:
-    """Put back, and say what was put back."""
+    """Put a backup back, and print its manifest in a line."""
     config = load_config(config_path)
     from sessionlake.jobs.backup import restore
     from sessionlake.jobs.backup.manifest import LocalFiles, check_backup
@@ -39,14 +39,14 @@ def restore_command(config_path: str, directory: str) -> None:
         spark = open_session(config)
         shown.step("copying")
         put = restore(spark, config, place, shown.count)
-    console.print(f"restored {_told(put)}; `sessionlake run` goes on with batch {put.batch_id + 1}")
+    console.print(f"restored {_manifest_line(put)}; `sessionlake run` goes on with batch {put.batch_id + 1}")
 
 
 def _absolute(directory: str) -> str:
     return directory.rstrip("/") if "://" in directory else str(Path(directory).resolve())
 
 
-def _told(manifest: "Manifest") -> str:
+def _manifest_line(manifest: "Manifest") -> str:
     size = sum(file.bytes for file in manifest.files)
     return (
         f"pipeline {manifest.pipeline} as of batch {manifest.batch_id}: {len(manifest.files):,} files, {size / 1e6:,.1f} MB, "

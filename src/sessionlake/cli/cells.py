@@ -1,4 +1,4 @@
-"""Values of rows as text: for people in a table, and as what JSON has a form for."""
+"""Values of rows as text for people, in a table, and as values that JSON has a form for."""
 
 import json
 import math
@@ -15,7 +15,7 @@ _UNPRINTABLE = {code: repr(chr(code))[1:-1] for code in (*range(10), *range(11, 
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: times as ISO text, those with a zone in UTC; bytes in base64; what is no number as text."""
+    """Return a value in JSON's form: times as ISO text, those with a zone in UTC; bytes in base64; NaN and infinities as text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float | Decimal):

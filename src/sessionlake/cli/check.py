@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 )
 @one_line_errors
 def check_command(config_path: str, form: str) -> None:
-    """Tell everything that is wrong with a config, its source and its tables, or else what it will do.
+    """Print every problem of a config, its source and its tables, or a summary of the pipeline if there is none.
 
-    Starts no Java. Exit code 0 if nothing is wrong, 2 if something is; warnings don't change it.
+    Starts no Java. The exit code is 0 if there is no problem, and 2 if there is one; warnings don't change it.
     """
     from sessionlake.preflight.check import check
 

@@ -14,7 +14,7 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True)
 class Process:
-    """A process, told from a later one of the same id by the time at which it started."""
+    """A process. The time at which it started distinguishes it from a later one with the same id."""
 
     pid: int
     started: str
@@ -33,7 +33,7 @@ class Process:
 
 
 def descendants() -> list[Process]:
-    """Return this process's children and theirs, the nearest first; none where there is no /proc.
+    """Return this process's children and theirs, the nearest first; none if there is no /proc.
 
     There Java ends by itself, as its standard input does.
     """
@@ -59,7 +59,7 @@ def ask_children() -> list[Process]:
 
 
 def end_all(asked: Iterable[Process], until: float) -> None:
-    """Wait for the processes until a moment of the monotonic clock; end by SIGKILL what then still runs, or was started since."""
+    """Wait for the processes until a moment of the monotonic clock; then kill (SIGKILL) those that still run or were started since."""
     asked = list(asked)
     while any(process.lives for process in asked) and time.monotonic() < until:
         time.sleep(_LOOK_S)
@@ -68,7 +68,7 @@ def end_all(asked: Iterable[Process], until: float) -> None:
 
 
 def _stat(pid: int) -> tuple[str, int, str] | None:
-    """Return a process's state, its parent and the time of its start; None where there is none."""
+    """Return a process's state, its parent and the time of its start; None if there is none."""
     try:
         # The name before may hold spaces and brackets.
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()

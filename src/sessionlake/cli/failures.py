@@ -1,4 +1,4 @@
-"""What an error that is not ours means to whoever runs the pipeline: one line, by its cause."""
+"""Errors of other software, explained to the person who runs the pipeline: one line, chosen by the cause."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _NO_TEXT = "Java gave no text for it"
 
 @dataclass(frozen=True)
 class Cause:
-    """What one of the signs in an error's text means, and what to do."""
+    """The meaning of signs in an error's text, and a remedy."""
 
     signs: tuple[str, ...]
     what: str
@@ -103,13 +103,15 @@ _BRIDGES = ("py4j.", "pyspark.errors", "Py4JJavaError")
 
 
 def explain(error: BaseException) -> str:
-    """Return one line: the cause where it is known, else the error's type and first line; both say what to do."""
+    """Return one line: the cause if it is known, otherwise the error's type and first line; both name a remedy."""
     texts = list(_texts(error))
     if (found := _cause(texts)) is not None:
         cause, detail = found
         return f"{cause.what} ({detail}); {cause.remedy}"
     said = _raised_in_python("\n".join(texts)) or _cut(first_line(texts[-1]))
-    return f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see where"
+    return (
+        f"{said}; run it again with `sessionlake --traceback ...` (or SESSIONLAKE_TRACEBACK=1) to see the whole trace"
+    )
 
 
 def is_users(error: BaseException) -> bool:
@@ -129,7 +131,7 @@ def _cause(texts: Sequence[str]) -> tuple[Cause, str] | None:
 
 
 def _texts(error: BaseException) -> Iterator[str]:
-    """Yield the messages of an error and of what caused it, the innermost first."""
+    """Yield the messages of an error and of its causes, the innermost first."""
     chain: list[BaseException] = []
     at: BaseException | None = error
     while at is not None and at not in chain:
@@ -143,7 +145,7 @@ def _texts(error: BaseException) -> Iterator[str]:
 
 
 def _line_with(text: str, signs: tuple[str, ...]) -> str | None:
-    """Return the first line that has one of the signs, from where its message begins."""
+    """Return the first line that contains one of the signs, cut at the start of its message."""
     for line in text.splitlines():
         if any(sign in line for sign in signs) and not line.lstrip().startswith(("at ", "File ")):
             return _cut(re.sub(r"^(?:Caused by: )?(?:[\w$]+\.){2,}(?=\w+(?:Exception|Error)\b)", "", line.strip()))
@@ -151,7 +153,7 @@ def _line_with(text: str, signs: tuple[str, ...]) -> str | None:
 
 
 def _raised_in_python(text: str) -> str | None:
-    """Return what a worker's Python raised, and where in the user's code, of a traceback inside of Java's message."""
+    """Return a worker's Python error and its line in the user's code, from a traceback inside of Java's message."""
     found = [block for block in _TRACEBACK.finditer(text) if not block[2].startswith(_BRIDGES)]
     if not found:
         return None

@@ -24,9 +24,10 @@ SECTIONS = {
 @click.command("fast-start")
 @one_line_errors
 def fast_start_command() -> None:
-    """Archive the classes that Spark uses, once for this installation, so that commands start with a third less work.
+    """Archive the classes that Spark uses, once for this installation: commands then start with a third less work.
 
-    It takes a minute, and 190 MB of the user's cache; the archive's path is printed. Where it is there already, nothing is done.
+    It takes a minute, and 190 MB of the user's cache. The archive's path is printed. If the archive exists already,
+    nothing is done.
     """
     from sessionlake.engine.class_archive import find_archive, make_archive
     from sessionlake.jars import find_jars

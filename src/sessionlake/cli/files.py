@@ -1,4 +1,4 @@
-"""The command for the files beside the package: DAGs, spark-submit's entry, suites."""
+"""The command for the files next to the package: DAGs, spark-submit's entry, suites."""
 
 import shutil
 from pathlib import Path
@@ -16,12 +16,12 @@ from sessionlake.errors import SessionlakeError
     "--to",
     "target",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Copy them into this directory, which is made if need be.",
+    help="Copy them into this directory, which is created if it does not exist.",
 )
 @click.option("--force", is_flag=True, help="With --to: replace files of the same name that differ.")
 @one_line_errors
 def files_command(folder: str, target: Path | None, force: bool) -> None:  # noqa: FBT001 (click passes it by name)
-    """Print where the DAGs, spark-submit's entry or the suites of checks are, or copy them.
+    """Print the path of the DAGs, of spark-submit's entry or of the suites of checks, or copy them.
 
     For example `sessionlake files dags --to ~/airflow/dags`. Other files of the directory stay as they are.
     """
@@ -39,7 +39,7 @@ def files_command(folder: str, target: Path | None, force: bool) -> None:  # noq
 
 
 def _require_no_other(source: Path, target: Path, names: list[Path]) -> None:
-    """Raise SessionlakeError where a file of the same name is there and differs: someone may have changed it."""
+    """Raise SessionlakeError if a file of the same name is there and differs: someone may have changed it."""
     for name in names:
         there = target / name
         if there.exists() and there.read_bytes() != (source / name).read_bytes():

@@ -31,7 +31,7 @@ def forget_command(
     dry_run: bool,  # noqa: FBT001
     **options: Any,
 ) -> None:
-    """Read the keys, which stand in no argument, and remove what is kept of them; with `proof` only look."""
+    """Read the keys from a file, never from an argument, and erase their data; with `proof` only search for it."""
     refuse_arguments(words)
     keys = read_keys(keys_file)
     if proof:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 @click.option("--key", help="Column of the session key.")
 @click.option("--time", help="Column of the event time.")
 @click.option(
-    "--window", type=click.Choice(["tumbling", "hopping", "sliding"]), help="Propose windows in place of sessions."
+    "--window", type=click.Choice(["tumbling", "hopping", "sliding"]), help="Propose windows instead of sessions."
 )
-@click.option("--table", is_flag=True, help="Propose a table of the latest row of each key in place of sessions.")
-@click.option("--name", help="Name of the pipeline.  [default: that of the file to write, else of the sample]")
+@click.option("--table", is_flag=True, help="Propose a table of the latest row of each key instead of sessions.")
+@click.option("--name", help="Name of the pipeline.  [default: the name of the file to write, otherwise of the sample]")
 @click.option("--format", "file_format", type=click.Choice(["json", "csv", "parquet"]), help="Format of the files.")
 @click.option(
-    "--sample-mb", type=click.IntRange(min=1), default=32, show_default=True, help="How much to look at, in memory."
+    "--sample-mb", type=click.IntRange(min=1), default=32, show_default=True, help="Size of the sample, in memory."
 )
 @one_line_errors
 def init_command(
@@ -56,7 +56,7 @@ def init_command(
     if output is not None and output.exists():
         raise ConfigError(f"-o: {str(output)!r} is there already; pass another file, or remove it")
     if table and window is not None:
-        raise ConfigError(f"--table: stands beside --window {window}; pass one of them")
+        raise ConfigError(f"--table: can't be used with --window {window}; pass one of them")
     with progress() as shown:
         shown.step(f"1 of 2: reading a sample of {sample}")
         seen = read_sample(sample, sample_mb << 20, file_format)
@@ -94,7 +94,7 @@ def _measured(
 
 
 def _chosen(seen: "Sample", key: str | None, time: str | None) -> "Choice":
-    """Return the columns; on a terminal what is not clear is asked for."""
+    """Return the columns; on a terminal the user is asked for those that are not clear."""
     from sessionlake.propose import choose
 
     while True:

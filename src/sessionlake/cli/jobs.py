@@ -12,8 +12,8 @@ from rich.text import Text
 from sessionlake.cli.observed import observed
 from sessionlake.cli.progress import progress
 from sessionlake.cli.reports import report_lines
-from sessionlake.cli.sessionizer import print_batch
 from sessionlake.cli.shared import console, one_line_errors, open_session
+from sessionlake.cli.stream import print_batch
 from sessionlake.config.load import Config, load_config
 from sessionlake.config.times import parse_time
 from sessionlake.errors import ExitCode
@@ -35,19 +35,22 @@ _TYPES: Mapping[Kind, click.ParamType[Any]] = {
 }
 _OPERANDS = {"CONFIG": "config_path", "DIR": "directory"}
 _RUN = (
-    click.Option(["--run-id"], help="Name of this run: a second run of the same name does nothing twice."),
-    click.Option(["--dry-run"], is_flag=True, help="Say what would be done; write nothing."),
+    click.Option(
+        ["--run-id"],
+        help="Id of this run. If it was interrupted, a second run with the same id finishes it, and repeats nothing.",
+    ),
+    click.Option(["--dry-run"], is_flag=True, help="Print what the run would do; write nothing."),
 )
 _APPLY = click.Option(
     ["--apply/--no-apply"],
     default=True,
     show_default=True,
-    help="Run one pass of the sessionizer afterwards, unless a stream runs, which takes the corrections itself.",
+    help="Run one pass of the stream afterwards, if none is running. A running stream takes the corrections itself.",
 )
 
 
 def command_of(name: str, *more: click.Parameter) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a function the command of a job: it is called with the job's operands and options, and what else `more` says."""
+    """Return a decorator that makes a function the command of a job. The function gets the job's operands and options, and those of `more`."""
     job = BY_NAME[name]
 
     def made(function: Callable[..., None]) -> click.Command:
@@ -69,7 +72,7 @@ def command_of(name: str, *more: click.Parameter) -> Callable[[Callable[..., Non
 
 
 def job_command(job: Job) -> click.Command:
-    """Return the command of a job that needs no other than its entry: the function gets what the options say."""
+    """Return the command of a job that needs only its registry entry: the function gets the values of the options."""
 
     @command_of(job.name)
     def command(
@@ -105,9 +108,9 @@ def run_job(
     apply: bool = False,
     times: tuple[int | None, int | None] = (None, None),
 ) -> None:
-    """Do a job's work with progress, observed as the config says; print its report, exit with FOUND where its verdict is no.
+    """Run a job with progress and the metrics that the config asks for; print its report, exit with FOUND if its verdict is no.
 
-    With `apply` a pass of the sessionizer follows where the run appended corrections. `times` is the range that is asked for.
+    With `apply` a pass of the stream follows if the run appended corrections. `times` is the requested range.
     """
     config = load_config(config_path)
     require_versions(spark=True)
@@ -133,7 +136,7 @@ def run_job(
 
 
 def _apply(config: Config, report: "JobReport") -> None:
-    """Run a pass of the sessionizer, or note which stream takes the corrections."""
+    """Run a pass of the stream, or say which running stream takes the corrections."""
     from sessionlake.jobs.apply import apply_corrections, stream_elsewhere
 
     spark = open_session(config)
@@ -147,7 +150,7 @@ def _apply(config: Config, report: "JobReport") -> None:
 
 
 def print_report(report: "JobReport") -> None:
-    """Print what a job did: lines for people, then one line of JSON for what called it."""
+    """Print a job's report: lines for people, then one line of JSON for the calling program."""
     state = (
         "dry run, nothing written" if report.dry_run else "done before, nothing repeated" if report.repeated else "done"
     )
@@ -159,7 +162,7 @@ def print_report(report: "JobReport") -> None:
 
 def _option(option: Option) -> click.Option:
     kind = click.Choice(option.choices) if option.kind is Kind.CHOICE else _TYPES.get(option.kind)
-    told = f"  [default: {option.default_told}]" if option.default_told else ""
+    told = f"  [default: {option.default_text}]" if option.default_text else ""
     return click.Option(
         [option.flag, option.name],
         type=kind,
@@ -174,7 +177,7 @@ def _option(option: Option) -> click.Option:
 
 
 def _value(option: Option, given: Any) -> Any:
-    """Return what the function gets of an option; ConfigError or click's BadParameter where it can't be read."""
+    """Return an option's value as the function takes it; ConfigError or click's BadParameter if it can't be read."""
     if option.kind is Kind.TIME:
         return None if given is None else parse_time(given, option.flag)
     return _tables(given, option.flag) if option.kind is Kind.TABLE else given

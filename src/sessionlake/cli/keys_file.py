@@ -16,9 +16,11 @@ _BOM = "\ufeff"
 def read_keys(path: str | None) -> list[str]:
     """Return the keys of a file, or (`-`) of standard input, by line; those of blank lines are empty.
 
-    A key is a line of UTF-8 to its line feed: any other character may be part of it. A byte order mark at the start is
-    none, nor is a carriage return before the line feed where every line has one, as editors on Windows write them.
-    Raises JobError where there is no file, where it can't be read, and where group or others can read it too.
+    A key is a line of UTF-8 up to its line feed: any other character may be part of it. Two things are not part of a
+    key: a byte order mark at the start of the file, and a carriage return before the line feed if every line has one,
+    as editors on Windows write them.
+
+    Raises JobError if there is no file, if it can't be read, or if its group or others can read it too.
     """
     if path is None:
         raise JobError("--keys-file: none is given; pass a file with a key a line, or - for standard input")
@@ -34,7 +36,7 @@ def read_keys(path: str | None) -> list[str]:
 
 
 def refuse_arguments(words: tuple[str, ...]) -> None:
-    """Raise JobError where keys stand on the command line."""
+    """Raise JobError if keys stand on the command line."""
     if words:
         raise JobError(
             f"KEY: {len(words)} given on the command line, which shells, process lists and logs keep; "

@@ -18,11 +18,11 @@ _FRACTION = re.compile(r"\.\d+$")
 def laid_out(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None, *, grouped: bool = False
 ) -> tuple[Text, list[str]]:
-    """Return a table of the rows, and lines about what it leaves out.
+    """Return a table of the rows, and lines about the columns that it leaves out.
 
-    `width` is that of a terminal; without it each row is one line, however wide, as programs read it. No value is broken over
-    lines: rows that do not fit stand on their sides, a line for each value. `grouped`: whole numbers have commas, as those that
-    are counts may.
+    `width` is that of a terminal. Without it each row is one line of any width, for programs. No value is broken over
+    lines: rows that do not fit are printed with a line for each value. With `grouped` whole numbers have commas, which
+    suits counts.
     """
     columns, rows, notes = _without_bytes(columns, rows)
     texts = [[f"{value:,}" if grouped and isinstance(value, int) else cell(value) for value in row] for row in rows]

@@ -1,4 +1,4 @@
-"""The command that exports to Prometheus what the tables say."""
+"""The command that exports metrics to Prometheus, read from the tables."""
 
 import time
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ PORT = 9465
 @click.argument("config_path", metavar="CONFIG")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free one.")
 @click.option("--host", help="Address to listen on.  [default: the config's metrics.host, 127.0.0.1]")
-@click.option("--interval", default="1 minute", show_default=True, help="How often to look at the tables.")
+@click.option("--interval", default="1 minute", show_default=True, help="The time between two looks at the tables.")
 @click.option("--once", is_flag=True, help="Print the metrics and exit.")
 @one_line_errors
 def metrics_command(config_path: str, port: int, host: str | None, interval: str, once: bool) -> None:  # noqa: FBT001 (click passes flags by name)

@@ -1,4 +1,4 @@
-"""What a command tells the world outside about its run: Prometheus' textfile and OpenLineage events, by the config."""
+"""The trace of a command's run in Prometheus' textfile and in OpenLineage events, as the config asks for."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ PUBLISH = "publish"
 
 @contextmanager
 def observed(config: Config, job: str, *, dry_run: bool = False) -> Iterator[Counts]:
-    """Record a run: yields what takes its counts. A run that raises, or exits with another code than 0, has failed.
+    """Record a run: yields a function that takes its counts. A run that raises, or exits with another code than 0, has failed.
 
     Counts of several calls add up. A dry run leaves no trace.
     """
@@ -41,9 +41,9 @@ def observed(config: Config, job: str, *, dry_run: bool = False) -> Iterator[Cou
 
 @contextmanager
 def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[["BatchCommit"], None]]:
-    """Serve a stream's metrics and send its lineage while it runs: yields what takes a committed batch.
+    """Serve a stream's metrics and send its lineage while it runs: yields a function that takes a committed batch.
 
-    A port that is taken is a warning: without metrics the stream still does what it is for.
+    A port that is in use is only a warning: the stream does its work without metrics.
     """
     from sessionlake.observe.readings import served
     from sessionlake.observe.stream import StreamReadings, listening
@@ -63,7 +63,7 @@ def observed_stream(spark: "SparkSession", config: Config) -> Iterator[Callable[
 
         def committed(batch: "BatchCommit") -> None:
             readings.committed(batch)
-            # A batch names only what it counted; to lineage 0 rows are something else than an unknown number.
+            # A batch names only its nonzero counts. In lineage 0 rows differ from an unknown number.
             lineage.add({name: batch.counts.get(name, 0) for name in COUNTS})
 
         yield committed
@@ -89,7 +89,7 @@ def _recorded(config: Config, job: str, *, streaming: bool) -> Iterator["Lineage
 
 @contextmanager
 def observed_publisher(config: Config) -> Iterator[Callable[[], None]]:
-    """Record a publisher in the job's file: yields what is called after each batch, whose time is then the job's last success.
+    """Record a publisher in the job's file: yields a function to call after each batch, which sets the job's last success.
 
     A publisher that is stopped has not failed.
     """
@@ -103,7 +103,7 @@ def observed_publisher(config: Config) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
-    """Write the job's file at the end of a run; where it can't be written a warning says so, since the run is done."""
+    """Write the job's file at the end of a run; if it can't be written a warning says so, since the run is done."""
     counts: dict[str, int] = {}
     write = _writer(config, job, counts)
     try:
@@ -119,7 +119,7 @@ def _textfile(config: Config, job: str) -> Iterator[dict[str, int]]:
 
 
 def _writer(config: Config, job: str, counts: Mapping[str, int]) -> Callable[[bool], None]:
-    """Return what writes the file of a run that starts now, with its success and the counts as they are then."""
+    """Return a function that writes the file of a run that starts now: its success, and the counts at the time of the call."""
     started, clock = time.time(), time.monotonic()
 
     def write(success: bool) -> None:  # noqa: FBT001 (a callback)

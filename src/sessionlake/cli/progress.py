@@ -1,6 +1,6 @@
-"""What a command is at, for people, on standard error: a live line on a terminal, elsewhere plain lines now and then.
+"""A command's progress for people, on standard error: a live line on a terminal, otherwise plain lines now and then.
 
-Standard output stays what scripts read. Whoever waits less than `PATIENCE_S` sees nothing.
+Standard output is left to scripts. A command that ends within `PATIENCE_S` shows nothing.
 """
 
 import sys
@@ -26,11 +26,11 @@ _LOOK_S = 0.5
 _BAR = 24
 
 Count = tuple[int, int, str]
-"""How many are done, of how many, of what."""
+"""The number done, the number in all, and their unit."""
 
 
 class Progress:
-    """What a command is at. `tasks` says how far the work within a step is, where the step itself does not."""
+    """A command's present step. `tasks` reports progress within a step, if the step itself does not."""
 
     def __init__(
         self, name: str, tasks: Callable[[], Count | None], clock: Callable[[], float] = time.monotonic
@@ -41,7 +41,7 @@ class Progress:
         self._said, self._said_at = "", self._began
 
     def step(self, what: str) -> None:
-        """Take what comes next."""
+        """Begin the next step."""
         self._what, self._count, self._step_began = what, (0, 0, ""), self._clock()
 
     def count(self, done: int, of: int, what: str = "files") -> None:
@@ -49,12 +49,12 @@ class Progress:
         self._count = (done, of, what)
 
     def look(self) -> None:
-        """See how far the work within the step is, where nobody counts it."""
+        """See how far the work within the step is, if nobody counts it."""
         if not self._count[2] or self._count[2] == "tasks":
             self._count = self._tasks() or (0, 0, "")
 
     def due_line(self) -> str | None:
-        """Return the line that is due where there is no terminal: of each step, and again after `EVERY_S`."""
+        """Return the line that is due if there is no terminal: of each step, and again after `EVERY_S`."""
         now = self._clock()
         if not self._what or now - self._began < PATIENCE_S:
             return None
@@ -90,7 +90,7 @@ _live: Live | None = None
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show what click's command is at while the block runs; within one that is shown already, that one goes on.
+    """Show progress of click's command while the block runs; inside of a shown one, that one goes on.
 
     With --quiet, and outside of a command, nothing is shown.
     """
@@ -112,7 +112,7 @@ def progress() -> Iterator[Progress]:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Take the live line away while the block runs, which shows progress of its own."""
+    """Remove the live line while the block runs, because the block shows its own progress."""
     if _live is None:
         yield
         return
@@ -147,7 +147,7 @@ def _displayed(shown: Progress) -> Iterator[None]:
 
 
 def _terminal() -> Console | None:
-    """Return the console of the live line: that of standard output where it is a terminal too, so that the two don't mix."""
+    """Return the console of the live line: that of standard output if it is a terminal too. Otherwise the two would mix."""
     if not sys.stderr.isatty():
         return None
     return console if console.is_terminal else Console(stderr=True)
@@ -163,7 +163,7 @@ def _follow(shown: Progress, ended: threading.Event, plain: bool) -> None:  # no
 
 
 def _running_tasks() -> Count | None:
-    """Return how many of the tasks of Spark's running stages are done; None where none runs."""
+    """Return how many of the tasks of Spark's running stages are done; None if none runs."""
     # None, too, while the main thread imports the module.
     tasks = getattr(sys.modules.get("sessionlake.engine.spark"), "running_tasks", None)
     found: tuple[int, int] | None = tasks() if tasks is not None else None

@@ -2,28 +2,34 @@
 
 from sessionlake.cli.jobs import command_of
 from sessionlake.cli.progress import progress
-from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import console, open_session
+from sessionlake.cli.stream import print_batch, print_summary
 from sessionlake.config.load import load_config
 from sessionlake.extras import require_versions
 from sessionlake.stopping import leaves
 
 
 @command_of("rebuild")
-def rebuild_command(config_path: str, warehouse: str, switch: bool, from_topic: bool) -> None:  # noqa: FBT001
+def rebuild_command(
+    config_path: str,
+    warehouse: str,
+    switch: bool,  # noqa: FBT001
+    **origin: bool,
+) -> None:
     """Rebuild, and say which line of the config changes; with `switch` change it."""
-    load_config(config_path)  # a fault in it is told at once, before the modules of Spark are loaded
+    load_config(config_path)  # an error in it is reported at once, before the modules of Spark are loaded
     require_versions(spark=True)
     from sessionlake.jobs.rebuild import apply_switch, plan_switch, rebuild, switched
     from sessionlake.preflight.check import require_ready
-    from sessionlake.preflight.needs import OF_REBUILD
+    from sessionlake.preflight.needs import OF_REBUILD, OF_REBUILD_FROM_ARCHIVE
 
     config = switched(config_path, plan_switch(config_path, warehouse))
-    require_ready(config, config_path, OF_REBUILD)
+    archived = origin["from_archive"]
+    require_ready(config, config_path, OF_REBUILD_FROM_ARCHIVE if archived else OF_REBUILD)
     with progress() as shown:
         spark = open_session(config)
-        shown.step("sessionizing all events in one pass")
-        summary, edit = rebuild(spark, config_path, warehouse, from_topic=from_topic, on_commit=print_batch)
+        shown.step(f"computing all events {'of the archive ' if archived else ''}in one pass")
+        summary, edit = rebuild(spark, config_path, warehouse, **origin, on_commit=print_batch)
     print_summary(summary)
     if switch:
         apply_switch(config_path, edit)

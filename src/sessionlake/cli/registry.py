@@ -1,4 +1,4 @@
-"""All commands by name. A command's module is imported when the command is called, so that the help is there at once."""
+"""All commands by name. A command's module is imported only when the command is called, because the help must appear at once."""
 
 from importlib import import_module
 from typing import Any
@@ -6,28 +6,29 @@ from typing import Any
 import click
 
 from sessionlake.cli.stop import interrupted, stoppable
+from sessionlake.config.operators import OPERATORS
 from sessionlake.jobs.registry import JOBS
 
+LOOKUPS = {entry.rows.command: entry.rows for entry in OPERATORS.values()}
+"""The words for the rows that commands look up, by command; operators with the same command have the same words."""
 _PIPELINE = {
     "init": ("init:init_command", "Look at a file, directory, Delta table or kafka://servers/topic, and write a commented config for it."),
-    "check": ("check:check_command", "Tell everything that is wrong with a config, its source and its tables, or else what it will do."),
-    "run": ("sessionizer:run_command", "Run the sessionizer until stopped (ctrl-C), or once."),
-    "bootstrap": ("sessionizer:bootstrap_command", "Sessionize all existing input in one bulk pass, for first use on old data."),
+    "check": ("check:check_command", "Print every problem of a config, its source and its tables, or a summary of the pipeline if there is none."),
+    "plan": ("plan:plan_command", "Compare a config with the tables that are there, and say of each change if `run` takes it."),
+    "run": ("stream:run_command", "Run the stream until stopped (ctrl-C), or once."),
+    "bootstrap": ("stream:bootstrap_command", "Process all existing input in one bulk pass, for first use on old data."),
     "status": ("status:status_command", "Show watermark, lag, counts that reconcile, store size and the last batches."),
-    "sql": ("tables:sql_command", "Run SQL over the tables and sessions_live or windows_live, each registered by name."),
-    "sessions": ("sessions:sessions_command", "Show a key's sessions as of the last committed batch, oldest first."),
-    "windows": ("sessions:windows_command", "Show a key's windows as of the last committed batch, oldest first."),
-    "joins": ("sessions:joins_command", "Show a key's pairs as of the last committed batch, oldest first."),
-    "table": ("sessions:table_command", "Show a key's row as of the last committed batch."),
+    "sql": ("tables:sql_command", "Run SQL over the pipeline's tables and its live view, for example sessions_live."),
+    **{command: ("", names.summary) for command, names in LOOKUPS.items()},
     "views": ("views:views_command", "Print the SQL that makes sessions_live or windows_live a view in another engine."),
     "serve": ("serve:serve_command", "Answer queries over HTTP from the stores of this host, and show a page of the stream."),
     "metrics": ("metrics:metrics_command", "Serve Prometheus metrics read from the tables, also while no stream runs."),
 }  # fmt: skip
 _MACHINE = {
-    "jars": ("jars:jars_command", "Fetch the jars that Spark needs, where they are not there yet, and print their folder."),
-    "fast-start": ("fast_start:fast_start_command", "Archive the classes that Spark uses, once for this installation, so that commands start with a third less work."),
-    "files": ("files:files_command", "Print where the DAGs, spark-submit's entry or the suites of checks are, or copy them."),
-    "demo": ("sessionlake.examples.command:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out."),
+    "jars": ("jars:jars_command", "Fetch the jars that Spark needs, if they are missing, and print their folder."),
+    "fast-start": ("fast_start:fast_start_command", "Archive the classes that Spark uses, once for this installation: commands then start with a third less work."),
+    "files": ("files:files_command", "Print the path of the DAGs, of spark-submit's entry or of the suites of checks, or copy them."),
+    "demo": ("sessionlake.examples.command:demo_command", "Turn 62,726 real commit events into sessions, run all jobs on them, and show the results."),
 }  # fmt: skip
 _OF_THEIR_OWN = {
     "forget": "forget:forget_command",
@@ -42,9 +43,10 @@ COMMANDS = {
     **{job.command: (_OF_THEIR_OWN.get(job.name, ""), job.summary) for job in JOBS},
     **_MACHINE,
 }
-"""Of each command the place, as module:attribute under sessionlake.cli where no package is named, and its line in the help, in the help's order.
+"""For each command its function and its line in the help, in the help's order. The function is module:attribute, under sessionlake.cli if no package is named.
 
-That of a job has no place where it is made of the job's entry alone.
+The function is empty for commands that are derived from a job's entry, or from an operator's entry for commands that
+look up rows.
 """
 
 
@@ -69,10 +71,14 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, its module imported now; None where there is none of the name."""
+        """Return a command, its module imported now; None if there is none of the name."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in LOOKUPS:
+            from sessionlake.cli.lookups import lookup_command
+
+            return lookup_command(LOOKUPS[cmd_name])
         place, _ = COMMANDS[cmd_name]
         if not place:
             from sessionlake.cli.jobs import job_command

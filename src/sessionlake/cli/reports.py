@@ -1,4 +1,4 @@
-"""What a job did, in a few lines for people: how tables shrank, and what was counted."""
+"""A job's report, in a few lines for people: how tables shrank, and other counts."""
 
 from collections.abc import Mapping
 
@@ -14,16 +14,16 @@ _BEFORE, _AFTER = "_files_before", "_files_after"
 
 
 def report_lines(counts: Mapping[str, int]) -> list[str]:
-    """Return a line for each table whose size was measured, and one of all else that was counted; what is 0 is left out."""
+    """Return a line for each table whose size was measured, and one line of the other counts; counts of 0 are left out."""
     measured = [name.removesuffix(_BEFORE) for name in counts if name.endswith(_BEFORE)]
     sizes = {
         f"{table}_{what}_{when}" for table in measured for what in ("files", "bytes") for when in ("before", "after")
     }
     rest = {name: value for name, value in counts.items() if name not in sizes}
-    told = [_counted(name, value) for name, value in rest.items() if value]
-    if not told and rest and not measured:
-        told = [_counted(*next(iter(rest.items())))]
-    return [*([", ".join(told)] if told else []), *(f"{table}: {_size(table, counts)}" for table in measured)]
+    report = [_counted(name, value) for name, value in rest.items() if value]
+    if not report and rest and not measured:
+        report = [_counted(*next(iter(rest.items())))]
+    return [*([", ".join(report)] if report else []), *(f"{table}: {_size(table, counts)}" for table in measured)]
 
 
 def _counted(name: str, value: int) -> str:

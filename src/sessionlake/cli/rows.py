@@ -17,7 +17,7 @@ from sessionlake.cli.shared import console
 
 TABLE, JSON, CSV = FORMATS = ("table", "json", "csv")
 FIRST = 100
-"""Rows of a table where --limit is not given."""
+"""Rows of a table if --limit is not given."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 limit_option = click.option(
@@ -30,7 +30,7 @@ limit_option = click.option(
 def format_options(
     json_told: str, csv_told: str = "a line for each row, below a line of the column names"
 ) -> Callable[[_Command], _Command]:
-    """Return what gives a command --format and --json; their value is its argument `form`."""
+    """Return a decorator that gives a command --format and --json; their value is its argument `form`."""
 
     def added(command: _Command) -> _Command:
         synonym = click.option("--json", "form", flag_value=JSON, help="The same as --format json.")
@@ -40,24 +40,29 @@ def format_options(
             type=click.Choice(FORMATS),
             default=TABLE,
             show_default=True,
-            help=f"table: fits the terminal; into a pipe plain text in columns. json: {json_told}. csv: {csv_told}.",
+            help=f"table: fits the terminal; plain text in columns in a pipe. json: {json_told}. csv: {csv_told}.",
         )(synonym(command))
 
     return added
 
 
 def print_rows(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, limit: int | None, form: str, none_told: str = "no rows"
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    limit: int | None,
+    form: str,
+    no_rows_line: str = "no rows",
 ) -> None:
-    """Print rows, the first `limit` of them; say so if there are more, and `none_told` if there are none at all."""
+    """Print rows, the first `limit` of them; say so if there are more, and `no_rows_line` if there are none at all."""
     most = at_most(limit, form)
     left = iter(rows)
     shown = left if most is None else islice(left, most)
     count = _print_table(columns, list(shown)) if form == TABLE else _write(columns, shown, form)
     if next(left, None) is not None:
-        tell(f"only the first {most} rows; raise --limit for more", form)
+        print_note(f"only the first {most} rows; raise --limit for more", form)
     elif not count:
-        tell(none_told, form)
+        print_note(no_rows_line, form)
 
 
 def at_most(limit: int | None, form: str) -> int | None:
@@ -65,8 +70,8 @@ def at_most(limit: int | None, form: str) -> int | None:
     return FIRST if limit is None and form == TABLE else limit
 
 
-def tell(line: str, form: str) -> None:
-    """Print a line about the rows: below a table, else where it is not among them."""
+def print_note(line: str, form: str) -> None:
+    """Print a line about the rows: below a table, else if it is not among them."""
     click.echo(line, err=form != TABLE)
 
 
@@ -109,7 +114,8 @@ def _write(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> 
             count += 1
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has seen enough, as `head` has; what is buffered still must go somewhere at the end.
+        # The reader has closed the pipe, as `head` does. Python still flushes its buffer at the end, so the output
+        # needs a target.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     return count - (form == CSV)

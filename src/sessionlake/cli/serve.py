@@ -32,7 +32,7 @@ def serve_command(config_path: str, host: str | None, port: int | None) -> None:
 
 
 def serve(config: Config) -> None:
-    """Serve a pipeline until ctrl-C; ConfigError where it can't listen, MissingExtraError where a package is missing."""
+    """Serve a pipeline until ctrl-C; ConfigError if it can't listen, MissingExtraError if a package is missing."""
     for module in ("fastapi", "uvicorn", "httptools", "uvloop"):
         require_extra("serve", module, "serve")
     from sessionlake.serve.server import prepared

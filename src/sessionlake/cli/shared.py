@@ -1,4 +1,4 @@
-"""What all commands share: the console, one-line errors, a Spark session, times and durations."""
+"""Parts that all commands share: the console, one-line errors, a Spark session, times and durations."""
 
 import functools
 import os
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from rich.console import Console
 
+from sessionlake.cli.error_lines import error_lines
 from sessionlake.cli.stop import begun_command
-from sessionlake.cli.stopped import Command
-from sessionlake.cli.told import told
+from sessionlake.cli.stop_lines import Command
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.config.secrets import hide
@@ -24,17 +24,16 @@ from sessionlake.stopping import handlers_kept
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A pipe has no width of its own; 80 columns would break the tables.
-# What is printed may hold a user's texts, which must not be read as markup.
+# A pipe has no width: 80 columns would break the tables. Markup is off because printed values may hold a user's
+# texts.
 console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 140)
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """End a command that fails with one line, or of a wrong config with one for each problem.
+    """End a failing command with one line; for a wrong config, with a line for each problem.
 
-    One that is stopped knows what it is called.
-
-    The exit code is that of the error's class or cause. `sessionlake --traceback` prints the trace before it.
+    A stopped command names itself. The exit code is that of the error's class or cause. `sessionlake --traceback`
+    prints the trace before the line.
     """
 
     @functools.wraps(command)
@@ -57,7 +56,7 @@ def end_with(error: Exception, config: str | None = None) -> NoReturn:
     """End the command with an error's lines and exit code; `config` is the file that it was given."""
     if wants_traceback():
         click.echo(hide("".join(traceback.format_exception(error))), err=True)
-    lines, code = told(error, config)
+    lines, code = error_lines(error, config)
     for line in lines:
         click.echo(f"sessionlake: {hide(' '.join(line.split()))}", err=True)
     sys.exit(code)
@@ -108,7 +107,7 @@ def format_time(micros: int | None) -> str:
 
 
 def positive_duration(text: str, option: str) -> float:
-    """Return the seconds of an option such as "5 seconds"; ConfigError where it is none, or zero."""
+    """Return the seconds of an option such as "5 seconds"; ConfigError if it is none, or zero."""
     micros = parse_duration(text, option)
     if micros == 0:
         raise ConfigError(f"{option}: {text!r} must be longer than zero; write for example '5 seconds'")

@@ -13,7 +13,7 @@ from rich.text import Text
 from sessionlake.cli.progress import progress
 from sessionlake.cli.rows import TABLE, format_options, print_object
 from sessionlake.cli.shared import console, format_time, one_line_errors, positive_duration
-from sessionlake.cli.status_told import rendered, status_object
+from sessionlake.cli.status_text import rendered, status_object
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import first_line
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.argument("config_path", metavar="CONFIG")
-@click.option("--watch", is_flag=True, help="Show it again and again, until ctrl-C.")
-@click.option("--interval", default="5 seconds", show_default=True, help="With --watch: how often.")
+@click.option("--watch", is_flag=True, help="Show the status repeatedly, until ctrl-C.")
+@click.option("--interval", default="5 seconds", show_default=True, help="With --watch: the time between two looks.")
 @format_options("one object; with --watch one a line", "a line of names and a line of values, without the last batches")
 @one_line_errors
 def status_command(config_path: str, watch: bool, interval: str, form: str) -> None:  # noqa: FBT001 (click passes flags by name)

@@ -1,8 +1,9 @@
-"""How each command ends by ctrl-C or SIGTERM: soon, in one line that says how things stand, and with all that it has started.
+"""The end of a command by ctrl-C or SIGTERM: soon, with one line about the state of its work, and with all processes that it started.
 
-The first signal silences standard error, asks Java to end, and raises KeyboardInterrupt, whose way out runs what ends well
-(lineage, files of metrics, temporary directories). A thread watches over it: after `LIMIT_S`, or by a second signal, it ends the
-process as it is, which costs nothing that a kill would not: all work is written to be killed at any point.
+The first signal silences standard error, asks Java to end, and raises KeyboardInterrupt. While the stack unwinds,
+lineage is sent, files of metrics are written, and temporary directories are removed. A thread watches: after `LIMIT_S`,
+or at a second signal, it ends the process at once. No work is lost by that, because all work is written such that it
+may be killed at any point.
 """
 
 import itertools
@@ -19,14 +20,14 @@ from types import FrameType
 
 from sessionlake import stopping
 from sessionlake.cli import children
-from sessionlake.cli.stopped import Command, exit_code, line
+from sessionlake.cli.stop_lines import Command, exit_code, line
 
 LIMIT_S = 4.0
 """From the first signal to the end that is forced."""
 _DEAF_S = 1.5
-"""The same where the main thread does not even hear of it, being in foreign code such as a long query of DuckDB's."""
+"""The same if the main thread does not even hear of it, being in foreign code such as a long query of DuckDB's."""
 _JAVA_S = 2.8
-"""Of it the time that Java gets to remove its temporary files."""
+"""The part of it that Java gets to remove its temporary files."""
 _DOUBLE_S = 0.3
 """A signal that follows so soon is the same one, sent to the group and to the process."""
 _ERASE = b"\r\x1b[2K\x1b[?25h"
@@ -70,7 +71,7 @@ class Stop:
                 os.close(self._read)
 
     def begin(self, number: int) -> None:
-        """Note the first signal, and silence what ends by it: Java, its bridge and threads print traces of calls that it has cut."""
+        """Note the first signal, and silence output that it causes: Java, its bridge and threads print traces of interrupted calls."""
         self._heard = self._heard or threading.current_thread() is threading.main_thread()
         if next(self._begun):
             return
@@ -89,13 +90,13 @@ class Stop:
         self._wake()
 
     def end(self) -> int:
-        """End what this process has started, say how things stand, and return the exit code."""
+        """End the processes that this one has started, print the line about the state of the work, and return the exit code."""
         if self.number is not None:  # else another one's KeyboardInterrupt, and another one's processes
             children.end_all(self._asked or children.ask_children(), self._at + _JAVA_S)
         return self._say()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt, once: what unwinds the stack must not be interrupted."""
+        """Raise KeyboardInterrupt, once: the unwinding of the stack must not be interrupted."""
         self.begin(number)
         if not self._raised:
             self._raised = True
@@ -119,7 +120,7 @@ class Stop:
                     self._force()
 
     def _due(self) -> float | None:
-        """Return the seconds to the end that is forced; None where none was asked for."""
+        """Return the seconds to the end that is forced; None if none was asked for."""
         if self.number is None:
             return None
         return max(0.0, self._at + (LIMIT_S if self._heard else _DEAF_S) - time.monotonic())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionlake.cli.progress import progress
-from sessionlake.cli.rows import at_most, format_options, limit_option, print_rows, tell
+from sessionlake.cli.rows import at_most, format_options, limit_option, print_note, print_rows
 from sessionlake.cli.shared import one_line_errors, open_session
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import ConfigError, SessionlakeError, first_line
@@ -25,14 +25,14 @@ ENGINES = ("duckdb", "spark")
 @click.option(
     "--allow-files",
     is_flag=True,
-    help="Let the query read and write whatever this user may: files, network, extensions. Without it the query sees the tables alone.",
+    help="Let the query use files, network and extensions with this user's rights. Without it the query can read only the tables.",
 )
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default=ENGINES[0],
     show_default=True,
-    help="What reads the tables, and whose SQL it is. Spark takes some seconds to start, and needs --allow-files.",
+    help="The engine that reads the tables, and whose SQL the query is. Spark takes some seconds to start, and needs --allow-files.",
 )
 @one_line_errors
 def sql_command(
@@ -43,7 +43,7 @@ def sql_command(
     allow_files: bool,  # noqa: FBT001 (click passes flags by name)
     engine: str,
 ) -> None:
-    """Run SQL over the tables and sessions_live or windows_live, each registered by name."""
+    """Run SQL over the pipeline's tables and its live view, for example sessions_live."""
     if engine == "spark" and not allow_files:
         raise ConfigError(
             "--engine: Spark's SQL can read and write all files that this user may; add --allow-files, or leave --engine out"
@@ -65,22 +65,22 @@ def sql_command(
             answer = stack.enter_context(answer_sql(config, query, allow_files=allow_files))
         print_rows(answer.columns, answer.rows, limit=limit, form=form)
     if answer.batch_id is None:
-        tell("no batch is committed yet, so that the tables are empty; run `sessionlake run` first", form)
+        print_note("no batch is committed yet, so that the tables are empty; run `sessionlake run` first", form)
 
 
 def register_tables(spark: "SparkSession", config: Config) -> None:
     """Register the pipeline's tables and the view of its latest rows as temporary views."""
-    from sessionlake.operators.views import read_live, read_quarantined
+    from sessionlake.operators.views import read_live
     from sessionlake.warehouse import schemas
-    from sessionlake.warehouse.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
+    from sessionlake.warehouse.changelog import SPARK
     from sessionlake.warehouse.tables import Tables
-    from sessionlake.warehouse.views import read_batches
+    from sessionlake.warehouse.views import merged_rows, read_batches
 
     tables = Tables.of(spark, config)
     read_live(spark, config).createOrReplaceTempView(tables.changelog.live)
-    if config.quarantine is not None:
-        read_quarantined(spark, config).createOrReplaceTempView(QUARANTINED)
-        spark.sql(quarantined_keys_sql("spark")).createOrReplaceTempView(QUARANTINED_KEYS)
+    merged_rows(tables).createOrReplaceTempView(tables.changelog.every)
+    for name, query in config.section.further_views("spark", SPARK.micros, tables.changelog.every).items():
+        spark.sql(query).createOrReplaceTempView(name)
     for name in (*tables.changelog.tables, *schemas.SHARED):
         if tables[name].exists():
             tables[name].read().createOrReplaceTempView(name)
@@ -88,7 +88,7 @@ def register_tables(spark: "SparkSession", config: Config) -> None:
 
 
 def run_sql(spark: "SparkSession", query: str, most: int | None) -> tuple[list[str], list[Any]]:
-    """Return the columns and the rows of a query, one more than `most` if there are so many; what Spark refuses or fails on is a user's error."""
+    """Return the columns and the rows of a query, at most one more than `most`; an error of Spark is a user's error."""
     from pyspark.errors import PySparkException
 
     try:

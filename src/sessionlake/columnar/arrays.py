@@ -1,7 +1,8 @@
 """Small vectorised tools between Arrow arrays and numpy: groups, slices of byte buffers, ranks, hashes.
 
-Data travel and rest as Arrow, which has text, nulls and IPC; they are computed on as numpy, which has sorts, reductions by
-group and arithmetic in place. These are the crossings, and what neither has. Nothing here loops over rows in Python.
+Data are stored and sent as Arrow, which has text, nulls and IPC. They are computed as numpy, which has sorts, reductions by
+group and arithmetic in place. This module converts between the two, and adds functions that neither has. No function loops
+over rows in Python.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,18 +28,22 @@ _TOO_MUCH = (
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows in group order: group g is the rows [starts[g], starts[g + 1]); no group is empty.
+    """Rows in group order: group g has the rows [starts[g], starts[g + 1]). No group is empty.
 
-    It is what numpy's `ufunc.reduceat` takes, which is why no group may be empty: for an empty one it returns the row at its
-    start, which is another group's.
+    >>> groups = Groups(np.array([0, 2]), 5)
+    >>> groups.sizes.tolist(), groups.ids.tolist()
+    ([2, 3], [0, 0, 1, 1, 1])
     """
+
+    # `starts` is the argument of numpy's `ufunc.reduceat`. For an empty group `reduceat` returns the row at the group's
+    # start, which is another group's row. So no group may be empty.
 
     starts: Ints
     """The first row of each group, ascending."""
     rows: int
     """All rows; the last group ends there."""
     keys: Callable[[], pa.Array] = field(default=lambda: pa.nulls(0), compare=False)
-    """The session key of each group, made only when asked for: of all aggregates, only users' own read it."""
+    """The key of each group, computed only on request: of all aggregates, only users' classes read it."""
 
     @cached_property
     def sizes(self) -> Ints:
@@ -52,7 +57,7 @@ class Groups:
 
 
 def numbers(array: pa.Array, fill: float = 0) -> tuple[npt.NDArray[Any], Bools | None]:
-    """Return an int64 or float64 array as numpy, nulls filled, and its validity (None where nothing is null)."""
+    """Return an int64 or float64 array as numpy, nulls filled, and its validity (None if nothing is null)."""
     if array.null_count == 0:
         return array.to_numpy(zero_copy_only=False), None
     valid = validity(array)
@@ -61,17 +66,21 @@ def numbers(array: pa.Array, fill: float = 0) -> tuple[npt.NDArray[Any], Bools |
 
 
 def validity(array: pa.Array) -> Bools | None:
-    """Return which values are not null, or None where none is."""
+    """Return which values are not null, or None if none is."""
     return None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
 
 
 def nullable(values: npt.NDArray[Any], valid: Bools | None, type_: pa.DataType | None = None) -> pa.Array:
-    """Return numpy values as an Arrow array that is null where not valid."""
+    """Return numpy values as an Arrow array, which is null at the rows that are not valid.
+
+    >>> nullable(np.array([1, 2]), np.array([True, False])).to_pylist()
+    [1, None]
+    """
     return pa.array(values, type_, mask=None if valid is None else ~valid)
 
 
 def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return one contiguous array, whatever its chunks were; StoreError where that is more than Arrow's 2 GiB."""
+    """Return one contiguous array, whatever its chunks were; StoreError if that is more than Arrow's 2 GiB."""
     if not isinstance(array, pa.ChunkedArray):
         return array
     try:
@@ -81,7 +90,7 @@ def combined(array: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def taken(array: pa.Array, rows: pa.Array) -> pa.Array:
-    """Return the given rows, as `take` does; StoreError where they are more than Arrow's 2 GiB."""
+    """Return the given rows, as `take` does; StoreError if they are more than Arrow's 2 GiB."""
     if pa.types.is_binary(array.type):
         # Asked first: `take` copies 2 GiB before it finds that they are too many.
         size = pc.sum(pc.binary_length(array).take(rows)).as_py() or 0
@@ -91,7 +100,7 @@ def taken(array: pa.Array, rows: pa.Array) -> pa.Array:
 
 
 def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Return one array after the other in one; StoreError where they are more than Arrow's 2 GiB."""
+    """Return one array after the other in one; StoreError if they are more than Arrow's 2 GiB."""
     try:
         return pa.concat_arrays(arrays)
     except pa.ArrowInvalid as error:
@@ -104,36 +113,60 @@ def plain_text(texts: pa.Array) -> pa.Array:
 
 
 def sorted_codes(keys: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.Array]:
-    """Return for each key the number of its value among the distinct ones, and these, ascending. No key is null."""
+    """Return each key's rank among the distinct keys, and the distinct keys, ascending. No key may be null.
+
+    >>> codes, keys = sorted_codes(pa.array(["b", "a", "b"]))
+    >>> codes.tolist(), keys.to_pylist()
+    ([1, 0, 1], ['a', 'b'])
+    """
     encoded = combined(keys).dictionary_encode()
     order = pc.sort_indices(encoded.dictionary)
+    # `order` lists the dictionary's entries by rank; its inverse permutation gives the rank of each entry.
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
     return rank[encoded.indices.to_numpy()], encoded.dictionary.take(order)
 
 
 def distinct(values: Ints) -> Ints:
-    """Return the distinct ones of some numbers, ascending: what `np.unique` does, which is ten times slower since NumPy 2.3 has it hash."""
+    """Return the distinct numbers, ascending, as `np.unique` does.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    # `np.unique` is ten times slower, since it hashes from NumPy 2.3 on.
     ordered = np.sort(values)
+    # The prepended number differs from the first one, so the first row counts as new.
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
 
 
 def is_among(values: Ints, some: Ints) -> Bools:
-    """Say which values are among some: what `np.isin` does, which calls `np.unique` where numbers lie far apart."""
+    """Say which values are among some others, as `np.isin` does.
+
+    >>> is_among(np.array([1, 2, 5]), np.array([5, 1])).tolist()
+    [True, False, True]
+    """
+    # `np.isin` calls the slow `np.unique` if the numbers lie far apart.
     if not len(some):
         return np.zeros(len(values), bool)
     ordered = np.sort(some)
+    # `searchsorted` returns len(ordered) for a value above all others: it is clipped, and then differs from the last one.
     return ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
 
 
 def offsets_of(array: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
-    """Return the n + 1 offsets of a binary array, zero-based, and the bytes that they cut. Nulls have length zero."""
+    """Return the n + 1 offsets of a binary array, zero-based, and the bytes that they cut. Nulls have length zero.
+
+    >>> offsets, data = offsets_of(pa.array([b"ab", None, b"c"]))
+    >>> offsets.tolist(), data.tobytes()
+    ([0, 2, 2, 3], b'abc')
+    """
     if len(array) == 0:
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     if array.null_count:
         array = pc.fill_null(array, b"")
     _, offsets, data = array.buffers()
-    # A slice shares its parent's buffers and begins at `offset` in them: both ends must be cut off by hand.
+    # A slice shares its parent's buffers and begins at `offset` in them, so both ends must be cut off here. An offset in the
+    # buffer has 4 bytes.
     cuts = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     if data is None or cuts[-1] == cuts[0]:
         return np.zeros(len(array) + 1, np.int64), np.zeros(0, np.uint8)
@@ -149,13 +182,19 @@ def binary_array(data: npt.NDArray[Any] | bytes, offsets: Ints, type_: pa.DataTy
 
 
 def byte_slices(data: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> pa.Array:
-    """Return the binary array of data[at[i] : at[i] + lengths[i]], copied, without a loop over the slices."""
+    """Return the binary array of data[at[i] : at[i] + lengths[i]], copied.
+
+    >>> data = np.frombuffer(b"abcdef", np.uint8)
+    >>> byte_slices(data, np.array([4, 0]), np.array([1, 3])).to_pylist()
+    [b'e', b'abc']
+    """
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    # Slices of one length are rows of a matrix: one index a slice. Of different lengths each byte needs an index of its
-    # own, eight bytes for one.
+    # Slices of one length are rows of a matrix, which needs one index for each slice.
     if len(lengths) and lengths[0] > 0 and (lengths == lengths[0]).all():
         windows = np.lib.stride_tricks.sliding_window_view(data, int(lengths[0]))
         return binary_array(np.ascontiguousarray(windows[at]), offsets)
+    # For different lengths each byte needs an index: byte j of the result is in slice i, and comes from
+    # at[i] + (j - offsets[i]).
     source = np.repeat(at - offsets[:-1], lengths) + np.arange(offsets[-1])
     return binary_array(data[source], offsets)
 
@@ -163,31 +202,49 @@ def byte_slices(data: npt.NDArray[np.uint8], at: Ints, lengths: Ints) -> pa.Arra
 def exploded(array: pa.Array, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], Ints]:
     """Return the fixed-width elements that a binary array packs, flat, and how many each row holds.
 
-    So lists lie in aggregate states: [b"<8 bytes><8 bytes>", b"<8 bytes>"] as int64 is three numbers, and [2, 1].
+    Aggregate states hold lists in this form.
+
+    >>> flat, counts = exploded(pa.array([bytes([1, 2]), b"", bytes([3])]), np.uint8)
+    >>> flat.tolist(), counts.tolist()
+    ([1, 2, 3], [2, 0, 1])
     """
     offsets, data = offsets_of(array)
     return data.view(dtype), np.diff(offsets) // np.dtype(dtype).itemsize
 
 
 def packed(flat: npt.NDArray[Any], counts: Ints) -> pa.Array:
-    """Invert `exploded`: row i holds the next counts[i] elements."""
+    r"""Return the inverse of `exploded`: row i has the next counts[i] elements.
+
+    >>> packed(np.array([1, 2, 3], np.uint8), np.array([2, 1])).to_pylist()
+    [b'\x01\x02', b'\x03']
+    """
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) * flat.dtype.itemsize
     return binary_array(np.ascontiguousarray(flat), offsets)
 
 
 def ranks(array: pa.Array) -> Ints:
-    """Return dense ranks: equal values share one, order is the values' own (bytes compare as unsigned). Nulls rank last."""
+    """Return dense ranks from 1 on, in the values' order: equal values share a rank. Nulls rank last.
+
+    Bytes are compared as unsigned.
+
+    >>> ranks(pa.array([b"b", None, b"a", b"b"])).tolist()
+    [2, 3, 1, 2]
+    """
     dense = pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy()
     return cast(Ints, dense.astype(np.int64))
 
 
 def argsort(values: Ints, bound: int) -> Ints:
-    """Return the order of values in [0, bound), in about half of np.argsort's time on random ones.
+    """Return the order that sorts values in [0, bound); equal values keep their order.
 
-    Sorts values and positions packed into one number, which is much faster than to sort indirectly. Low bits of the
-    values that leave no room for positions are cut off; the order is then nearly right, and a merge sort quick.
+    It takes about half of np.argsort's time on random values.
+
+    >>> argsort(np.array([5, 1, 5, 0]), 6).tolist()
+    [3, 1, 0, 2]
     """
-    # The high bits are the value, the low ones the position: sorted, the positions stand in the values' order, ties by position.
+    # A direct sort is much faster than an indirect one, so value and position are packed into one number: the high bits are
+    # the value, the low bits the position. After the sort the low bits are the order, with ties by position. If both don't
+    # fit in 63 bits, low bits of the values are cut off. The order is then nearly right, and a merge sort of it is quick.
     bits = len(values).bit_length()
     cut = max(0, bound.bit_length() + bits - 63)
     mixed = ((values >> cut) << bits) | np.arange(len(values))
@@ -201,7 +258,12 @@ def argsort(values: Ints, bound: int) -> Ints:
 
 
 def within_group(counts: Ints) -> Ints:
-    """Return 0, 1, 2, ... counting anew in each group of the given sizes."""
+    """Return 0, 1, 2, ... for each group, given the groups' sizes.
+
+    >>> within_group(np.array([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    # The sum of the sizes before a group is the row at which it starts.
     starts = np.cumsum(counts) - counts
     return np.arange(counts.sum()) - np.repeat(starts, counts)
 

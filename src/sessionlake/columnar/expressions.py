@@ -1,12 +1,12 @@
-"""SQL expressions of a config, computed over Arrow columns in tasks: DuckDB runs what `columnar/spark_sql` made of Spark's SQL.
+"""SQL expressions of a config, computed over Arrow columns in tasks: DuckDB runs the translation by `columnar/spark_sql`.
 
-The driver translates an expression once, and the tasks get it as text. DuckDB is imported where one is computed, and not
+The driver translates an expression once, and the tasks get it as text. DuckDB is imported if one is computed, and not
 before: a pipeline without expressions has no need of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
 Result = Literal["boolean", "timestamp", "interval", "bigint", "double", "string", "date"]
-"""What an expression may be: an interval is its microseconds, as int64."""
+"""The types of an expression's result: an interval is its microseconds, as int64."""
 TIME = pa.timestamp("us", "UTC")
 _ARROW: Mapping[Result, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -30,8 +30,10 @@ _ARROW: Mapping[Result, pa.DataType] = {
     "date": pa.date32(),
 }
 KEY, EVENT_TIME = "key", "event_time"
-"""What expressions over an event see beside the source's columns: the key as text, and the time in UTC. A column of the source
-that is called so is hidden by them."""
+"""Columns that expressions over an event have besides those of the source: the key as text, and the time in UTC. They hide
+the source's columns of the same names."""
+OWN_KEY, OWN_TIME = "\0key", "\0event_time"
+"""The names under which a computation over events is given the two: no column of a source has them."""
 CLOCK = "clock_us"
 """The parameter that stands for now()."""
 _LOCK = Lock()
@@ -51,25 +53,81 @@ class Expression:
     uses_clock: bool = False
 
     def evaluate(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int, clock_us: int = 0) -> pa.Array:
-        """Return its value for each of so many rows: null where SQL says so, and where Spark would fail at the row.
+        """Return the expression's value for each row: null if SQL's rules give null, or if Spark would fail at the row.
 
-        `columns` has at least those that it reads, times in UTC; `clock_us` is what now() means, microseconds since 1970.
-        Intervals come as int64 microseconds, times as microseconds in UTC.
+        `columns` has at least the columns that the expression reads, times in UTC. `clock_us` is the value of now(), in
+        microseconds since 1970. Intervals are returned as int64 microseconds, times as microseconds in UTC.
         """
         type_ = _ARROW[self.result]
         if not rows:
             return pa.array([], type_)
-        arrays = [_plain(combined(columns[name])) for name in self.columns] or [pa.nulls(rows, pa.bool_())]
-        table = pa.Table.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
-        with _LOCK:
-            connection = _connection()
-            connection.register("rows", table)
-            try:
-                query = f"select {self.sql} as value from rows"  # noqa: S608 (it is made of a tree that was checked)
-                found = connection.sql(query, params={CLOCK: clock_us} if self.uses_clock else None).to_arrow_table()
-            finally:
-                connection.unregister("rows")
+        query = f"select {self.sql} as value from rows"  # noqa: S608 (it is made of a tree that was checked)
+        table = _registered(self.columns, columns, rows)
+        found = _answer(query, table, {CLOCK: clock_us} if self.uses_clock else None)
         return _of_type(combined(found["value"]), type_)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One column of a `Computation`."""
+
+    sql: str
+    """DuckDB's, over the columns c0, c1, ... of the computation, and the columns k0, k1, ... of its earlier steps."""
+    result: Result
+    level: int
+    """0 if it reads no other step, else one more than the greatest of those that it reads."""
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Several expressions, of which later ones read earlier ones, as one query."""
+
+    columns: tuple[str, ...]
+    """The columns that it reads."""
+    steps: tuple[Step, ...]
+    outputs: Mapping[str, int]
+    """The names of the columns that it returns, with their steps."""
+    unknown: tuple[str, ...] = ()
+    """Those of `columns` that are null, since their types are not known yet."""
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types of the columns that it returns."""
+        return {name: _ARROW[self.steps[step].result] for name, step in self.outputs.items()}
+
+    def evaluate(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> dict[str, pa.Array]:
+        """Return its columns, each as `Expression.evaluate` returns one; `columns` has at least those that it reads."""
+        if not rows or not self.outputs:
+            return {name: pa.array([], type_) for name, type_ in self.types.items()}
+        given = {**columns, **dict.fromkeys(self.unknown, pa.nulls(rows))}
+        found = _answer(self._query, _registered(self.columns, given, rows), None)
+        return {name: _of_type(combined(found[f"k{step}"]), self.types[name]) for name, step in self.outputs.items()}
+
+    @cached_property
+    def _query(self) -> str:
+        source = "rows"
+        for level in range(1 + max(step.level for step in self.steps)):
+            new = ", ".join(f"{step.sql} as k{i}" for i, step in enumerate(self.steps) if step.level == level)
+            source = f"(select *, {new} from {source})"  # noqa: S608 (it is made of trees that were checked)
+        chosen = ", ".join(f"k{step}" for step in dict.fromkeys(self.outputs.values()))
+        return f"select {chosen} from {source}"  # noqa: S608
+
+
+def _registered(names: Sequence[str], columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> pa.Table:
+    """Return the columns of these names as c0, c1, ...; a table needs one at least."""
+    arrays = [_plain(combined(columns[name])) for name in names] or [pa.nulls(rows, pa.bool_())]
+    return pa.Table.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+
+
+def _answer(query: str, table: pa.Table, parameters: Mapping[str, int] | None) -> pa.Table:
+    """Return the result of a query over `rows`."""
+    with _LOCK:
+        connection = _connection()
+        connection.register("rows", table)
+        try:
+            return connection.sql(query, params=parameters).to_arrow_table()
+        finally:
+            connection.unregister("rows")
 
 
 @cache

@@ -31,11 +31,15 @@ _LONG_BYTES = 256
 
 
 def record_ids(keys: pa.Array, *numbers: Ints) -> Ints:
-    """Return an id for each (key, number, ...): XXH64 of each number, seeded by that of what is left of it.
+    """Return an id for each (key, number, ...), which is equal to Spark's xxhash64 of these columns.
 
-    The key's is XXH64 of its UTF-8 bytes; a time is a number of microseconds.
+    A time is a number of microseconds.
+
+    >>> record_ids(pa.array(["a"]), np.array([0])).tolist()
+    [-8005201377186738639]
     """
-    # As Spark hashes several columns: the hash so far is the next column's seed. A number is one word of 8 bytes.
+    # As in Spark the hash of the columns so far is the next column's seed. The first seed is 42, and a number is one word of
+    # 8 bytes.
     with np.errstate(over="ignore"):  # arithmetic is modulo 2 ** 64, as the algorithm wants it
         hashes = _hash_bytes(keys.cast(pa.binary()))
         for column in numbers:

@@ -1,7 +1,7 @@
-"""The columnar record: what an operator keeps of keys over stretches of time, as columns of equal length.
+"""Columnar records: an operator's results for keys and stretches of time, as columns of equal length.
 
-A session is one, and a window, and whatever else an operator stores: a key, a start and an end, how many events, the batch
-that changed it last, and packed aggregate states. Stores pack and unpack it, rules compute on it, changelogs are made of it.
+For example, a session or a window is one record. It has a key, a start and an end, the number of events, the batch that changed
+it last, and packed aggregate states. Stores pack and unpack records, rules compute on them, and changelogs have them as rows.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Records:
     revision: Ints
     state: pa.Array
     until: Ints | None = None
-    """The last time at which an event still joins the record, where that does not follow from its end."""
+    """The last time at which an event still joins the record, if that does not follow from its end."""
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -44,7 +44,7 @@ class Records:
 
     @classmethod
     def from_table(cls, codes: Ints, table: pa.Table) -> "Records":
-        """Return the records of a table's columns start_us, end_us, event_count, revision, state, and until_us where it has that."""
+        """Return the records of a table's columns start_us, end_us, event_count, revision, state, and until_us if it has that."""
         names = ("start_us", "end_us", "event_count", "revision")
         start, end, count, revision = (table[name].to_numpy() for name in names)
         until = table[UNTIL].to_numpy() if UNTIL in table.column_names else None
@@ -76,6 +76,6 @@ def concat(parts: Sequence[Records]) -> Records:
 
 
 def together(parts: Sequence[tuple[int, Ints | None]]) -> Ints | None:
-    """Return a column of parts (rows, column) as one, of which either all that have rows know it or none does."""
+    """Return a column of several parts (rows, column) as one, for example `until`. Either all parts with rows have the column, or none has."""
     known = [column for rows, column in parts if rows and column is not None]
     return np.concatenate(known) if known else None

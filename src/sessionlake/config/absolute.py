@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def with_absolute_paths(config: "Config", directory: Path) -> "Config":
-    """Return the config with absolute paths; ConfigError where two of them name one place that may not."""
+    """Return the config with absolute paths; ConfigError if two of them name one place that may not."""
     store = config.pipeline.store
     pipeline = config.pipeline.model_copy(
         update={
@@ -48,16 +48,16 @@ def with_absolute_paths(config: "Config", directory: Path) -> "Config":
 
 
 def _absolute_sources(config: "Config", pipeline: PipelineSection, directory: Path) -> dict[str, Any]:
-    """Return the sections that have the sources, these with absolute paths."""
+    """Return the sections that hold sources, with absolute paths."""
     sources = {name: _absolute(side.source, directory) for name, side in config.inputs.items()}
     for source in sources.values():
         if pipeline.archive and _place(source.path or "") == _place(f"{pipeline.warehouse}/{EVENTS}"):
             raise ConfigError(
-                f"pipeline.archive: {source.path!r} is the source, and where the archive would lie; move the source, or archive nothing"
+                f"pipeline.archive: {source.path!r} is both the source and the place of the archive; move the source, or remove pipeline.archive"
             )
     if EVENT_INPUT in sources:
         return {"source": sources[EVENT_INPUT]}
-    return {"other": {config.operator: config.section.reading(sources)}}
+    return {"section": config.section.reading(sources)}
 
 
 def _absolute(source: SourceSection, directory: Path) -> SourceSection:
@@ -71,5 +71,5 @@ def _resolve(path: str, directory: Path) -> str:
 
 
 def _place(path: str) -> str:
-    """Return a path or URI so that two that name one place are equal."""
+    """Return a path or URI in a normal form: two names of one place become equal."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", path)).rstrip("/")

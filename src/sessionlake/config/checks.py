@@ -1,15 +1,14 @@
-"""What must hold between the values of a config that are right one by one. Every check raises for itself, so that all are told."""
+"""Rules between several values of a config, each valid by itself. Each check raises its own error, and all are reported."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sessionlake.config.jobs import check_quality
 from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
 from sessionlake.config.paths import check_store_path
-from sessionlake.config.quarantine import RATE, RULE
 from sessionlake.config.source import check_references, check_sink, check_source
 from sessionlake.errors import ConfigError
 
@@ -20,36 +19,39 @@ _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 Check = Callable[[], None]
 
 
-def checks_of(config: "Config") -> Iterator[Check]:
-    """Yield the checks of a config; each raises ConfigError of the first thing that it finds."""
+def checks_of(config: "Config", raw: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield the checks of a config and of the text `raw` that it is made of; each raises ConfigError of its first finding."""
     sides = list(config.inputs.values())
-    yield partial(_check_references, config)
+    yield partial(check_references, raw)
     yield from (partial(check_source, side.source) for side in sides)
     yield partial(_check_sink, config)
     yield partial(check_store_path, config.pipeline.store)
-    yield config.section.check
-    yield partial(_check_quarantine, config)
-    if config.ttl is not None:
-        yield partial(config.ttl.check, config.sessions)
+    yield from config.section.checks()
     yield from (partial(_check_side, config, side) for side in sides)
+    yield from (partial(_check_column, side, name) for side in sides for name in side.event.columns)
     yield partial(_check_key, config)
-    yield partial(_check_none_computed, config)
+    yield partial(_check_key_columns, config)
     yield from (partial(_check_aggregate, config, name) for name in config.aggregates)
     yield partial(check_quality, config.quality, config.aggregates)
     yield partial(check_observed, config.metrics, config.lineage)
     yield config.serve.check
 
 
-def _check_references(config: "Config") -> None:
-    others = {name: section.model_dump(exclude_unset=True) for name, section in config.other.items()}
-    check_references({**config.model_dump(exclude_unset=True, exclude={"other"}), **others})
-
-
 def _check_side(config: "Config", side: "Config") -> None:
     config.section.check_source(side.source)
     config.section.check_event(side.event)
-    if side.event.time is None and not config.section.by_count:
+    if side.event.time is None and config.section.TIMED:
         raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
+
+
+def _check_column(side: "Config", name: str) -> None:
+    at = f"{side.event_at}.columns.{name}"
+    if not _COLUMN.fullmatch(name):
+        raise ConfigError(f"{at}: {name!r} can't name a column; write letters, digits and _, a letter first")
+    # Delta compares the names of columns without case.
+    same = next(other for other in side.event.columns if other.lower() == name.lower())
+    if same != name:
+        raise ConfigError(f"{at}: {same!r} is its name but for case; write another one")
 
 
 def _check_key(config: "Config") -> None:
@@ -57,32 +59,31 @@ def _check_key(config: "Config") -> None:
         raise ConfigError("event.key: is missing; add it to the config")
 
 
-def _check_none_computed(config: "Config") -> None:
-    if config.aggregates and not config.section.AGGREGATES:
-        raise ConfigError(f"aggregates: stands beside [{config.operator}], which computes none; remove it")
+def _check_key_columns(config: "Config") -> None:
+    """Refuse key columns that no column of the tables can be called; the rows of a join then have none."""
+    if not config.section.sides and (wrong := next(wrong_key_columns(config), None)) is not None:
+        raise ConfigError(wrong)
+
+
+def wrong_key_columns(config: "Config") -> Iterator[str]:
+    """Yield a line for each key column whose name the rows can't have as a column's."""
+    taken = RESERVED | config.section.reserved | {name.lower() for name in config.section.own_columns}
+    for name in config.key_columns:
+        if not _COLUMN.fullmatch(name):
+            yield f"event.key: {name!r} can't name a column of the tables; rename it in the source to letters, digits and _, a letter first"
+        elif name.lower() in taken:
+            yield f"event.key: {name!r} is a column of the rows beside the key; call the other one differently, or rename it in the source"
 
 
 def _check_aggregate(config: "Config", name: str) -> None:
-    if not _COLUMN.fullmatch(name) or name.lower() in RESERVED | config.section.RESERVED | _beside(config):
+    if not _COLUMN.fullmatch(name) or name.lower() in RESERVED | config.section.reserved:
         raise ConfigError(
-            f"aggregates.{name}: {name!r} can't name a column of {config.operator}s; write letters, digits and _, a letter first, and none of the fixed columns"
+            f"aggregates.{name}: {name!r} can't name a column; write letters, digits and _, a letter first, and none of the fixed columns"
         )
-    # Spark does not tell columns apart by case.
+    # Spark compares the names of columns without case.
     same = next(other for other in config.aggregates if other.lower() == name.lower())
     if same != name:
         raise ConfigError(f"aggregates.{name}: {same!r} is its name but for case; write another one")
-
-
-def _beside(config: "Config") -> set[str]:
-    """Return the columns that rows have by these settings alone."""
-    return {*(["open_until"] if config.section.keeps_until else []), *([RULE, RATE] if config.quarantine else [])}
-
-
-def _check_quarantine(config: "Config") -> None:
-    if config.quarantine is not None:
-        if config.session is None:
-            raise ConfigError(f"quarantine: is for sessions, and this pipeline computes {config.operator}s; remove it")
-        config.quarantine.check(config.session)
 
 
 def _check_sink(config: "Config") -> None:
@@ -91,9 +92,11 @@ def _check_sink(config: "Config") -> None:
         check_sink(sink)
         if config.section.hides_us is not None:
             raise ConfigError(
-                "sink.kafka: would never hear of rows that expire, of which pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
+                "sink.kafka: would get no tombstones of rows that expire, because pattern 'segments' and ttl.changelog_retention log no deletes; write ttl.pattern = 'index'"
             )
         if sink.emit == "final" and not config.section.CLOSES:
             raise ConfigError(
                 f"sink.kafka.emit: 'final' is of rows that close, and those of a [{config.operator}] never do; write 'changes'"
             )
+        if sink.emit == "final" and config.section.not_final:
+            raise ConfigError(f"sink.kafka.emit: 'final' {config.section.not_final}")

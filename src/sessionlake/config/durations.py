@@ -27,7 +27,10 @@ _LONGEST_US = (1 << 63) // 1000
 def parse_duration(text: str, setting: str = "duration") -> int:
     """Return the microseconds in a text such as "30 minutes", "1h 30min" or "00:30:00".
 
-    ConfigError, which names `setting`, for a negative one and for what is not a whole number of microseconds; zero is allowed.
+    Raises ConfigError, which names `setting`, for a negative duration or a fraction of a microsecond; zero is allowed.
+
+    >>> parse_duration("1h 30min"), parse_duration("00:00:01.5")
+    (5400000000, 1500000)
     """
     text = str(text).strip()
     micros = _micros(text.lstrip("+-").lstrip())
@@ -39,7 +42,7 @@ def parse_duration(text: str, setting: str = "duration") -> int:
 
 
 def _micros(text: str) -> Fraction | None:
-    """Return the exact sum of a text's numbers with units and of the clock time at its end; None where it is anything else."""
+    """Return the exact sum of a text's numbers with units and of the clock time at its end; None if it is anything else."""
     total, at = Fraction(0), 0
     while part := _PART.match(text, at):
         # M alone would be months as much as minutes.
@@ -54,7 +57,11 @@ def _micros(text: str) -> Fraction | None:
 
 
 def spoken_duration(micros: int) -> str:
-    """Return the exact text of a duration as people write it into a config: "30 minutes", "1 hour 30 minutes"."""
+    """Return the exact text of a duration as people write it into a config: for example "30 minutes".
+
+    >>> spoken_duration(5_400_000_000)
+    '1 hour 30 minutes'
+    """
     units = ("day", "hour", "minute", "second", "millisecond", "microsecond")
     parts, rest = [], abs(micros)
     for unit in units:
@@ -65,7 +72,11 @@ def spoken_duration(micros: int) -> str:
 
 
 def format_duration(micros: int) -> str:
-    """Return a short text for people, such as "1h 30min", "250us" or "-3s"."""
+    """Return a short text for people, of its two largest units.
+
+    >>> format_duration(5_400_000_000), format_duration(-3_000_000), format_duration(250)
+    ('1h 30min', '-3s', '250us')
+    """
     sign, micros = "-" if micros < 0 else "", abs(micros)
     units = (
         ("d", 86_400_000_000),
@@ -84,7 +95,11 @@ def format_duration(micros: int) -> str:
 
 
 def rough_duration(micros: int) -> str:
-    """Return a duration for people who want its size: "92 days", "3 h 20 min", "1 min", "39 s"; below a second "0 s"."""
+    """Return a duration for people who want its size: "92 days", "3 h 20 min", "1 min", "39 s"; below a second "0 s".
+
+    >>> rough_duration(92 * 86_400_000_000), rough_duration(39_400_000)
+    ('92 days', '39 s')
+    """
     seconds = abs(micros) // 1_000_000
     days, hours, minutes = seconds // 86_400, seconds // 3600, seconds // 60
     if days >= _ROUGH_DAYS:

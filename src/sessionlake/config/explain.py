@@ -1,9 +1,8 @@
-"""What pydantic says of a section, in lines that name the key, the value and what to write instead."""
+"""pydantic's errors about a section, in lines that name the key, the value and a valid value."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
-from types import NoneType, UnionType
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from sessionlake.config.problems import Problem
 from sessionlake.config.sections import DURATION
+from sessionlake.config.unions import chosen, leaves, not_chosen
 
 Where = tuple[int | str, ...]
 _BOUNDS = {
@@ -22,45 +22,50 @@ _BOUNDS = {
     "too_short": ("has too few entries", "{min_length} or more"),
     "too_long": ("has too many entries", "{max_length} at most"),
 }
-"""By pydantic's name of what a value breaks: what is wrong with it, and what to write."""
+"""By pydantic's error type: the problem of the value, and a remedy."""
 
 
 def explain_invalid(
-    error: ValidationError, model: type[BaseModel], raw: object, *, at: Where = (), beside: Sequence[str] = ()
+    error: ValidationError, model: Any, raw: object, *, at: Where = (), beside: Sequence[str] = ()
 ) -> Iterator[Problem]:
-    """Yield the problems of a section, or of several; `model` is the class that was to be made of `raw`.
+    """Yield the problems of a section, or of several; `model` is the class, or the union of classes, to be made of `raw`.
 
-    `at` is where in the config it stands; names of `beside` stand at its top all the same.
+    `at` is the section's place in the config. Names in `beside` stand at the top of the config nevertheless.
     """
-    told: set[str] = set()
+    known: set[str] = set()
     for problem in error.errors(include_url=False):
         where = _within(problem["loc"], raw, missing=problem["type"] == "missing")
+        if problem["type"].startswith("union_tag"):
+            where = (*where, problem["ctx"]["discriminator"].strip("'()"))
         top = () if where[:1] and where[0] in beside else at
         key = ".".join(map(str, (*top, *where)))
-        # Each member of a union says that the value is none of its own.
-        if key not in told:
-            told.add(key)
-            yield Problem(key, _told(problem, where, model))
+        # pydantic reports such a value once for each member of the union.
+        if key not in known:
+            known.add(key)
+            yield Problem(key, _problem_text(problem, where, model, raw))
 
 
 def _within(where: Where, raw: object, *, missing: bool) -> Where:
-    """Return a place as far as a user has written it, and the missing name: what pydantic adds are names of its own."""
+    """Return a place as far as a user has written it, and the missing name. pydantic adds parts that no user wrote, such as a member's name."""
+    found: list[int | str] = []
     for depth, part in enumerate(where):
+        last = depth == len(where) - 1
         if not isinstance(raw, Mapping | list):
-            return where[:depth]
+            break
         try:
             raw = raw[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
-            return where[: depth + 1] if missing else where[:depth]
-    return where
+            if missing and last:
+                found.append(part)
+            continue  # the name of a union's member
+        found.append(part)
+    return tuple(found)
 
 
-def _told(problem: Any, where: Where, model: type[BaseModel]) -> str:
+def _problem_text(problem: Any, where: Where, model: Any, raw: object) -> str:
     value, details, kind = problem.get("input"), problem.get("ctx", {}), problem["type"]
-    if kind == "missing":
-        return "is missing; add it to the config"
-    if kind == "extra_forbidden":
-        return f"is unknown{_did_you_mean(where, model)}; remove it or correct its name"
+    if (of_key := _of_key(kind, details, where, model, raw)) is not None:
+        return of_key
     if kind == "value_error" and details.get("error") is not None:
         return str(details["error"])
     if (unshown := _unshown(kind, value, where)) is not None:
@@ -70,15 +75,37 @@ def _told(problem: Any, where: Where, model: type[BaseModel]) -> str:
     if kind in _BOUNDS:
         what, write = _BOUNDS[kind]
         return f"{value!r} {what}; write {write.format(**details)}"
-    wrong, write = _of_type(kind, value, _field(where, model)) or (
+    wrong, write = _of_type(kind, value, _field(where, model, raw)) or (
         f"is wrong: {problem['msg'][0].lower()}{problem['msg'][1:]}",
         "correct it",
     )
     return f"{value!r} {wrong}; {write}"
 
 
+def _of_key(kind: str, details: Mapping[str, Any], where: Where, model: Any, raw: object) -> str | None:
+    """Return the problem of a key that is missing or unknown, or whose value chooses no member of a union; None for other problems."""
+    if kind in ("missing", "union_tag_not_found"):
+        return "is missing; add it to the config"
+    if kind == "union_tag_invalid":
+        *most, last = details["expected_tags"].split(", ")
+        return f"{details['tag']!r} is not allowed; write {', '.join(most)} or {last}"
+    return _unknown(where, model, raw) if kind == "extra_forbidden" else None
+
+
+def _unknown(where: Where, model: Any, raw: object) -> str:
+    """Return the problem of a key that the section does not have, or does not have with these values of other keys."""
+    inner, value = model, raw
+    for depth, part in enumerate(where):
+        members = leaves(inner)
+        if why := not_chosen(members, value, [str(name) for name in where[depth:]]):
+            return why
+        inner, value = _inside(part, inner, value)
+    known = [name for member in _models_at(where[:-1], model, raw) for name in member.model_fields]
+    return f"is unknown{did_you_mean(str(where[-1]), known)}; remove it or correct its name"
+
+
 def _unshown(kind: str, value: object, where: Where) -> str | None:
-    """Return what is told of a value that may hold secrets, or is too long to be shown; None of any other."""
+    """Return the problem of a value that must not be shown, because it may hold secrets or is too long; None for other values."""
     if "options" in where:
         return (
             "is no text, whole number, true or false; write one, and a name that has dots in quotes, as in "
@@ -92,7 +119,7 @@ def _unshown(kind: str, value: object, where: Where) -> str | None:
 
 
 def _of_type(kind: str, value: object, field: FieldInfo | None) -> tuple[str, str] | None:
-    """Return what is wrong with a value of another type than its key's, and what to write, for example the key's default."""
+    """Return the problem of a value whose type is not that of its key, and a valid value, for example the key's default."""
     if field is not None and kind.startswith("string") and _is_duration(field):
         return "is not a duration", "write a number and a unit, as in '30 minutes'"
     default = None if field is None else field.default
@@ -114,30 +141,36 @@ def _is_duration(field: FieldInfo) -> bool:
     return any(DURATION in parts for parts in (field.metadata, *either))
 
 
-def _field(where: Where, model: Any) -> FieldInfo | None:
-    """Return the field of a place; None where it is in a table of a user's own names."""
-    fields: Mapping[str, FieldInfo] = getattr(_model_at(where[:-1], model), "model_fields", {})
-    return fields.get(str(where[-1])) if where else None
+def _field(where: Where, model: Any, raw: object) -> FieldInfo | None:
+    """Return the field of a place; None if it is in a table of a user's own names."""
+    for member in _models_at(where[:-1], model, raw) if where else ():
+        if str(where[-1]) in member.model_fields:
+            return member.model_fields[str(where[-1])]
+    return None
 
 
-def _model_at(where: Where, model: Any) -> Any:
+def _models_at(where: Where, model: Any, raw: object) -> Sequence[type[BaseModel]]:
+    """Return the types of the section at a place; for a union, the members that the text chooses."""
     for part in where:
-        fields = getattr(model, "model_fields", None)
-        if fields is not None and str(part) not in fields:
-            return None
-        # In a table of tables a name of the user's own stands between; what is under it is the table's value.
-        model = fields[str(part)].annotation if fields else next(iter(reversed(get_args(model))), None)
-        if isinstance(model, UnionType):  # a section that may be missing: Section | None
-            model = next(kind for kind in get_args(model) if kind is not NoneType)
-    return model
+        model, raw = _inside(part, model, raw)
+    return chosen(leaves(model), raw)
 
 
-def _did_you_mean(where: Where, model: Any) -> str:
-    known = list(getattr(_model_at(where[:-1], model), "model_fields", {}))
-    return did_you_mean(str(where[-1]), known)
+def _inside(part: int | str, model: Any, raw: object) -> tuple[Any, object]:
+    """Return the type and the value of a key within a section of a type, or within a table of a user's own names."""
+    inner = raw.get(part) if isinstance(raw, Mapping) else None
+    for member in chosen(leaves(model), raw):
+        field = member.model_fields.get(str(part))
+        return (None if field is None else field.annotation), inner
+    # In a table of tables a name of the user's own stands between; its value's type is the last one.
+    return next(iter(reversed(get_args(model))), None), inner
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return, in brackets, which of the known names was probably meant; nothing where none is near."""
+    """Return, in brackets, which of the known names was probably meant; nothing if none is similar.
+
+    >>> did_you_mean("gapp", ["gap", "grace"])
+    " (did you mean 'gap'?)"
+    """
     close = difflib.get_close_matches(name, known, n=1) or [word for word in known if len(name) > 2 and name in word]
     return f" (did you mean {close[0]!r}?)" if close else ""

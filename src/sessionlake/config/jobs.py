@@ -11,20 +11,20 @@ from sessionlake.errors import ConfigError
 
 
 class CompactSection(Section):
-    """How the compaction job keeps the snapshot and the changelog."""
+    """Settings of the compaction of snapshot and changelog."""
 
     safety: Duration = "1 day"
     """How long changes stay in the changelog after they were folded into the snapshot."""
     file_mb: int = Field(default=128, ge=1, le=4096)
     """Size of the files that compaction aims at."""
     archive: Duration | None = None
-    """How long events stay in the archive, before the watermark; for ever where none is given."""
+    """How long events stay in the archive, before the watermark; for ever if none is given."""
     dead_letters: Duration = "365 days"
     """How long dead letters of events keep their text, key and time; the rows stay, with their reason and place."""
     runs: Duration = "90 days"
     """How long runs of compact and quality stay in job_runs, and their results in quality_results and Data Docs."""
     vacuum: Duration = "7 days"
-    """How long files that belong to no table version stay; the table's own retention where that is longer."""
+    """How long files that belong to no table version stay; the table's own retention if that is longer."""
 
 
 Between = Annotated[list[float], Field(min_length=2, max_length=2)]
@@ -42,10 +42,10 @@ class AggregateBounds(Section):
 
 
 class QualitySection(Section):
-    """What the quality job expects, beyond what always holds."""
+    """The expectations of the quality job, in addition to the rules that always hold."""
 
     expectations: str | None = None
-    """Directory of the suites; `expectations` beside the config where that exists, else those of the package."""
+    """Directory of the suites; `expectations` next to the config if that exists, else those of the package."""
     max_age: Duration = "1 day"
     """Age of the last commit."""
     rates_over: Duration = "7 days"
@@ -59,13 +59,13 @@ class QualitySection(Section):
 
 
 class ExpireSection(Section):
-    """What the job `expire` removes, and how fast."""
+    """The rows that the job `expire` removes, and its rate."""
 
     ttl: Duration | None = None
     where: str | None = None
-    """SQL over a session's row; where a ttl is given too, either of them is enough."""
+    """SQL over a session's row; if a ttl is given too, either of them is enough."""
     tables: dict[str, str] = Field(default_factory=dict)
-    """Delta tables that `where` may name."""
+    """Delta tables that the SQL of `where` may name."""
     max_tombstones_per_second: int = Field(default=10_000, ge=1)
     max_per_run: int | None = Field(default=None, ge=1)
     max_share: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -73,7 +73,7 @@ class ExpireSection(Section):
 
 
 def check_quality(quality: QualitySection, aggregates: Mapping[str, str]) -> None:
-    """Raise a ConfigError for bounds on what is no aggregate, or that nothing can meet."""
+    """Raise a ConfigError for bounds on a name that is no aggregate, or bounds that no value can meet."""
     for name, bounds in quality.aggregates.items():
         where = f"quality.aggregates.{name}"
         if name not in aggregates:

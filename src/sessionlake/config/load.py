@@ -1,4 +1,4 @@
-"""A pipeline's TOML config: validated once, here; every error names the place, the key, the value and what to write instead."""
+"""A pipeline's TOML config: validated once, here; every error names the place, the key, the value and a valid value."""
 
 import re
 import tomllib
@@ -7,40 +7,33 @@ from typing import Any, cast
 
 from pydantic import Field, SerializeAsAny
 
-from sessionlake.config.absent import Absent
 from sessionlake.config.absolute import with_absolute_paths
-from sessionlake.config.checks import checks_of
+from sessionlake.config.checks import checks_of, wrong_key_columns
 from sessionlake.config.durations import MINUTE_US, parse_duration, spoken_duration
 from sessionlake.config.jobs import CompactSection, ExpireSection, QualitySection
+from sessionlake.config.missing import MissingSection
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.config.observed import LineageSection, MetricsSection
+from sessionlake.config.operators import OperatorEntry, entry_of
 from sessionlake.config.paths import expanded, unset_variables
-from sessionlake.config.positions import told_place
+from sessionlake.config.positions import error_place
 from sessionlake.config.problems import Gathered, InvalidConfigError, Problem, located, problems_of
 from sessionlake.config.sections import EventSection, OperatorSection, PipelineSection, Section
 from sessionlake.config.serve import ServeSection
-from sessionlake.config.sessions import QuarantineSection, SessionSection
 from sessionlake.config.source import SinkSection, SourceSection
 from sessionlake.config.structure import structured
-from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.errors import ConfigError, SessionlakeError
 
 
 class Config(Section):
-    """A validated config; paths are absolute or URIs, durations are in microseconds where the name says so."""
+    """A validated config; paths are absolute or URIs, durations are in microseconds if the name says so."""
 
     pipeline: PipelineSection
-    source: SourceSection = Field(default=cast("SourceSection", Absent("source")))
-    """What is read; of a join each side has its own (`inputs`)."""
-    event: EventSection = Field(default=cast("EventSection", Absent("event")))
-    session: SessionSection | None = None
-    other: dict[str, SerializeAsAny[OperatorSection]] = Field(default={})
-    """The section of another operator than sessions, by its name; where it stands, `session` does not."""
-    aggregates: dict[str, str] = Field(default={})
-    quarantine: QuarantineSection | None = None
-    """Which sessions are kept apart from what is shown; none where it is left out."""
-    ttl: SessionTtlSection | None = None
-    """When closed sessions expire; of a keyed table its section has that."""
+    source: SourceSection = Field(default=cast("SourceSection", MissingSection("source")))
+    """The input; for a join each side has its own (`inputs`)."""
+    event: EventSection = Field(default=cast("EventSection", MissingSection("event")))
+    section: SerializeAsAny[OperatorSection]
+    """The operator's section, with the sections that go with it ([aggregates], [emit], [ttl] ...)."""
     compact: CompactSection = CompactSection()
     quality: QualitySection = QualitySection()
     expire: ExpireSection = ExpireSection()
@@ -53,20 +46,18 @@ class Config(Section):
 
     @property
     def operator(self) -> str:
-        """The name of the operator: that of the section that says what is computed."""
-        return next(iter(self.other), "session")
+        """The name of the operator's section."""
+        return self.entry.section
 
     @property
-    def section(self) -> OperatorSection:
-        """The section that says what is computed."""
-        return self.other[self.operator] if self.other else self.sessions
+    def entry(self) -> OperatorEntry:
+        """The entry of the operator: the places of all its parts."""
+        return entry_of(self.section)
 
     @property
-    def sessions(self) -> SessionSection:
-        """The section of sessions; ConfigError where the pipeline computes something else."""
-        self.require("session")
-        assert self.session is not None  # noqa: S101 (it is the section that is required)
-        return self.session
+    def aggregates(self) -> dict[str, str]:
+        """The aggregates as texts, by name; none if the operator has no section [aggregates]."""
+        return self.section.aggregates
 
     @property
     def inputs(self) -> dict[str, "Config"]:
@@ -78,10 +69,22 @@ class Config(Section):
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:
-        """By event input the columns that make the key; none where all events have one."""
+        """By event input the columns that make the key; none if all events have one."""
         if self.section.sides:
             return dict(self.section.keys)
-        return {EVENT_INPUT: () if self.event.key is None else (self.event.key,)}
+        return {EVENT_INPUT: self.event.key_columns}
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns that a key of several columns is made of, as the first input calls them; none of a key of one column."""
+        first = next(iter(self.keys.values()), ())
+        return first if len(first) > 1 else ()
+
+    @property
+    def table_key_columns(self) -> tuple[str, ...]:
+        """`key_columns` as rows have them beside the key. Pairs of a join have none if one of the names means something else there."""
+        taken = self.section.sides and any(wrong_key_columns(self))
+        return () if taken else self.key_columns
 
     @property
     def with_ids(self) -> bool:
@@ -91,23 +94,16 @@ class Config(Section):
     @property
     def topics(self) -> list[str]:
         """The topics that are read."""
-        return [side.source.topic or "" for side in self.inputs.values() if side.source.kind == "kafka"]
+        return [side.source.topic or "" for side in self.inputs.values() if side.source.entry.has_topic]
 
     @property
     def event_at(self) -> str:
-        """Where the section of the events stands."""
+        """The place of the section of the events."""
         return self.source.AT.removesuffix("source") + "event"
-
-    def require(self, operator: str) -> None:
-        """Raise ConfigError where the pipeline computes something else than an operator's."""
-        if self.operator != operator:
-            raise ConfigError(
-                f"{self.operator}: this is for pipelines of {operator}s, with a section [{operator}]; name such a config"
-            )
 
     @property
     def beyond_retention(self) -> str:
-        """What becomes of events beyond retention: dead_letter, drop or emit."""
+        """The treatment of events beyond retention: dead_letter, drop or emit."""
         return self.section.beyond_retention
 
     @property
@@ -117,13 +113,8 @@ class Config(Section):
         return self.section.shown == "final" if asked is None else asked == "final"
 
     @property
-    def gap_us(self) -> int:
-        """Inactivity gap of sessions."""
-        return self.sessions.gap_us
-
-    @property
     def grace_us(self) -> int:
-        """How long after its end what is computed still changes."""
+        """The time after its end for which a result still changes."""
         return self.section.grace_us
 
     @property
@@ -133,13 +124,13 @@ class Config(Section):
 
     @property
     def max_future_skew_us(self) -> int:
-        """How far ahead of the batch's clock an event may be; what the operator says, but a minute at least, where none is given."""
+        """The time by which an event may be ahead of the batch's clock; without a setting the operator's default, at least a minute."""
         text = self.event.max_future_skew
         return max(self.section.skew_us, MINUTE_US) if text is None else parse_duration(text)
 
     @property
     def checkpoint(self) -> str:
-        """Where Spark's checkpoint lies."""
+        """The path of Spark's checkpoint."""
         return f"{self.pipeline.warehouse}/_checkpoints/{self.pipeline.name}"
 
     @property
@@ -149,30 +140,28 @@ class Config(Section):
 
     @property
     def driver_store_dir(self) -> str:
-        """The stores' directory on this machine: `store` beside the config where a variable isn't set here."""
+        """The stores' directory on this machine: `store` next to the config if a variable isn't set here."""
         store = f"{self.directory}/store" if unset_variables(self.pipeline.store) else expanded(self.pipeline.store)
         return f"{store}/{self.pipeline.name}"
 
     @property
     def lock_dir(self) -> str:
-        """Where the driver's lock lies: with its stores; beside the config where variables may place those elsewhere in another environment."""
+        """The directory of the driver's lock: with its stores; next to the config if variables may place the stores elsewhere in another environment."""
         store = self.pipeline.store
         if "$" not in store:
             return self.driver_store_dir
         return f"{self.directory}/store/{re.sub('[${}]', '', store)}/{self.pipeline.name}"
 
     def quarantined_sql(self, micros: str) -> str | None:
-        """Return SQL of the threshold that a session's row is above, null for none; None where there is no quarantine.
-
-        `micros` makes whole microseconds of a time, as `unix_micros({})`.
-        """
-        return None if self.quarantine is None else self.quarantine.thresholds.rule_sql(micros)
+        """Return SQL of the reason for which a row is in quarantine, null for none; see `OperatorSection`."""
+        return self.section.quarantined_sql(micros)
 
     def rebuild_settings(self) -> dict[str, Any]:
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
         events: dict[str, Any] = {}
         for side in self.inputs.values():
-            event = side.event.model_dump(exclude={"max_future_skew", "max_key_bytes"})
+            event = side.event.model_dump(exclude={"max_future_skew", "max_key_bytes", "where"})
+            event["columns"] = event["columns"] or None
             events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
         return {**self.section.bound_settings(), **events, "aggregates": dict(self.aggregates)}
 
@@ -184,19 +173,21 @@ class Config(Section):
             "beyond_retention": self.beyond_retention,
             "archive": self.pipeline.archive,
             **self.section.live_settings(),
-            **({} if self.quarantine is None else {"quarantine": self.quarantine.settings()}),
-            **({} if self.ttl is None else {"ttl": self.ttl.settings()}),
         }
         each = {
-            name: {"max_future_skew_us": side.max_future_skew_us, "max_key_bytes": side.event.max_key_bytes}
+            name: {
+                "max_future_skew_us": side.max_future_skew_us,
+                "max_key_bytes": side.event.max_key_bytes,
+                **({} if side.event.where is None else {"where": side.event.where}),
+            }
             for name, side in self.inputs.items()
         }
         return {**settings, **(each.get(EVENT_INPUT) or each)}
 
     def warnings(self) -> list[str]:
-        """Return what is allowed but probably not meant."""
+        """Return warnings about settings that are allowed but probably not meant."""
         patience, harmless_us = f"{self.operator}.{self.section.PATIENCE}", self.section.harmless_us
-        found = []
+        found = [*self.section.warnings()]
         for side in self.inputs.values():
             if side.max_future_skew_us <= max(harmless_us, MINUTE_US):
                 continue
@@ -208,7 +199,7 @@ class Config(Section):
 
 
 def load_config(path: str | Path) -> Config:
-    """Read and validate a config file; InvalidConfigError, a line for each problem, where it has any."""
+    """Read and validate a config file; InvalidConfigError, a line for each problem, if it has any."""
     text = read_text(path)
     try:
         return parse_config(parse_toml(text, path), Path(path).resolve().parent)
@@ -229,27 +220,27 @@ def read_text(path: str | Path) -> str:
 
 
 def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
-    """Return what a config file's text says; InvalidConfigError, with the place, where it is no TOML."""
+    """Return the content of a config file's text; InvalidConfigError, with the place, if it is no TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        said, place = told_place(error, text)
+        said, place = error_place(error, text)
         message = f"is no valid TOML ({said}); mend that line"
         raise InvalidConfigError([Problem(None, message, str(path), place.line, place.column)]) from error
 
 
 def parse_config(raw: dict[str, Any], directory: Path) -> Config:
-    """Validate a config's content; relative paths are resolved against `directory`. InvalidConfigError tells all its problems."""
+    """Validate a config's content; relative paths are resolved against `directory`. InvalidConfigError has all its problems."""
     found = Gathered()
     config, wrong = structured(raw, Config, found)
-    if config.other and config.section.by_count and config.event.key is None:
-        config = config.model_copy(update={"other": {config.operator: config.section.without_key()}})
-    for check in checks_of(config):
+    if not config.section.sides and config.event.key is None:
+        config = config.model_copy(update={"section": config.section.without_key()})
+    for check in checks_of(config, raw):
         one = Gathered()
         with one.one():
             check()
         for problem in one.problems:
-            # What stands in for a section that is wrong has no problems of the user's.
+            # Problems of a stand-in for a wrong section are not the user's.
             if str(problem.key).partition(".")[0] not in wrong:
                 found.add_other(problem)
     found.raise_any()

@@ -1,4 +1,4 @@
-"""Names that the config has to know beside the tables' schemas, whose module costs the import of pyarrow."""
+"""Names that the config has to know next to the tables' schemas, whose module costs the import of pyarrow."""
 
 EVENTS = "events"
 """The table that is the archive."""
@@ -24,4 +24,4 @@ RESERVED = frozenset(
         "doubled",
     )
 )
-"""Column names that an aggregate can't have, in lower case: those of the tables, and those that checks see beside them."""
+"""Column names that an aggregate can't have, in lower case: those of the tables, and those that checks add."""

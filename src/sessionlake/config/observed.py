@@ -9,17 +9,17 @@ from sessionlake.errors import ConfigError
 
 
 class MetricsSection(Section):
-    """Where Prometheus finds the metrics; without a port and a textfile there are none."""
+    """The places for Prometheus' metrics; without a port and a textfile there are none."""
 
     port: int | None = Field(default=None, ge=0, le=65535)
     """The stream serves /metrics here while it runs; 0 takes a free one."""
     host: str = "127.0.0.1"
     textfile: str | None = None
-    """Directory of node_exporter's textfile collector, for what jobs and runs with --once did."""
+    """Directory of node_exporter's textfile collector, for metrics of jobs and of runs with --once."""
 
 
 class LineageSection(Section):
-    """Where OpenLineage events go; nowhere without a transport."""
+    """The target of OpenLineage events; none without a transport."""
 
     transport: Literal["http", "file", "client"] | None = None
     """`client` leaves it to OpenLineage's own openlineage.yml and OPENLINEAGE_... variables."""
@@ -31,13 +31,13 @@ class LineageSection(Section):
     """File that the events are appended to, one a line."""
     namespace: str = "sessionlake"
     every: Duration = "5 minutes"
-    """A stream sends what it has done since its start this often at the most."""
+    """The shortest time between two events of a running stream, each with its counts since the start."""
     listener: bool = False
     """Whether OpenLineage's Spark listener sends its events too; its jar is fetched on first use."""
 
 
 def check_observed(metrics: MetricsSection, lineage: LineageSection) -> None:
-    """Raise a ConfigError for places where metrics or lineage can't go."""
+    """Raise a ConfigError for invalid targets of metrics or lineage."""
     if metrics.textfile and "://" in metrics.textfile:
         raise ConfigError(f"metrics.textfile: {metrics.textfile!r} must be a local directory; write a path")
     needed = {"http": ("url", lineage.url), "file": ("path", lineage.path)}.get(lineage.transport or "")

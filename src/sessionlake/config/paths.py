@@ -1,4 +1,4 @@
-"""Where local stores lie: a path that may hold variables, which every machine replaces by its own environment's."""
+"""The path of local stores. It may hold variables, which every machine replaces from its own environment."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from sessionlake.errors import ConfigError, StoreError
 
 
 def check_store_path(path: str) -> None:
-    """Raise ConfigError where a store's path is no local one, or has a `$` that starts no variable."""
+    """Raise ConfigError if a store's path is no local one, or has a `$` that starts no variable."""
     if "://" in path:
         raise ConfigError(f"pipeline.store: {path!r} must be a local directory; write a path")
     if "$$" in path or not Template(path).is_valid():
@@ -23,11 +23,11 @@ def unset_variables(path: str) -> list[str]:
 
 
 def expanded(path: str) -> str:
-    """Return the path as it is on this machine; StoreError where a variable is not set or the path is relative."""
+    """Return the path as it is on this machine; StoreError if a variable is not set or the path is relative."""
     unset = unset_variables(path)
     if unset:
         raise StoreError(
-            f"pipeline.store: {path!r} needs the variable {unset[0]!r} where executors run; "
+            f"pipeline.store: {path!r} needs the variable {unset[0]!r} on the machines of the executors; "
             f"set it in the workers' environment, or for all of them by spark.executorEnv.{unset[0]}"
         )
     # Safe: the config's own directory, which a relative path was resolved against, may have a `$` in its name.

@@ -1,4 +1,4 @@
-"""Where keys stand in the text of a config: tomllib tells what a text says, and of nothing where it says it."""
+"""The lines of keys in the text of a config, which tomllib does not report."""
 
 import re
 import tomllib
@@ -21,8 +21,8 @@ class Place:
 def places(text: str) -> dict[str, Place]:
     """Return the first place of each section and key, by its name as in "session.gap".
 
-    tomllib reads the text statement by statement: lines are gathered until they are one, so that texts and arrays of several
-    lines count as a whole. From a statement that is no TOML on there are no places.
+    tomllib reads the text one statement at a time: lines are collected until they parse, because texts and arrays may
+    have several lines. Keys after a statement that is no TOML have no place.
     """
     found: dict[str, Place] = {}
     section: Path = ()
@@ -48,14 +48,14 @@ def places(text: str) -> dict[str, Place]:
 
 
 def place_of(key: str, known: dict[str, Place]) -> Place | None:
-    """Return the place of a key, or of the nearest that it would stand in; None where not even its section is there."""
+    """Return the place of a key, or of the nearest section that it would stand in; None if there is no such section."""
     while key and key not in known:
         key = key.rpartition(".")[0]
     return known.get(key)
 
 
-def told_place(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, Place]:
-    """Return what is wrong with a text that is no TOML, and where."""
+def error_place(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, Place]:
+    """Return the problem of a text that is no TOML, and its place."""
     message = str(error)
     match = _AT.search(message)
     if match is None or match[1] is None:
@@ -67,7 +67,7 @@ def told_place(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, Place]:
 
 
 def _paths(said: Any) -> Iterator[Path]:
-    """Yield the names of a statement's keys, those of tables before what is in them."""
+    """Yield the names of a statement's keys; a table comes before the keys in it."""
     if isinstance(said, list) and said and isinstance(said[0], dict):
         said = said[0]
     if isinstance(said, dict):
@@ -77,7 +77,7 @@ def _paths(said: Any) -> Iterator[Path]:
 
 
 def _place(statement: str, name: str, first: int) -> Place:
-    """Return where a name stands in a statement that begins in a line."""
+    """Return the place of a name in a statement that begins in a line."""
     match = re.search(rf"(?<![\w-]){re.escape(name)}(?=[\"']?\s*[=.\]])", statement)
     at = match.start() if match else len(statement) - len(statement.lstrip())
     before = statement[:at]

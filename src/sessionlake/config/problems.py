@@ -1,4 +1,4 @@
-"""What is wrong with a config: every problem there is, each in one line that says where."""
+"""Problems of a config: all of them, each in one line with its place."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ class Problem:
     """One thing that is wrong."""
 
     key: str | None
-    """The key or section, as in "session.gap"; None of what is not about one."""
+    """The key or section, as in "session.gap"; None if the problem is about none."""
     message: str
-    """What is wrong with it, and what to do."""
+    """The problem, and a remedy."""
     file: str | None = None
     """The config as it was named; None of one that is no file."""
     line: int | None = None
@@ -28,7 +28,7 @@ class Problem:
 
     @classmethod
     def of(cls, text: str) -> "Problem":
-        """Return the problem that an error's text tells."""
+        """Return the problem in an error's text."""
         key = _KEY.match(text)
         return cls(None, text) if key is None else cls(key[1], text[key.end() :])
 
@@ -51,7 +51,7 @@ class InvalidConfigError(ConfigError):
 
 
 def problems_of(error: Exception) -> list[Problem]:
-    """Return the problems that an error tells of: itself, but of an invalid config all."""
+    """Return the problems of an error: itself, or all problems of an invalid config."""
     return list(error.problems) if isinstance(error, InvalidConfigError) else [Problem.of(str(error))]
 
 
@@ -63,14 +63,14 @@ class Gathered:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Take what a check raises, in place of raising it."""
+        """Catch the error of a check, and add its problems."""
         try:
             yield
         except SessionlakeError as error:
             self.add(*problems_of(error))
 
     def add(self, *problems: Problem) -> None:
-        """Add problems; what is known already is not told again."""
+        """Add problems, except those that are known already."""
         self.problems += [problem for problem in problems if problem not in self.problems]
 
     def add_other(self, problem: Problem) -> None:
@@ -79,20 +79,20 @@ class Gathered:
             self.add(problem)
 
     def raise_any(self) -> None:
-        """Raise InvalidConfigError where there is a problem."""
+        """Raise InvalidConfigError if there is a problem."""
         if self.problems:
             raise InvalidConfigError(self.problems)
 
 
 def placed(line: str, file: str | Path, text: str) -> str:
-    """Return an error's line with the place in a config's text of the key that it is about; as it is where the text has none."""
+    """Return an error's line with the place of its key in a config's text; unchanged if the key is not in the text."""
     problem = Problem.of(line)
     place = None if problem.key is None else places(text).get(problem.key)
     return line if place is None else str(replace(problem, file=str(file), line=place.line))
 
 
 def located(problems: Sequence[Problem], file: str | Path, text: str) -> list[Problem]:
-    """Return problems with where they stand in a config's text, in that order; those without a key last."""
+    """Return problems with their places in a config's text, in that order; those without a key last."""
     known = places(text)
     found = []
     for problem in problems:

@@ -1,6 +1,6 @@
 """Secrets that a config refers to and does not hold: `${env:NAME}` and `${file:PATH}` in its texts.
 
-A config keeps the references; their values are looked up where they are used, and are kept out of what is printed.
+A config keeps the references. Their values are looked up when they are used, and never printed.
 """
 
 import os
@@ -32,7 +32,7 @@ def with_absolute_files(text: str, directory: Path) -> str:
 
 
 def reveal(where: str, text: str) -> str:
-    """Return a text with the values of its references; ConfigError, which names `where` and no value, where one has none.
+    """Return a text with the values of its references; ConfigError, which names `where` and no value, if one has none.
 
     A file's last line break is no part of its value.
     """

@@ -1,10 +1,10 @@
-"""Sections that every pipeline's config has, and what sections share."""
+"""Sections that every pipeline's config has, and parts that sections share."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.errors import ConfigError
@@ -27,8 +27,34 @@ def _pipeline_name(text: str) -> str:
     return text
 
 
+def _names(given: object) -> object:
+    """Return a list of one column as that column; ValueError for a list that names none, or one twice."""
+    if not isinstance(given, list):
+        return given
+    if not given:
+        raise ValueError("is an empty list; name a column, or several")
+    wrong = next((name for name in given if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r} is not a text; write the names of columns in quotes, as in ['tenant', 'user_id']")
+    twice = next((name for name in given if [other.lower() for other in given].count(name.lower()) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice!r} is there twice, perhaps in upper and lower case; name it once")
+    return given[0] if len(given) == 1 else given
+
+
+def as_columns(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return one column, several or none as a tuple.
+
+    >>> as_columns("user"), as_columns(["tenant", "user"]), as_columns(None)
+    (('user',), ('tenant', 'user'), ())
+    """
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+
+
 DURATION = AfterValidator(_duration)
 Duration = Annotated[str, DURATION]
+Columns = Annotated[str | list[str], BeforeValidator(_names)]
+"""One column, or several."""
 
 
 class Section(BaseModel):
@@ -38,7 +64,7 @@ class Section(BaseModel):
 
 
 class PipelineSection(Section):
-    """Where the pipeline lives and how it runs."""
+    """The pipeline's name, its directories, and settings of its runs."""
 
     name: Annotated[str, AfterValidator(_pipeline_name)]
     warehouse: str
@@ -49,7 +75,7 @@ class PipelineSection(Section):
     code: str | None = None
     """Directory that users' classes of [aggregates] are looked for in, too, after all that is installed."""
     archive: bool = False
-    """Keep every event that was not refused in the table `events`, so that a source which forgets can be read again."""
+    """Keep every accepted event in the table `events`. Then a source that drops old events can be read again."""
 
     @property
     def quiet_after_us(self) -> int:
@@ -60,15 +86,30 @@ class PipelineSection(Section):
 class EventSection(Section):
     """Which columns make an event."""
 
-    key: str | None = None
-    """May be left out with [window]: then all events have one key, the empty text."""
+    key: Columns | None = None
+    """One column, or several: then the key is the JSON array of their texts. May be left out with [window]: then all events have
+    one key, the empty text."""
     time: str | None = None
     """May be left out with windows by count: then an event's time is the clock of its batch."""
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
-    id: str | None = None
+    id: Columns | None = None
     max_future_skew: Duration | None = None
     max_key_bytes: int = Field(default=65_536, ge=1)
     """An event whose key is longer, in bytes of UTF-8, is a dead letter."""
+    where: str | None = None
+    """SQL over the row; rows for which it is not true are no events: they are counted, and nothing else."""
+    columns: dict[str, str] = Field(default={})
+    """Computed columns: SQL by name, each of the source's columns and of those above it."""
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of the key; none if all events have one key."""
+        return as_columns(self.key)
+
+    @property
+    def id_columns(self) -> tuple[str, ...]:
+        """The columns of the id; none if events have none."""
+        return as_columns(self.id)
 
 
 class SideSection(Protocol):
@@ -76,7 +117,7 @@ class SideSection(Protocol):
 
     @property
     def source(self) -> "SourceSection":
-        """What is read."""
+        """The section of the input."""
 
     @property
     def event(self) -> EventSection:
@@ -84,26 +125,42 @@ class SideSection(Protocol):
 
 
 class OperatorSection(Section):
-    """A section that says what is computed; `config.operators` names them. Subclasses add the keys of their operator."""
+    """An operator's section; `config.operators` names them. Subclasses add the keys of their operator."""
 
     RESERVED: ClassVar[frozenset[str]] = frozenset()
-    """Column names that an aggregate can't have, beside those of sessions; in lower case."""
-    KIND: ClassVar[str | None] = None
-    """The operator's kind as module:name, where it is not the one that `config.operators` names."""
-    BESIDE: ClassVar[tuple[str, ...]] = ()
-    """Sections of the config that belong to the operator, too, each a field here."""
+    """Column names that an aggregate can't have in addition to those of every operator, in lower case."""
+    BESIDE: ClassVar[tuple[str, ...]] = ("aggregates",)
+    """Sections of the config that go with the operator's own, each a field here."""
+    ALSO_KEYS: ClassVar[frozenset[str]] = frozenset()
+    """Names of BESIDE that are keys of the section itself, too, if their value is a text: a config has one of the two."""
+    INSTEAD: ClassVar[Mapping[str, str]] = {}
+    """Keys to write in place of a section that other operators have and this one does not, by that section's name."""
+    SIDES: ClassVar[tuple[str, ...]] = ()
+    """Names of the event inputs if there are several, each a field here; then the config has no [source] and no [event]."""
 
     beyond_retention: str = "dead_letter"
-    """What becomes of events beyond retention."""
+    """The treatment of events beyond retention."""
+    aggregates: dict[str, str] = Field(default={})
+    """The section [aggregates]: texts by name; always empty if BESIDE does not have it."""
 
+    TIMED: ClassVar[bool] = True
+    """Whether the config must name the events' time. Without one, an event's time is the clock of its batch."""
     KEYED: ClassVar[bool] = True
     """Whether the config must name the events' key."""
     PATIENCE: ClassVar[str] = "grace"
-    """The key of what is to be raised where too much comes too late: `grace_us` is its value."""
-    AGGREGATES: ClassVar[bool] = True
-    """Whether what is computed may have aggregates."""
+    """The key to raise if too many events come too late: `grace_us` is its value."""
     CLOSES: ClassVar[bool] = True
     """Whether rows ever become final."""
+
+    @property
+    def stores_are_rows(self) -> bool:
+        """Whether stores hold what the live view shows; if not, the query server answers from the tables."""
+        return True
+
+    @property
+    def not_final(self) -> str:
+        """Why the shown row of a closed result may be an earlier form of one that goes on, in words with the remedy; empty if it never is."""
+        return ""
 
     @property
     def bound_in_time(self) -> bool:
@@ -112,13 +169,18 @@ class OperatorSection(Section):
 
     @property
     def sides(self) -> Mapping[str, SideSection]:
-        """The event inputs by name where there are several; then no [source] and no [event] stand beside the section."""
-        return {}
+        """The event inputs by name if there are several; empty if there is one."""
+        return {name: getattr(self, name) for name in self.SIDES}
 
     @property
     def keys(self) -> Mapping[str, tuple[str, ...]]:
         """By input of `sides` the columns that make its key."""
         return {}
+
+    @property
+    def own_columns(self) -> Collection[str]:
+        """Names of columns that users have given the rows, as key columns can't be called; in any case."""
+        return self.aggregates
 
     def reading(self, sources: Mapping[str, "SourceSection"]) -> Self:
         """Return the section with other sources of its `sides`."""
@@ -137,7 +199,7 @@ class OperatorSection(Section):
 
     @property
     def skew_us(self) -> int:
-        """How far ahead of the clock events may be where the config does not say, microseconds; a minute at least."""
+        """How far ahead of the clock events may be if the config does not say, microseconds; a minute at least."""
         return self.grace_us
 
     @property
@@ -159,20 +221,9 @@ class OperatorSection(Section):
         """Return the time strictly before which a row ends if events can't change it any more; None before the first watermark."""
         return None if watermark_us is None else watermark_us - self.to_close_us
 
-    @classmethod
-    def variant(cls, value: Mapping[str, Any]) -> "type[OperatorSection]":
-        """Return the class of a section with these keys: several may share a name."""
-        del value
-        return cls
-
     def without_key(self) -> "OperatorSection":
-        """Return the section as it is meant where events have no key."""
+        """Return the section as it is meant if events have no key."""
         return self
-
-    @property
-    def by_count(self) -> bool:
-        """Whether rows start and end with numbers of messages, and not at times."""
-        return False
 
     def final_sql(self, end: str, state: Mapping[str, Any]) -> str:
         """Return the condition, in Spark's SQL and DuckDB's with its macro `unix_micros`, of a row that events can't change any more.
@@ -200,18 +251,44 @@ class OperatorSection(Section):
         return False
 
     @property
+    def reserved(self) -> frozenset[str]:
+        """RESERVED, and names of columns that rows have by these settings."""
+        return self.RESERVED | ({"open_until"} if self.keeps_until else set())
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether some rows are kept apart from those that are shown."""
+        return False
+
+    def quarantined_sql(self, micros: str) -> str | None:
+        """Return SQL of the reason for which a row is kept apart, null for none; None if no row ever is.
+
+        `micros` makes whole microseconds of a time, as `unix_micros({})`.
+        """
+        del micros
+        return None
+
+    def further_views(self, engine: str, micros: str, every: str) -> Mapping[str, str]:
+        """Return the queries of the operator's views besides the live one, by their names, in an order in which they can be made.
+
+        `engine` is spark or duckdb, `micros` as in `quarantined_sql`, `every` the view of all latest rows.
+        """
+        del engine, micros, every
+        return {}
+
+    @property
     def shown(self) -> Literal["all", "final", "marked"]:
-        """What the live view has: all rows; those that are final; or all, with a column `final`."""
+        """The rows of the live view: all; those that are final; or all, with a column `final` (marked)."""
         return "marked"
 
     @property
     def sums_events(self) -> bool:
-        """Whether each accepted event is in exactly one row, so that the rows' event_count add up to the accepted events."""
+        """Whether each accepted event is in exactly one row. If so, the rows' event_count add up to the accepted events."""
         return True
 
     @property
     def hides_us(self) -> int | None:
-        """How long after they were written rows expire without a change that tells of it; None where all changes are told."""
+        """The time after its last write at which a row expires without a change in the changelog; None if every expiry is a change."""
         return None
 
     @property
@@ -219,19 +296,32 @@ class OperatorSection(Section):
         """Whether a tombstone removes a row that is not final, too."""
         return False
 
+    @property
+    def tombstones_per_second(self) -> int | None:
+        """How many tombstones for rows that expired the stream sends to its topic, at most; None if it sends none."""
+        return None
+
     def in_words(self) -> str:
-        """Return what is computed, in a sentence for users."""
+        """Return a sentence about the computation, for users."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raise ConfigError where values that are right one by one don't go together."""
+        """Raise ConfigError if values that are right one by one don't go together."""
+
+    def warnings(self) -> Iterator[str]:
+        """Yield warnings about settings that are allowed, one line each."""
+        yield from ()
+
+    def checks(self) -> Iterator[Callable[[], None]]:
+        """Yield the checks of the section and of those that go with it; each raises ConfigError separately, so all problems are reported."""
+        yield self.check
 
     def check_source(self, source: "SourceSection") -> None:
-        """Raise ConfigError where the operator can't be fed by a source like this."""
+        """Raise ConfigError if the operator can't be fed by a source like this."""
         del source
 
     def check_event(self, event: EventSection) -> None:
-        """Raise ConfigError where the operator can't be fed with events like these."""
+        """Raise ConfigError if the operator can't be fed with events like these."""
         del event
 
     def bound_settings(self) -> dict[str, Any]:
@@ -239,5 +329,5 @@ class OperatorSection(Section):
         raise NotImplementedError
 
     def live_settings(self) -> dict[str, Any]:
-        """Return the settings, beside those of every operator, that may change from batch to batch; JSON values."""
+        """Return the settings, besides those of every operator, that may change from batch to batch; JSON values."""
         return {}

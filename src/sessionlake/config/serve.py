@@ -1,4 +1,4 @@
-"""`[serve]`: where the query server listens, who may ask, and how much one answer may cost."""
+"""`[serve]`: the address of the query server, its callers, and the cost that one answer may have."""
 
 import re
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ _TOKEN = re.compile(r"[!-+\--~]+")
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a server; what shows it shows none of them."""
+    """The tokens of a server; their texts are never printed."""
 
     full: tuple[str, ...] = field(default=(), repr=False)
-    """With one of these everything may be asked."""
+    """Tokens that open all paths."""
     metrics: tuple[str, ...] = field(default=(), repr=False)
-    """With one of these /metrics may be asked, and what needs no token."""
+    """Tokens that open /metrics and the paths that need no token."""
 
 
 class ServeSection(Section):
@@ -51,21 +51,21 @@ class ServeSection(Section):
     insecure_http: bool = False
     """Whether a host that others reach may be served without TLS, as behind a proxy that has it."""
     peers: str | None = None
-    """Where the servers of other hosts are, such as 'https://{host}:8787', of which one is asked for a key whose shard it has."""
+    """The address of the servers of other hosts, for example 'https://{host}:8787'. A key is asked of the host that has its shard."""
     peers_authority: str | None = None
-    """A PEM file of the authority that signed their certificates; the machine's own ones where there is none."""
+    """A PEM file of the authority that signed their certificates; the machine's own ones if there is none."""
     ranges: bool = True
     """Whether ranges of keys may be asked for, and not only keys that are named."""
     requests_per_second: int = Field(default=200, ge=1)
-    """Of a token; without tokens of a client's address."""
+    """Most requests of a token; without tokens, of a client's address."""
     max_rows: int = Field(default=1000, ge=1, le=100_000)
-    """Of an answer."""
+    """Most rows of an answer."""
     max_bytes: int = Field(default=4_000_000, ge=1000)
-    """Of an answer's rows; one row is always sent."""
+    """Most bytes of an answer's rows; one row is always sent."""
     max_scan: int = Field(default=200_000, ge=1)
     """Stored values that are looked at for an answer."""
     tables_timeout: Duration = "10 seconds"
-    """How long an answer may be looked for in the tables, where the stores don't have it."""
+    """How long an answer may be looked for in the tables, if the stores don't have it."""
 
     @field_validator("tokens", mode="before")
     @classmethod
@@ -88,7 +88,7 @@ class ServeSection(Section):
         return parse_duration(self.tables_timeout, "serve.tables_timeout")
 
     def on(self, host: str | None, port: int | None) -> Self:
-        """Return the section with another host or port; ConfigError where they don't go with the rest."""
+        """Return the section with another host or port; ConfigError if they don't go with the rest."""
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
         section = self.model_copy(update=given)
         section.check()
@@ -105,11 +105,11 @@ class ServeSection(Section):
             if getattr(self, given) and not getattr(self, missing):
                 raise ConfigError(f"serve.{missing}: is missing; serve.{given} needs it")
         if self.insecure_http and self.tls_key:
-            raise ConfigError("serve.insecure_http: stands beside serve.tls_key; remove one of them")
+            raise ConfigError("serve.insecure_http: can't be used with serve.tls_key; remove one of them")
         if not self.is_loopback and not self.tls_key and not self.insecure_http:
             raise ConfigError(
                 f"serve.host: {self.host!r} is reached from outside and needs TLS; write serve.tls_certificate and serve.tls_key, "
-                "or serve.insecure_http = true where something else encrypts"
+                "or serve.insecure_http = true if something else encrypts"
             )
         if not self.is_loopback and not self.tokens:
             raise ConfigError(
@@ -122,14 +122,14 @@ class ServeSection(Section):
             )
 
     def peer_url(self, host: str) -> str | None:
-        """Return the address of the server of a host; None where there are no peers, and for what is no host's name or address."""
+        """Return the address of the server of a host; None if there are no peers, or if the text is no host's name or address."""
         if self.peers is None or len(host) > _LONGEST_HOST or not is_host(host):
             return None
         return self.peers.replace(_PEER, f"[{host}]" if ":" in host else host)
 
     @property
     def peers_get_tokens(self) -> bool:
-        """Whether a client's token may be sent on to peers: where nobody between can read it, or it was said that nobody does."""
+        """Whether a client's token may be forwarded to peers: if nobody between can read it, or the config says that nobody does."""
         return self.peers is not None and (self.peers.startswith("https://") or self.insecure_http or self.is_loopback)
 
     def _check_variables(self) -> None:
@@ -154,8 +154,8 @@ class ServeSection(Section):
             )
         if not self.peers_get_tokens:
             raise ConfigError(
-                f"serve.peers: {self.peers!r} would send tokens that anybody between can read; write https://, "
-                "or serve.insecure_http = true where something else encrypts"
+                f"serve.peers: {self.peers!r} would send tokens that anybody on the way can read; write https://, "
+                "or serve.insecure_http = true if something else encrypts"
             )
 
     def tokens_in(self, environment: Mapping[str, str]) -> Tokens:
@@ -200,7 +200,11 @@ def is_loopback(host: str) -> bool:
 
 
 def is_host(host: str) -> bool:
-    """Say whether a text is a host's name or address, and nothing beside."""
+    """Say whether a text is a host's name or address, and nothing more.
+
+    >>> is_host("db.local"), is_host("db.local/path")
+    (True, False)
+    """
     try:
         ip_address(host)
     except ValueError:

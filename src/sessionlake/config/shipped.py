@@ -9,7 +9,7 @@ SHIPPED = {
     "pipelines": "command.py",
     "expectations": "sessions.json",
 }
-"""Of each folder one of its files, by which it is told from another of the same name."""
+"""For each folder one of its files, which distinguishes it from another folder of the same name."""
 
 
 def shipped_directory(name: str) -> Path:

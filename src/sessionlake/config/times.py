@@ -6,7 +6,11 @@ from sessionlake.errors import ConfigError
 
 
 def parse_time(text: str, name: str = "time") -> int:
-    """Return an ISO date (its midnight) or time as microseconds since the epoch; naive ones are UTC."""
+    """Return an ISO date (its midnight) or time as microseconds since the epoch; naive ones are UTC.
+
+    >>> parse_time("1970-01-02"), parse_time("1970-01-01T01:00:00+01:00")
+    (86400000000, 0)
+    """
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -17,5 +21,9 @@ def parse_time(text: str, name: str = "time") -> int:
 
 
 def format_time(time_us: int) -> str:
-    """Return microseconds since the epoch as ISO text in UTC."""
+    """Return microseconds since the epoch as ISO text in UTC.
+
+    >>> format_time(86_400_000_000)
+    '1970-01-02T00:00:00+00:00'
+    """
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).isoformat()

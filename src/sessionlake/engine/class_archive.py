@@ -1,7 +1,7 @@
 """An archive of Spark's classes, which Java maps into memory instead of reading, checking and linking each (JEP 350).
 
 A session starts with a third less work. The archive holds for one Java, one PySpark and one set of jars, 190 MB for each;
-Java itself sees where it doesn't fit, and then starts as it would without.
+Java itself sees if it doesn't fit, and then starts as it would without.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ EXIT_SECONDS = 300
 
 
 def find_archive(jars: Sequence[Path]) -> Path | None:
-    """Return the archive for these jars, this PySpark and this Java, as they are now; None where none was made."""
+    """Return the archive for these jars, this PySpark and this Java, as they are now; None if none was made."""
     file = _file(jars)
     return file if file.exists() else None
 
@@ -30,7 +30,7 @@ def make_archive(jars: Sequence[Path], train: Callable[[str], SparkSession]) -> 
     """Make the archive of the classes that `train` uses, and return it; it appears whole, by a rename.
 
     `train` gets options for Java, starts a session with them, does with it what users do, and returns it; it is stopped here.
-    Archives that it supersedes, of this PySpark or of one that is gone, are removed. ConfigError where Java makes none.
+    Archives that it supersedes, of this PySpark or of one that is gone, are removed. ConfigError if Java makes none.
     """
     file = _file(jars)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -66,7 +66,7 @@ def _remove_superseded(folder: Path) -> None:
 def _file(jars: Sequence[Path]) -> Path:
     """Return the archive's path, whose name stands for all that Java compares before it maps one.
 
-    Java refuses an archive without a word where a jar was written again or the class path has another order, as after a
+    Java refuses an archive without a word if a jar was written again or the class path has another order, as after a
     reinstallation; so each jar's size and time count, and PySpark's in the order in which the folder lists them, which
     is that of the class path.
     """

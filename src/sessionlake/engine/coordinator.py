@@ -41,21 +41,23 @@ class Seen:
     version: int
     """Up to it, inclusive, the log was looked at."""
     batch_id: int
-    """Last batch that was committed to the table under this pipeline's checkpoint; -1 where none was."""
+    """Last batch that was committed to the table under this pipeline's checkpoint; -1 if none was."""
 
 
 class Coordinator:
     """Commit batches of one pipeline, one at a time; one instance a driver."""
 
-    def __init__(self, spark: SparkSession, tables: Tables, pipeline: Pipeline) -> None:
-        self._spark, self._tables, self._pipeline = spark, tables, pipeline
+    def __init__(self, spark: SparkSession, tables: Tables, pipeline: Pipeline, first: int = 0) -> None:
+        """Look at the tables; if they have no batch, `first` is the number of the first one."""
+        self._spark, self._tables, self._pipeline, self._first = spark, tables, pipeline, first
         commits = {output.table: tables[output.table].last_commit() for output in pipeline.outputs}
         self._seen = {
             table: Seen(-1, -1) if commit is None else Seen(commit.version, self._batch_of(commit.metadata))
             for table, commit in commits.items()
         }
-        last = commits[pipeline.outputs[-1].table]
-        self.last = None if last is None else BatchCommit.of(last)
+        changelog = pipeline.outputs[-1].table
+        last = commits[changelog]
+        self.last = None if last is None else BatchCommit.of(last, changelog)
         self._interrupted = self._interrupted_settings(commits)
         self.totals: dict[str, int] = {}
         self.on_commit: Callable[[BatchCommit], None] = lambda _: None
@@ -70,11 +72,13 @@ class Coordinator:
     ) -> None:
         """Run and commit a batch; one that is committed already is left alone.
 
-        `rows` is what the operator splits. `planned` is what `Pipeline.input_of` says of the batch before it runs; it is
-        asked once more before the first commit. `clock_us` is the batch's time as the stream logged it, `files` as in
-        BatchContext.
-        Raises what `Pipeline.checked` refuses it with, and FencedError where another driver committed this batch_id, or plans it too: not every file system keeps the
-        second of two from writing the batch's offsets, and its are then what the next start would go on from.
+        `rows` are the batch's input rows, which the operator splits. `planned` is the result of `Pipeline.input_of` before
+        the batch runs. The same call is made again before the first commit, and both results must be equal.
+        `clock_us` is the batch's time as the stream logged it. `files` is as in BatchContext.
+
+        Raises the error with which `Pipeline.checked` refuses the batch. Raises FencedError if another driver committed
+        this batch_id or plans it too. Not every file system keeps a second driver from writing the batch's offsets, and the
+        next start would continue from those.
         """
         if self._is_committed(batch_id, planned):
             return
@@ -111,8 +115,8 @@ class Coordinator:
         self.on_commit(batch)
 
     def _is_committed(self, batch_id: int, planned: str | None) -> bool:
-        """Say whether the batch is the last committed one; PipelineStateError where it is neither that nor the next."""
-        last = -1 if self.last is None else self.last.batch_id
+        """Say whether the batch is the last committed one; PipelineStateError if it is neither that nor the next."""
+        last = self._first - 1 if self.last is None else self.last.batch_id
         other_input = False
         if batch_id == last and self.last is not None:
             other_input = self.last.input not in (None, planned)
@@ -162,7 +166,7 @@ class Coordinator:
                 stored = p.stored_state(operator, dict(context.state))
                 task = replace(task, restoring=restoring, restore_schema=to_arrow_schema(stored.schema))
                 handed[RESTORE] = self._wired(stored, RESTORE, restoring)
-            # A stale shard has not said yet what it needs, so that the others must ask again beside it.
+            # A stale shard has not yet named the rows that it needs, so the other shards must ask again in the same attempt.
             elif outcome.needs:
                 needs = pa.concat_tables(outcome.needs)
                 asked_rows = self._spark.createDataFrame(needs, spark_schema(needs.schema))
@@ -175,7 +179,7 @@ class Coordinator:
         )
 
     def _round(self, wire: DataFrame, task: ShardTask) -> Outcome:
-        """Run the shards once; again, with the executors that are left, where one is lost meanwhile."""
+        """Run the shards once; again, with the executors that are left, if one is lost meanwhile."""
         shards = self._pipeline.shards
         for _ in range(_LOSSES):
             placed = None if is_local(self._spark) else place(self._spark, shards)
@@ -199,7 +203,7 @@ class Coordinator:
         if self.last is None:
             return (None,) * self._pipeline.shards
         if self._is_relaid(operator):
-            # No store can be at this id, so that each is restored: with the keys that now belong to it, laid out as now.
+            # No store can be at this id, so each is restored with its current keys in the current layout.
             return (f"{self.last.commit_id}/{self._layout(operator)}",) * self._pipeline.shards
         return self.last.shards
 
@@ -245,7 +249,7 @@ class Coordinator:
             checkpoint_id=p.checkpoint_id,
             batch_id=context.batch_id,
             commit_id=context.commit_id,
-            state=p.next_state(dict(context.state), outcome.stats),
+            state=operator.next_state(context.state, outcome.stats),
             counts=counts_of(outcome.stats),
             shards=shards,
             layout=self._layout(operator),

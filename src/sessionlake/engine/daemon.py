@@ -6,7 +6,6 @@ Named by `spark.python.daemon.module`; run as `python -m sessionlake.engine.daem
 import gc
 import importlib
 import importlib.util
-import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +21,9 @@ WARM = (
     "sessionlake.engine.shard",
     "sessionlake.engine.split",
 )
-"""What tasks of every pipeline import. Each worker is a fork of this process, and would import it again by itself."""
-OPERATORS = "sessionlake.operators"
+"""Modules that the tasks of every pipeline import. Each worker is a fork of this process, so it need not import them again."""
+OPERATORS = "sessionlake.config.operators"
+"""The module that lists the operators."""
 
 
 def drop_archives() -> None:
@@ -33,7 +33,7 @@ def drop_archives() -> None:
     """
     sys.path[:] = [entry for entry in sys.path if not entry.endswith((".jar", ".zip"))]
     sys.path_importer_cache.clear()
-    # What came from Spark's own pyspark.zip until now, and what holds on to it, must come from the installed packages.
+    # Modules loaded from Spark's own pyspark.zip, and modules that refer to them, must come from the installed packages.
     for name in [name for name in sys.modules if name.partition(".")[0] in {"delta", "py4j", "pyspark", "sessionlake"}]:
         del sys.modules[name]
 
@@ -51,20 +51,20 @@ def main() -> None:
     warm_up()
     daemon: Any = importlib.import_module("pyspark.daemon")
     daemon.worker = _unsurprised(daemon.worker)
-    # A worker collects garbage after each task: what is frozen before the fork is neither walked nor copied then.
+    # A worker collects garbage after each task. Objects frozen before the fork are then neither walked nor copied.
     gc.collect()
     gc.freeze()
     daemon.manager()
 
 
 def _operators() -> list[str]:
-    """Return the modules of the operators' workers' halves."""
-    package = importlib.import_module(OPERATORS)
-    return [f"{OPERATORS}.{found.name}.operator" for found in pkgutil.iter_modules(package.__path__) if found.ispkg]
+    """Return the modules of the operators' workers' halves: `operator`, next to the kind that an entry names."""
+    entries = importlib.import_module(OPERATORS).OPERATORS.values()
+    return [f"{entry.kind.partition(':')[0].rpartition('.')[0]}.operator" for entry in entries]
 
 
 def _unsurprised(worker: Callable[..., int]) -> Callable[..., int]:
-    """Let a worker end without a traceback where Spark wants no more rows of it, as under a limit."""
+    """Let a worker end without a traceback if Spark wants no more rows of it, as under a limit."""
 
     def served(*args: object) -> int:
         try:

@@ -1,4 +1,4 @@
-"""Stores that hold bytes of what must be erased: a job marks them, and who may touch them removes what is marked."""
+"""Removal of stores that hold bytes to be erased: a job marks the stores, and the stream removes the marked ones."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.store.directory import remove_store
 
 FORGET = ".forget"
-"""Suffix, beside a store, of a job's request that store and pending writes go."""
+"""Suffix, next to a store, of a job's request that store and pending writes go."""
 
 
 def mark(folder: Path, shard: int) -> None:
@@ -20,10 +20,8 @@ def marked(folder: Path) -> list[int]:
 
 
 def remove_marked(path: Path) -> bool:
-    """Remove a store and its pending writes if it is marked; say whether it was.
-
-    The marker goes last: StoreError where anything stays.
-    """
+    """Remove a store and its pending writes if it is marked; return whether it was. StoreError if a file can't be removed."""
+    # The marker is removed last, so that a removal that was interrupted is done again.
     marker = path.with_suffix(FORGET)
     if not marker.exists():
         return False
@@ -32,7 +30,7 @@ def remove_marked(path: Path) -> bool:
 
 
 def erase_store(path: Path) -> None:
-    """Remove a store, its pending writes and its marker, where they are there."""
+    """Remove a store, its pending writes and its marker, if they are there."""
     remove_store(path)
     Pending(path.with_suffix(PENDING)).clear()
     path.with_suffix(FORGET).unlink(missing_ok=True)

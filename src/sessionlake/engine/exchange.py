@@ -10,10 +10,10 @@ WIRE_DDL = "shard int, kind string, payload binary"
 REPORT_SCHEMA = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
 REPORT_DDL = "kind string, payload binary"
 DONE, STALE, NEEDS = "done", "stale", "needs"
-"""What a task reports: its numbers and files; that its shard's store is stale; which rows it needs."""
+"""Kinds of a task's report: its numbers and files, a stale store of its shard, the rows that it needs."""
 SPLIT = "#split"
-"""The kind of the wire row by which a map task's report goes through the shuffle, as one JSON text. A report in a Spark
-accumulator would count twice where a task runs twice; what goes through the shuffle is read of one attempt only."""
+"""The kind of the wire row that carries a map task's report through the shuffle, as one JSON text. A report in a Spark
+accumulator would count twice if a task runs twice. Of shuffled rows only one attempt is read."""
 _REPORT = pa.schema([("report", pa.binary())])
 
 
@@ -40,7 +40,7 @@ def wire_rows(pieces: Iterable[tuple[int, str, pa.Table]]) -> Iterator[pa.Record
 
 
 def read_wire(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[str, pa.Table]]:
-    """Return the tables of each shard by kind; what a piece lacks of another's columns is null (ticks differ by task)."""
+    """Return the tables of each shard by kind. A column that a piece lacks is null; for example, ticks differ by task."""
     parts: dict[int, dict[str, list[pa.Table]]] = {}
     for batch in batches:
         for shard, kind, payload in zip(
@@ -64,10 +64,10 @@ def reports_among(inputs: dict[str, pa.Table]) -> list[bytes]:
 
 
 def stale_report(shard: int, cause: str) -> pa.RecordBatch:
-    """Return that a shard's state must be handed in, and why."""
+    """Return the report that a shard needs its stored state, and why."""
     return report_batch(STALE, json.dumps({"shard": shard, "cause": cause}).encode())
 
 
 def report_batch(kind: str, payload: bytes) -> pa.RecordBatch:
-    """Return what a shard task tells the driver, as one row."""
+    """Return a shard task's report to the driver, as one row."""
     return pa.RecordBatch.from_arrays([pa.array([kind]), pa.array([payload], pa.binary())], schema=REPORT_SCHEMA)

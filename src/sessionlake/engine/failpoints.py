@@ -10,7 +10,7 @@ _EXECUTOR = "SESSIONLAKE_KILL_EXECUTOR"
 
 
 def warning() -> str | None:
-    """Return what a driver is to say at its start where the environment names a point; None where it names none."""
+    """Return the message for a driver's start if the environment names a failpoint; None if it names none."""
     wanted = os.environ.get(_VARIABLE)
     return (
         f"warning: {_VARIABLE}={wanted} is set: this process kills itself there; unset it outside of tests"
@@ -22,8 +22,8 @@ def warning() -> str | None:
 def hit(name: str) -> None:
     """Kill this process with SIGKILL if the environment names this point.
 
-    SESSIONLAKE_KILL_AT is "point" or "point:n" (the n-th time); where SESSIONLAKE_KILL_ONCE names a file, times count
-    and the kill happens only while that file exists, and removes it first. Where SESSIONLAKE_KILL_EXECUTOR is set,
+    SESSIONLAKE_KILL_AT is "point" or "point:n" (the n-th time); if SESSIONLAKE_KILL_ONCE names a file, times count
+    and the kill happens only while that file exists, and removes it first. If SESSIONLAKE_KILL_EXECUTOR is set,
     a Python worker takes its executor's JVM with it.
     """
     wanted = os.environ.get(_VARIABLE)

@@ -1,4 +1,4 @@
-"""The driver's JVM: its class path, what stands on its command line, what it prints."""
+"""The driver's JVM: its class path, its command line, its output."""
 
 import os
 import re
@@ -38,9 +38,9 @@ def in_one_jvm(conf: SparkConf) -> bool:
 
 
 def start_java(conf: SparkConf, driver_memory: str) -> None:
-    """Start the driver's JVM with the jars and this package's log settings; `conf` gets what was chosen for it.
+    """Start the driver's JVM with the jars and this package's log settings; the chosen settings are added to `conf`.
 
-    Its boot warning is left out, and all that it prints to standard output: Delta's word of each VACUUM.
+    The JVM's boot warning is suppressed. So is its standard output, for example Delta's line about each VACUUM.
     """
     java_command()
     jars = find_jars()
@@ -91,7 +91,10 @@ def _class_path(jars: Sequence[Path]) -> Iterator[None]:
 
 
 def without_secrets(conf: SparkConf) -> SparkConf:
-    """Return what may stand on Java's command line, which all users of the machine see; the session gets the whole over py4j."""
+    """Return the settings that may stand on Java's command line, which all users of the machine can see.
+
+    The session gets all settings over py4j.
+    """
     shown = SparkConf(loadDefaults=False)
     shown.setAll([(name, value) for name, value in conf.getAll() if not _SECRET.search(name)])
     return shown

@@ -1,28 +1,57 @@
-"""What the engine runs: one stateful operator, a function on one shard. The engine knows nothing of what it computes."""
+"""The interface between the engine and a stateful operator, for example sessions, which is a function on one shard.
+
+The engine does not know the operator's computation.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
-from sessionlake.store.api import ShardStore
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.store.api import OpenSegments, ShardStore
 
 Inputs = Mapping[str, pa.Table]
 """Rows of one shard by kind; a kind without rows is absent."""
 RESTORE, LOOKUP, TICK = "restore", "cold", "tick"
-"""Kinds of the rows that the engine hands in: a shard's stored state; rows that shards asked for; for operators with
-`ticks` one row of each map task, which has its numbers (`Counted`) as columns."""
+"""Kinds of the rows that the engine supplies: a shard's stored state; rows that shards asked for; for operators with
+`ticks` one row from each map task, which has its numbers (`Counted`) as columns."""
+_STATE_STATS = "state_stats"
 
-STATE = "state_"
-"""How numbers are called that are the next state's alone (`Pipeline.next_state`): they are added up, and no counts of the batch."""
-_GREATEST = "max_"
+
+class StateStat(str):
+    """The name of a number that only the next state is computed from (`Operator.next_state`): it is no count of the batch.
+
+    Tasks' numbers are added up; of one that is `greatest` the greatest is taken. It equals its text.
+    """
+
+    __slots__ = ("greatest",)
+    greatest: bool
+
+    def __new__(cls, name: str, *, greatest: bool = False) -> Self:
+        """Return the name."""
+        stat = super().__new__(cls, name)
+        stat.greatest = greatest
+        return stat
+
+    def of(self, part: object) -> "StateStat":
+        """Return the name of the same number of a part, as of an input."""
+        return StateStat(f"{self}:{part}", greatest=self.greatest)
+
+    def parts(self, stats: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+        """Yield the numbers of parts among those of a batch, each with the part's text."""
+        for name, value in stats.items():
+            stat, colon, part = name.partition(":")
+            if colon and stat == self:
+                yield part, value
 
 
 @dataclass(frozen=True)
 class BatchContext:
-    """What a batch is a function of, besides its rows and the stores."""
+    """The inputs of a batch besides its rows and the stores. With the same inputs a batch has the same result."""
 
     batch_id: int
     commit_id: str
@@ -33,14 +62,14 @@ class BatchContext:
     last_us: int | None = None
     """When the last commit was made, by the clock of its driver; None before the first."""
     files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By event input the batch's source files by name, and the rank of each in the order in which the source has them; empty
-    where the pipeline's kind does not ask for them. Operators that number messages go by it (`stream/positions.py`)."""
+    """For each event input, the batch's source files by name, each with its rank in the source's order. It is empty if the
+    pipeline's kind does not ask for it. Operators that number messages use it (`stream/positions.py`)."""
     task: int = 0
     """In map tasks: the number of the task."""
     part: int = 0
     """In map tasks: the number of the rows' Arrow batch among those of the task, from 0 on."""
     cursor: Mapping[str, Any] = field(default_factory=dict)
-    """What the shard's last task returned as `ShardResult.cursor`, JSON values; empty before, and in map tasks."""
+    """The `ShardResult.cursor` of the shard's last task, in JSON values; empty before the first one, and in map tasks."""
     handed_in: bool = False
     """Rows that shards asked for (`ShardResult.needs`) are among the inputs."""
 
@@ -60,7 +89,7 @@ class Aside:
     """Rows of an output that need no shard: the task that made them writes them."""
 
     kind: str
-    """Of one of the pipeline's outputs."""
+    """The kind of one of the pipeline's outputs."""
     rows: pa.Table
 
 
@@ -85,31 +114,43 @@ Split = Iterator[Piece]
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What an operator makes of one shard's rows."""
+    """The result of an operator for one shard's rows."""
 
     changes: pa.Table
     writes: pa.Table | None
     """The store's writes, applied once the batch is committed; None leaves the store as it is."""
     side: Mapping[str, pa.Table] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
-    """Numbers that the driver adds up over shards; names starting with `max_` are maximised instead. They are the batch's
-    counts, but for these and those starting with `state_`."""
+    """Numbers that the driver adds up over shards: the batch's counts, and numbers of its next state (`StateStat`)."""
     cursor: Mapping[str, Any] | None = None
     """A few JSON values for the shard's next task; None leaves those that there are. They are part of the batch's commit,
-    and forgotten where the shards are cut anew."""
+    and forgotten if the shards are cut again."""
     needs: pa.Table | None = None
-    """Rows to be handed in before the batch can be computed; the rest of the result is then ignored."""
+    """Rows that the shard needs before it can compute the batch. If there are any, the rest of the result is ignored."""
 
 
 def counts_of(stats: Mapping[str, int]) -> dict[str, int]:
     """Return the numbers that are counts of a batch."""
-    return {name: value for name, value in stats.items() if not name.startswith((_GREATEST, STATE))}
+    return {name: value for name, value in stats.items() if not isinstance(name, StateStat)}
 
 
 def add_stats(total: dict[str, int], stats: Mapping[str, int]) -> None:
     """Add one task's numbers to those of others."""
     for name, value in stats.items():
-        total[name] = max(total.get(name, value), value) if name.startswith(_GREATEST) else total.get(name, 0) + value
+        is_greatest = isinstance(name, StateStat) and name.greatest
+        total[name] = max(total.get(name, value), value) if is_greatest else total.get(name, 0) + value
+
+
+def reported(stats: Mapping[str, int]) -> dict[str, Any]:
+    """Return a task's numbers as JSON values, to be read with `stats_of`."""
+    known = {name: name.greatest for name in stats if isinstance(name, StateStat)}
+    return {"stats": dict(stats), _STATE_STATS: known}
+
+
+def stats_of(report: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of a report, their names as the task had them."""
+    known = report[_STATE_STATS]
+    return {StateStat(n, greatest=known[n]) if n in known else n: value for n, value in report["stats"].items()}
 
 
 Store = TypeVar("Store", bound=ShardStore)
@@ -120,13 +161,28 @@ class Operator(Protocol[Store]):
 
     @property
     def ticks(self) -> bool:
-        """Whether every shard is to run in every batch, also without rows, and be told of each map task (kind TICK)."""
+        """Whether every shard runs in every batch, also without rows, and receives a row from each map task (kind TICK)."""
+
+    def columns(self, name: str) -> EventColumns:
+        """Return the columns that are read of an event input."""
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Turn source rows into rows with keys, rows of outputs, and numbers; runs before the shuffle."""
+        """Turn source rows into rows with keys, rows of outputs, and numbers; runs before the shuffle.
 
-    def open_store(self, path: Path) -> Store:
-        """Open the store of a shard."""
+        It decodes the rows, and yields the pieces of `scheduled`, `split_rows` and `split_corrections`.
+        """
+
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield the pieces that a map task sends even if it has no rows, for example if a cleanup is due."""
+
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Turn decoded rows of an event input into pieces; `number` is their place among the `Rows` of the task's table."""
+
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Turn rows of the table of corrections into pieces."""
+
+    def open_store(self, path: Path, opened: OpenSegments = ...) -> Store:
+        """Open the store of a shard, by default in a database of its own."""
 
     def apply(self, inputs: Inputs, store: Store, context: BatchContext) -> ShardResult:
         """Compute a shard; must not change the store and must be a function of its arguments."""
@@ -136,3 +192,9 @@ class Operator(Protocol[Store]):
 
     def restored(self, inputs: Inputs, store: Store) -> Iterator[pa.Table]:
         """Yield the writes that load handed-in state (inputs of kind RESTORE) into an empty store: one table, or several of other keys each."""
+
+    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+        """Return the state after a batch with these numbers; JSON values."""
+
+    def expired_us(self, state: Mapping[str, Any]) -> int:
+        """Return the time strictly before which rows are beyond retention, in microseconds."""

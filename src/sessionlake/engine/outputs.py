@@ -1,4 +1,4 @@
-"""What tasks put out, written as Parquet files by the task itself: the driver only commits their names.
+"""Outputs of tasks as Parquet files, which each task writes itself. The driver only commits their names.
 
 Spark's way (rows over a socket, a cache, rows again, Parquet) took 0.9 s for 225k rows; this takes 0.05 s.
 """
@@ -26,7 +26,7 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 @dataclass(frozen=True)
 class Output:
-    """A table that takes one kind of what tasks put out."""
+    """A table that receives one kind of the tasks' output rows."""
 
     kind: str
     """CHANGES, or the kind of an `Aside`, or a name in `ShardResult.side`."""
@@ -35,20 +35,21 @@ class Output:
     schema: pa.Schema
     """The table's columns; batch_id and commit_id among them."""
     rows: Callable[[pa.Table], pa.Table]
-    """Turn what the operator put out into the table's other columns."""
+    """Converts the operator's output rows to the table's other columns."""
     key: str | None = None
-    """The column by which rows are looked up, where it is one with many values: files then have a Bloom filter of it."""
+    """The column by which rows are looked up, if it is one with many values: files then have a Bloom filter of it."""
     guarded: bool = False
-    """Whether the pipeline stops where others have changed rows, as its state is read from them. Of side tables, from which
-    nothing is computed unasked, rows may be deleted by whoever wants to."""
+    """Whether the pipeline stops if another writer has changed rows, because its state is read from them. Users may delete rows of
+    side tables, since the stream computes nothing from them."""
 
 
 class OutputWriter:
     """Writes one task's rows of one kind as one Parquet file, piece by piece.
 
-    It holds less than ROWS_HELD rows and BYTES_HELD bytes beside the piece it is given: a dead letter has its raw text.
+    Besides the piece that it is given, it holds less than ROWS_HELD rows and BYTES_HELD bytes. The limit in bytes is needed
+    because a dead letter has its raw text.
 
-    `marks` (batch_id, commit_id) stand beside each row. `task` is part of the file's name, which is unique all the same.
+    `marks` (batch_id, commit_id) are added to each row as columns. `task` is part of the file's name, which is unique anyway.
     """
 
     def __init__(self, output: Output, marks: Mapping[str, Any], task: int) -> None:
@@ -88,7 +89,7 @@ class OutputWriter:
             self._flush()
 
     def close(self) -> DataFile:
-        """End the file, and return what a commit names of it."""
+        """End the file, and return its entry for a commit."""
         self._flush()
         self._file.close()
         size = self._sink.tell()
@@ -101,7 +102,7 @@ class OutputWriter:
             self._held.clear()
             self._rows = self._bytes = 0
             self._bounds.add(table)
-            # Rows come by key, so that the bounds of smaller groups tell keys apart.
+            # Rows are sorted by key, so smaller row groups have narrower bounds, and a reader skips more of them.
             self._file.write_table(table, row_group_size=ROWS_HELD)
 
 
@@ -129,7 +130,7 @@ class _Bounds:
         self._least: dict[str, int] = {}
         self._greatest: dict[str, int] = {}
         self._unbounded: set[str] = set()
-        """Columns with a time that has no date in Python: of these the log says nothing."""
+        """Columns with a time that Python's datetime can't hold. The log has no bounds for them."""
 
     def add(self, table: pa.Table) -> None:
         self._rows += table.num_rows

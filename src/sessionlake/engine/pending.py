@@ -1,4 +1,4 @@
-"""Writes of batches that may or may not be committed, as files beside a shard's store."""
+"""Writes of batches that may or may not be committed, as files next to a shard's store."""
 
 import os
 import zlib
@@ -11,7 +11,7 @@ from sessionlake.errors import CorruptionError, StoreError
 from sessionlake.store.layout import FORMAT
 
 PENDING = ".pending"
-"""Suffix of the directory, beside a store."""
+"""Suffix of the directory, next to a store."""
 _BASE, _CHECKSUM, _FORMAT = b"base", b"crc32", b"format"
 
 
@@ -35,9 +35,9 @@ class Pending:
         temporary.replace(self._path(commit_id))
 
     def read(self, commit_id: str, base: str | None) -> pa.Table | None:
-        """Return the writes of a commit for a store at `base`; None where there are none.
+        """Return the writes of a commit for a store at `base`; None if there are none.
 
-        Raises CorruptionError where they are not as they were written, or of another format.
+        Raises CorruptionError if they are not as they were written, or of another format.
         """
         path = self._path(commit_id)
         try:
@@ -51,7 +51,7 @@ class Pending:
         return writes if (writes.schema.metadata or {}).get(_BASE) == (base or "").encode() else None
 
     def clear(self) -> None:
-        """Remove all files; StoreError where one stays."""
+        """Remove all files; StoreError if one stays."""
         try:
             if self._directory.exists():
                 for file in self._directory.iterdir():
@@ -68,7 +68,7 @@ class Pending:
 
 
 def read_pending(path: Path) -> pa.Table:
-    """Return what a pending file holds; where that is not what was written, any error that Arrow raises."""
+    """Return the content of a pending file. If the file is damaged, any error of Arrow may be raised."""
     with pa.memory_map(str(path)) as source:
         writes = pa.ipc.open_file(source).read_all()
     writes.validate(full=True)

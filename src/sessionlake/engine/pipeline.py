@@ -13,7 +13,7 @@ from sessionlake.warehouse.batch_commit import Settings
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the coordinator must know of a pipeline."""
+    """The properties of a pipeline that the coordinator needs."""
 
     name: str
     checkpoint_id: str
@@ -23,10 +23,9 @@ class Pipeline:
     outputs: tuple[Output, ...]
     """In the order in which they are committed; the last one's commit, the changelog's, is the batch's."""
     settings: Settings
-    """What later runs compare their own settings with; kept in every commit."""
+    """The settings that later runs compare theirs with. Every commit has them."""
     operator_with: Callable[[Settings], Operator[Any]]
     """The operator under other settings: those an interrupted attempt of a batch has already appended side rows with."""
-    next_state: Callable[[dict[str, Any], dict[str, int]], dict[str, Any]]
     stored_state: Callable[[Operator[Any], dict[str, Any]], DataFrame]
     """Rows (key, ...) from the tables, that restore shards after the last commit, given the state."""
     asked_for: Callable[[Operator[Any], dict[str, Any], DataFrame], DataFrame]
@@ -34,6 +33,7 @@ class Pipeline:
     input_of: Callable[[int], str | None]
     """A fingerprint of the input that the stream's offset log has for a batch."""
     store_layout: Callable[[Operator[Any]], str]
-    """What stores depend on besides their keys: under another layout every store is restored."""
+    """The settings that a store's content depends on, besides its keys. If the layout changes, every store is restored."""
     checked: Callable[[Operator[Any], dict[str, Any], dict[str, int]], Sequence[str]] = lambda *_: ()
-    """Looks at a batch's numbers, after a state, before anything of it is committed: what is to be said of it, or an error that refuses it."""
+    """Check a batch's numbers before any part of it is committed. It takes the operator, the state
+    before the batch, and the numbers. It returns messages for the log, or raises an error, which refuses the batch."""

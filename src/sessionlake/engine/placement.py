@@ -1,4 +1,4 @@
-"""Where shards run: one partition a shard, each on the executor that holds the shard's store."""
+"""Placement of shards: one partition for each shard, on the executor that holds the shard's store."""
 
 import threading
 import uuid
@@ -97,10 +97,10 @@ def watched(spark: SparkSession, placed: Placed | None) -> Iterator[None]:
 
 
 def place(spark: SparkSession, shards: int) -> Placed:
-    """Return where shards belong now: where they did, but for executors that went or came since."""
+    """Return the current executors of the shards. A shard moves only if executors were lost or added since the last call."""
     if str(spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         raise ConfigError(
-            "spark.dynamicAllocation.enabled: 'true' lets executors go while they hold shards; set it to false for the sessionizer"
+            "spark.dynamicAllocation.enabled: 'true' removes executors while they hold shards; set it to false for the stream"
         )
     key = (str(spark.sparkContext.applicationId), shards)
     before = _placed.get(key)
@@ -112,18 +112,25 @@ def place(spark: SparkSession, shards: int) -> Placed:
 
 
 def spread(before: Mapping[str, Sequence[int]], executors: Sequence[str], shards: int) -> dict[str, list[int]]:
-    """Give each of the shards an executor, evenly, and leave as many as can be where they were.
+    """Return the shards of each executor, spread evenly; as many shards as possible stay in their place.
 
-    Where an executor must give some up it is those that it got last: what it took over from one that went goes to
-    the one that comes instead.
+    An executor that must give shards up gives up those that it got last. So the shards that it took over from a lost
+    executor move on to that executor's replacement.
+
+    >>> spread({}, ["a", "b"], 5)
+    {'a': [0, 1, 2], 'b': [3, 4]}
+    >>> spread({"a": [0, 1, 2], "b": [3, 4]}, ["b", "c"], 5)
+    {'b': [3, 4, 0], 'c': [1, 2]}
     """
     held = {executor: list(before.get(executor, ())) for executor in executors}
     placed = {shard for own in held.values() for shard in own}
     waiting = deque(shard for shard in range(shards) if shard not in placed)
     least, more = divmod(shards, len(executors))
-    # Who holds the most takes the odd ones, so that fewer move.
+    # `more` executors get one shard above the least number: those with the most shards now, so that fewer shards move.
     fullest = sorted(executors, key=lambda executor: -len(held[executor]))
     room = {executor: least + (rank < more) for rank, executor in enumerate(fullest)}
+    # First collect the surplus of all executors, then deal it out: an executor's list is in the order in which it got its
+    # shards, so the end of the list has the newest ones.
     for executor, own in held.items():
         waiting.extend(own[room[executor] :])
         del own[room[executor] :]
@@ -152,11 +159,12 @@ def _registered(spark: SparkSession) -> tuple[str, ...]:
 
 
 def anchor_of(spark: SparkSession, held: Mapping[str, Sequence[int]]) -> DataFrame:
-    """Return a row (shard) a partition, which Spark would read on its executor, declared as partitioned by shard.
+    """Return a DataFrame with one partition and one row (shard) for each shard, partitioned by shard.
 
-    DataFrames have no way to say where a partition should be read, nor that they are partitioned: this is what Spark's
-    planner itself works with. Unlike a persisted frame it moves when executors come and go, and can't be evicted.
+    Spark prefers to read each partition on the executor of its shard.
     """
+    # The DataFrame API can declare neither a partition's location nor a partitioning, so this builds the plan node that
+    # Spark's planner uses. Unlike a persisted frame it moves when executors come and go, and can't be evicted.
     jvm: Any = spark._jvm  # noqa: SLF001
     session: Any = spark._jsparkSession  # noqa: SLF001
     catalyst, convert = jvm.org.apache.spark.sql.catalyst, jvm.scala.jdk.javaapi.CollectionConverters

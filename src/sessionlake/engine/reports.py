@@ -1,4 +1,4 @@
-"""What the tasks of an attempt report to the driver: numbers, names of files, where shards ran."""
+"""Reports of an attempt's tasks to the driver: numbers, names of files, and the executors on which shards ran."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sessionlake.engine import exchange
-from sessionlake.engine.operator import add_stats
+from sessionlake.engine.operator import add_stats, stats_of
 from sessionlake.engine.shard import RESTORED
 from sessionlake.warehouse.batch_commit import Places
 from sessionlake.warehouse.data_file import DataFile
@@ -18,24 +18,24 @@ from sessionlake.warehouse.data_file import DataFile
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tasks of one attempt reported, added up."""
+    """The sum of the reports of one attempt's tasks."""
 
     stats: dict[str, int]
     touched: frozenset[int]
     stale: dict[int, str]
-    """Shards whose state must be handed in, and why (`shard.CAUSES`)."""
+    """Shards that need their stored state, and why (`shard.CAUSES`)."""
     needs: tuple[pa.Table, ...]
     files: tuple[DataFile, ...]
     places: dict[int, tuple[str, str]]
-    """Per shard that had rows: its executor, and what became of its store (`shard.NEW`, KEPT, RESTORED)."""
+    """For each shard that had rows: its executor and the state of its store (`shard.NEW`, KEPT, RESTORED)."""
     cursors: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Of shards that left some: values for their next task."""
+    """For each shard that returned some: values for its next task."""
     causes: Mapping[int, str] = field(default_factory=dict)
     """As `stale`, of all rounds of the batch."""
 
 
 def read_reports(reports: DataFrame) -> Outcome:
-    """Run the tasks and return what they report."""
+    """Run the tasks and return the sum of their reports."""
     stats: dict[str, int] = {}
     touched, stale, needs, files = set(), {}, [], []
     places: dict[int, tuple[str, str]] = {}
@@ -49,11 +49,11 @@ def read_reports(reports: DataFrame) -> Outcome:
             if report["cursor"] is not None:
                 cursors[report["shard"]] = report["cursor"]
             files += [DataFile(**file) for file in report["files"]]
-            add_stats(stats, report["stats"])
+            add_stats(stats, stats_of(report))
         elif kind == exchange.SPLIT:
             report = json.loads(payload)
             files += [DataFile(**file) for file in report["files"]]
-            add_stats(stats, report["stats"])
+            add_stats(stats, stats_of(report))
         elif kind == exchange.STALE:
             report = json.loads(payload)
             stale[report["shard"]] = report["cause"]
@@ -63,7 +63,7 @@ def read_reports(reports: DataFrame) -> Outcome:
 
 
 def places_of(outcome: Outcome, shards: int, before: Places | None) -> Places:
-    """Return where shards ran, or, where they had no rows, ran before; which were restored, and how many by cause."""
+    """Return the places at which shards ran (without rows: ran before), the restored shards, and how many by cause."""
     held = {s: before.executors[at] for s, at in enumerate(before.at) if at is not None} if before else {}
     held = {shard: executor for shard, executor in held.items() if shard < shards}
     held |= {shard: executor for shard, (executor, _) in outcome.places.items()}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sessionlake.config.paths import expanded
 from sessionlake.engine import exchange, failpoints
 from sessionlake.engine.erasure import remove_marked
-from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, Operator, ShardResult
+from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, Operator, ShardResult, reported
 from sessionlake.engine.outputs import CHANGES, Output, write_output
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import CorruptionError, LayoutError, StoreHeldError
@@ -23,13 +23,17 @@ from sessionlake.store.directory import remove_store
 
 COMMIT = "commit_id"
 NEW, KEPT, RESTORED = "new", "kept", "restored"
-"""What a shard task found: a shard that no batch has touched, its store as it left it, none (so that it was restored)."""
+"""The state of a store at the start of a shard task: no batch has touched the shard, the store is as the last task left it,
+or there was no usable store and it was restored."""
 MISSING, CORRUPT, STALE, FORGOTTEN, LAYOUT = CAUSES = ("missing", "corrupt", "stale", "forgotten", "layout")
 """Why a store had to be restored: there was none, its bytes were damaged, it was not at the expected commit, a job had
-asked for its removal, or what it holds is laid out otherwise."""
+asked for its removal, or its content has another layout."""
 _LOCK_SECONDS = 20
 _WRITTEN_AT_A_TIME = 500_000
-"""Writes of a restore that are applied together. Of four million, two a row, all at once took 1,000 MB more (one process, 2,184 MB so) and 2.5 s more of 11."""
+"""The number of writes of a restore that are applied together.
+
+For example, to apply four million writes at once (two for each row) used 1,000 MB more memory than the 2,184 MB of the
+process, and 2.5 s more of 11 s."""
 
 
 class _StaleError(Exception):
@@ -38,20 +42,20 @@ class _StaleError(Exception):
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What every shard task of a batch attempt is told."""
+    """The settings of every shard task of a batch attempt."""
 
     operator: Operator[Any]
     context: BatchContext
     outputs: tuple[Output, ...]
     store_dir: str
     expected: tuple[str | None, ...]
-    """Per shard: the commit_id that its store must be at; None where no batch has touched it."""
+    """Per shard: the commit_id that its store must be at; None if no batch has touched it."""
     restoring: frozenset[int] = frozenset()
-    """Shards whose state is handed in, to replace whatever their store holds."""
+    """Shards that receive their stored state, which replaces the content of their store."""
     restore_schema: pa.Schema | None = None
     """Schema of the handed-in state: a shard that has none gets no rows of kind RESTORE."""
     cursors: tuple[Mapping[str, Any], ...] = ()
-    """Per shard what its last task left for the next; empty where nothing was left."""
+    """Per shard what its last task left for the next; empty if nothing was left."""
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the reports of the shards among the wire rows (one in a Spark partition)."""
@@ -64,7 +68,7 @@ class ShardTask:
     def _run_shard(self, shard: int, inputs: Inputs) -> Iterator[pa.RecordBatch]:
         path = Path(expanded(self.store_dir)) / str(shard)
         pending = Pending(path.with_suffix(PENDING))
-        # The state that is handed in may be older than a marker: then the store goes before another batch uses it.
+        # The supplied state may be older than a removal marker: then the store is removed before another batch uses it.
         forgotten = shard not in self.restoring and remove_marked(path)
         try:
             result, state = self._computed(shard, inputs, path, pending)
@@ -83,9 +87,9 @@ class ShardTask:
                 yield exchange.report_batch(exchange.DONE, self._written(shard, result, state))
 
     def _computed(self, shard: int, inputs: Inputs, path: Path, pending: Pending) -> tuple[ShardResult, str]:
-        """Return what the operator makes of the shard, and what became of its store.
+        """Return the operator's result for the shard, and the state of its store (NEW, KEPT or RESTORED).
 
-        Raises _StaleError and, wherever damage is met, CorruptionError: then the state must be handed in.
+        Raises _StaleError, or CorruptionError if the store is damaged. In both cases the shard needs its stored state.
         """
         store = self._open(shard, path)
         try:
@@ -99,9 +103,9 @@ class ShardTask:
         return result, state
 
     def _open(self, shard: int, path: Path) -> ShardStore:
-        """Open a shard's store; one that is damaged is removed first where its state is handed in.
+        """Open a shard's store; a damaged store is removed first if its state is supplied.
 
-        On a host with several executors a task that Spark has given up may hold the store for a moment still.
+        On a host with several executors a task that Spark has given up may still hold the store for a short time.
         """
         until = time.monotonic() + _LOCK_SECONDS
         may_remove = shard in self.restoring
@@ -119,7 +123,7 @@ class ShardTask:
                 time.sleep(0.05)
 
     def _written(self, shard: int, result: ShardResult, state: str) -> bytes:
-        """Write what the shard puts out; return its report."""
+        """Write the shard's output rows to files; return its report."""
         marks = {"batch_id": self.context.batch_id, "commit_id": self.context.commit_id}
         tables = {CHANGES: result.changes, **result.side}
         files = [
@@ -130,7 +134,7 @@ class ShardTask:
         report = {
             "shard": shard,
             "touched": result.writes is not None,
-            "stats": dict(result.stats),
+            **reported(result.stats),
             "files": files,
             "cursor": result.cursor,
             "executor": _executor_of_this(),
@@ -139,7 +143,7 @@ class ShardTask:
         return json.dumps(report).encode()
 
     def _prepare(self, shard: int, inputs: Inputs, store: ShardStore, pending: Pending) -> str:
-        """Bring the store to the expected commit and say how; _StaleError where it can't be."""
+        """Bring the store to the expected commit and say how; _StaleError if it can't be."""
         expected = self.expected[shard]
         if shard in self.restoring:
             store.clear()
@@ -177,7 +181,7 @@ class ShardTask:
 
 
 def _executor_of_this() -> str:
-    """Return what tells executors apart: the host, and the process that forks the executor's Python workers."""
+    """Return a name for this executor: its host, and the process that forks the executor's Python workers."""
     return f"{socket.gethostname()}/{os.getppid()}"
 
 

@@ -1,4 +1,7 @@
-"""A folder for Spark's Unix sockets that goes with the driver; those of drivers that were killed go at the next one's start."""
+"""A folder for Spark's Unix sockets, which is removed with the driver.
+
+The folders of killed drivers are removed at the next driver's start.
+"""
 
 import atexit
 import fcntl
@@ -27,7 +30,7 @@ def socket_folder() -> str:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Remove this user's folders whose process is gone, of which a lock that nobody holds tells; young ones may not have it yet."""
+    """Remove this user's folders whose process has ended: nobody holds their lock. Young folders stay, as they may have no lock yet."""
     for folder in parent.glob(f"{_PREFIX}*"):
         try:
             found = folder.lstat()

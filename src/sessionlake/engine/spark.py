@@ -1,4 +1,4 @@
-"""The one place where a Spark session is made: settings, and the Python that the workers run."""
+"""The one place in which a Spark session is created: its settings, and the Python that the workers run."""
 
 import logging
 import os
@@ -31,12 +31,12 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": DELTA_EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # A shard's task must stay one task, on the executor that holds the shard's store, with no second attempt beside it.
+    # A shard's task must stay one task, on the executor that holds the shard's store, without a concurrent second attempt.
     "spark.sql.adaptive.enabled": "false",
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.speculation": "false",
-    # A shard that an idle executor takes over is restored there, and again where it belongs: waiting is cheaper. But so
-    # long do the shards of an executor that dies in mid-batch wait for it, too.
+    # A shard that an idle executor takes over is restored there, and later restored again on the executor to which it belongs.
+    # To wait is cheaper. But the shards of an executor that dies in mid-batch wait for that long, too.
     "spark.locality.wait.process": "30s",
     "spark.locality.wait.node": "0s",
     "spark.locality.wait.rack": "0s",
@@ -51,7 +51,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
     # Delta's default of 50 partitions is for logs of many millions of files.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # More than 32 paths are listed by a job of a task a path, at most so many; VACUUM takes as many for a table of ten files.
+    # Spark lists more than 32 paths by a job with one task for each path, up to this number. VACUUM uses that number of tasks
+    # even for a table of ten files.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -69,9 +70,10 @@ def build_session(
 ) -> SparkSession:
     """Return the active Spark session as it is, else start one with Delta and this project's settings.
 
-    What spark-submit was given stands before the settings here, and the arguments (`extra_conf` last) before both.
-    `master` is `local[*, 4]` where neither names one: on all cores, a failed task tried 4 times as on a cluster. Without the jars a ConfigError tells how to get them.
+    Settings of spark-submit override the settings here, and the arguments override both; `extra_conf` is the strongest.
+    `master` is `local[*, 4]` if nothing names one: all cores, and a failed task is tried 4 times as on a cluster.
     With `little_java`, a JVM that also runs the tasks gets the settings LITTLE_JAVA.
+    Raises ConfigError, which says how to get the jars, if they are missing.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -81,7 +83,7 @@ def build_session(
     remember_names()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
-        SparkContext._ensure_initialized()  # noqa: SLF001  (only then does SparkConf hold what spark-submit was given)
+        SparkContext._ensure_initialized()  # noqa: SLF001  (only then does SparkConf have the settings of spark-submit)
     conf = SparkConf()
     chosen = {"spark.app.name": app_name, **(extra_conf or {})}
     if master is not None:
@@ -122,13 +124,13 @@ def check_versions(spark: str, delta: str) -> None:
 
 
 def _on_this_machine() -> dict[str, str]:
-    """Keep Spark on the loopback address, and what it leaves behind in a folder that goes at exit."""
+    """Keep Spark on the loopback address, and its temporary files in a folder that is removed at exit."""
     folder = socket_folder()
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.python.unix.domain.socket.dir": folder,
-        # Spark makes the folder of its own tables even where there are none: by default in the user's directory.
+        # Spark makes the folder of its own tables even if there are none: by default in the user's directory.
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
 
@@ -154,7 +156,7 @@ def _require_delta() -> None:
 
 
 def running_tasks() -> tuple[int, int] | None:
-    """Return how many tasks of the stages that run now are done, and how many there are; None where none runs.
+    """Return how many tasks of the stages that run now are done, and how many there are; None if none runs.
 
     May be called by any thread, also while Spark starts or ends: then None, too.
     """

@@ -1,4 +1,7 @@
-"""One map task's part of a batch, in a Python worker: source rows become rows of shards, and files of what needs no shard."""
+"""One map task's part of a batch, in a Python worker.
+
+It turns source rows into rows for shards, and writes rows that need no shard to files.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -9,13 +12,13 @@ from pyspark import TaskContext
 
 from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine import exchange
-from sessionlake.engine.operator import TICK, Aside, BatchContext, Counted, Everywhere, Operator, add_stats
+from sessionlake.engine.operator import TICK, Aside, BatchContext, Counted, Everywhere, Operator, add_stats, reported
 from sessionlake.engine.outputs import Output, OutputWriter
 
 
 @dataclass(frozen=True)
 class SplitTask:
-    """What every map task of a batch attempt is told."""
+    """The settings of every map task of a batch attempt."""
 
     operator: Operator[Any]
     context: BatchContext
@@ -49,18 +52,18 @@ class SplitTask:
                     shard = shard_of(piece.keys, self.shards)
                     yield from exchange.wire_rows(by_shard(piece.kind, piece.rows, shard))
         files = [asdict(writer.close()) for writer in writers.values()]
-        yield from self._told(number, stats, files, everywhere)
+        yield from self._end_rows(number, stats, files, everywhere)
 
-    def _told(
+    def _end_rows(
         self,
         number: int,
         stats: Mapping[str, int],
         files: list[dict[str, Any]],
         everywhere: Mapping[str, list[pa.Table]],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the wire rows that a task ends with: its report, and what it tells every shard."""
+        """Yield a task's last wire rows: its report, and the rows that go to every shard."""
         if stats or files:
-            report = exchange.split_report(number % self.shards, {"stats": stats, "files": files})
+            report = exchange.split_report(number % self.shards, {**reported(stats), "files": files})
             yield from exchange.wire_rows([report])
         for kind, tables in everywhere.items():
             rows = pa.concat_tables(tables)

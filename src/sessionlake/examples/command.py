@@ -9,14 +9,14 @@ from sessionlake.cli.shared import console, one_line_errors
 @click.command("demo")
 @click.argument("what", type=click.Choice(["all", "table", "serve"]), default="all", metavar="[all|table|serve]")
 @click.option(
-    "--directory", default="demo", show_default=True, help="Where the demo's pipeline is made; all replaces an old one."
+    "--directory", default="demo", show_default=True, help="Directory of the demo's pipeline; an old one is replaced."
 )
 @one_line_errors
 def demo_command(what: str, directory: str) -> None:
-    """Turn 62,726 real commit events into sessions, run all jobs on them, and show what came out.
+    """Turn 62,726 real commit events into sessions, run all jobs on them, and show the results.
 
-    With `table`: the latest change of each folder, as a table whose rows expire after a year. With `serve`, after all: its sessions over HTTP, and a
-    page of the stream, until ctrl-C.
+    With `table`: the latest change of each folder, as a table whose rows expire after a year. With `serve`: all of
+    this, then its sessions over HTTP and a page of the stream, until ctrl-C.
     """
     from sessionlake.examples import demo
 

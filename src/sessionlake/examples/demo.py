@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionlake.cli.progress import progress
-from sessionlake.cli.sessionizer import print_batch, print_summary
 from sessionlake.cli.shared import open_session
 from sessionlake.cli.status import print_status
+from sessionlake.cli.stream import print_batch, print_summary
 from sessionlake.cli.tables import register_tables
 from sessionlake.config.load import Config, load_config
 from sessionlake.errors import SourceError
-from sessionlake.examples import joins, tables
+from sessionlake.examples import joins, pauses, tables
 from sessionlake.examples.jobs import run_jobs
 from sessionlake.examples.table import table_of
 from sessionlake.examples.windows import CONFIGS, FOLDER, run_windows
@@ -67,7 +67,7 @@ EXAMPLES = Path(__file__).with_name("commits")
 
 
 def run_demo(directory: str, console: Console) -> None:
-    """Make the demo's pipeline in `directory`, run it to the end of its input, and show what came out."""
+    """Make the demo's pipeline in `directory`, run it to the end of its input, and show the results."""
     # Before Spark starts: its workers get a PATH on which this Python's scripts come first.
     root, command = Path(directory).resolve(), _command()
     prepare(root, console)
@@ -82,7 +82,7 @@ def run_demo(directory: str, console: Console) -> None:
         part("sessionizing, micro-batch by micro-batch, each committed exactly once")
         print_summary(run(spark, config, once=True, on_commit=print_batch))
         register_tables(spark, config)
-        part("what came out")
+        part("results")
         _show(spark, console)
         part("the scheduled jobs, as Airflow would run them")
         run_jobs(spark, config, root, console)
@@ -101,7 +101,7 @@ def run_demo(directory: str, console: Console) -> None:
 
 
 def run_table_alone(directory: str, console: Console) -> None:
-    """Show the folders of the last year as a table, in the demo's pipeline in `directory`, which is made where there is none."""
+    """Show the folders of the last year as a table, in the demo's pipeline in `directory`, which is made if there is none."""
     root = Path(directory).resolve()
     if not (root / CONFIG_NAME).exists():
         prepare(root, console)
@@ -114,7 +114,7 @@ def run_table_alone(directory: str, console: Console) -> None:
 
 
 def served_config(directory: str) -> Config:
-    """Return the config of the demo's sessions; SourceError where the demo did not run in `directory`."""
+    """Return the config of the demo's sessions; SourceError if the demo did not run in `directory`."""
     file = Path(directory).resolve() / CONFIG_NAME
     if not (file.parent / "warehouse").exists():
         raise SourceError(
@@ -126,7 +126,7 @@ def served_config(directory: str) -> Config:
 def prepare(root: Path, console: Console) -> None:
     """Make the demo's pipeline in `root`: its config and its files of events; an old one is replaced.
 
-    Raises SourceError where the folder holds such things and is no demo's.
+    Raises SourceError if the folder holds such things and is no demo's.
     """
     taken = [root / name for name in (*_MADE, FOLDER) if (root / name).exists()]
     if taken and not (root / CONFIG_NAME).exists():
@@ -134,7 +134,8 @@ def prepare(root: Path, console: Console) -> None:
     for old in taken:
         shutil.rmtree(old)
     (root / "events").mkdir(parents=True)
-    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, joins.CONFIG_NAME: joins.CONFIG, **tables.CONFIGS}.items():
+    more = {joins.CONFIG_NAME: joins.CONFIG, pauses.CONFIG_NAME: pauses.CONFIG}
+    for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, **more, **tables.CONFIGS}.items():
         (root / name).write_text(text)
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
@@ -171,7 +172,7 @@ def _show(spark: SparkSession, console: Console) -> None:
         table_of(
             "late events: past grace, within retention, waiting to be reprocessed",
             spark.sql(
-                "select date_format(event_time, 'yyyy') year, count(*) events, count(distinct session_key) authors from late_events group by 1 order by 1"
+                "select date_format(event_time, 'yyyy') year, count(*) events, count(distinct key) authors from late_events group by 1 order by 1"
             ),
         )
     )
@@ -184,7 +185,7 @@ def _show(spark: SparkSession, console: Console) -> None:
 
 
 def _picture(spark: SparkSession, file: Path) -> str:
-    """Draw the sessions over time; return where the picture is, or how to get one."""
+    """Draw the sessions over time; return the path of the picture, or how to get one."""
     if not has_module("matplotlib"):
         return "pip install 'sessionlake[demo]', and the demo draws one"
     # Only the picture needs matplotlib, which the core does not bring.
@@ -197,7 +198,7 @@ def _picture(spark: SparkSession, file: Path) -> str:
 def _next(root: Path, command: str, console: Console) -> None:
     config = os.path.relpath(root / CONFIG_NAME)
     where = "" if os.path.relpath(root) == DIRECTORY else f" --directory {os.path.relpath(root)}"
-    console.rule("what to type next")
+    console.rule("try next")
     for query in (
         "select session_key, sum(lines_added) added from sessions_live group by 1 order by 2 desc limit 10",
         "select op, count(*) from session_changelog group by 1",
@@ -214,7 +215,7 @@ def _next(root: Path, command: str, console: Console) -> None:
 
 
 def _command() -> str:
-    """Return what a user types for `sessionlake`: its name where PATH finds this one, else its path."""
+    """Return the command that a user types for `sessionlake`: its name if PATH finds this one, otherwise its path."""
     script = Path(sys.executable).with_name("sessionlake")
     found = shutil.which("sessionlake")
     if found and Path(found) == script:

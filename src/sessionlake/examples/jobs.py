@@ -25,7 +25,7 @@ EXPIRED = "session_end < timestamp '2018-01-01'"
 
 
 def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) -> None:
-    """Run backfill, reprocess-late, expire, compact and quality, and show what each did."""
+    """Run backfill, reprocess-late, expire, compact and quality, and show the result of each."""
     year = _year_of_most_late_events(spark)
     first, last = parse_time(f"{year}-01-01"), parse_time(f"{year + 1}-01-01")
     table = Table("job", "what for", "what it did", "seconds", title="the scheduled jobs", title_justify="left")

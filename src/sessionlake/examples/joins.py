@@ -62,7 +62,7 @@ def write_commits(root: Path) -> None:
 
 
 def run_joins(spark: SparkSession, root: Path, console: Console) -> None:
-    """Run the join over the demo's commits, and show what came out."""
+    """Run the join over the demo's commits, and show the results."""
     config = load_config(root / CONFIG_NAME)
     summary = run(spark, config, once=True)
     console.print(

@@ -7,12 +7,10 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionlake.warehouse.changelog import SESSIONS
-
 
 def draw(spark: SparkSession, file: Path) -> None:
     """Write the picture of all live sessions to `file`."""
-    live = spark.table(SESSIONS.live)
+    live = spark.table("sessions_live")
     months: Any = live.groupBy(F.trunc("session_start", "month").alias("month")).count().orderBy("month").toPandas()
     weekdays: Any = (
         live.groupBy(F.weekday("session_start").alias("day"), F.hour("session_start").alias("hour")).count().toPandas()

@@ -68,12 +68,12 @@ def write_changes(root: Path) -> None:
 
 
 def _folder(top: str) -> str:
-    """Return the folder that a file is in; of one that was moved, which git tells as `{old => new}`, the new one."""
+    """Return the folder of a file; for a moved file, which git writes as `{old => new}`, the new folder."""
     return top.rpartition("=> ")[2].strip("{}")
 
 
 def run_table(spark: SparkSession, root: Path, console: Console, name: str = CONFIG_NAME) -> None:
-    """Run one of the tables over the demo's changes to their end, and show what came out."""
+    """Run one of the tables over the demo's changes to their end, and show the results."""
     config = load_config(root / name)
     summary = run(spark, config, once=True)
     console.print(

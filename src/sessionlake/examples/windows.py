@@ -70,7 +70,7 @@ CONFIGS = {
 
 
 def run_windows(spark: SparkSession, root: Path, console: Console) -> None:
-    """Run both pipelines over the demo's events, and show what came out."""
+    """Run both pipelines over the demo's events, and show the results."""
     for name in CONFIGS:
         config = load_config(root / name)
         summary = run(spark, config, once=True, drain=True)

@@ -1,6 +1,6 @@
 """The jars that Spark does not ship: pinned by hash, fetched on first use, kept in the user's cache directory.
 
-Nothing here imports Spark, so that what asks for the jars' place doesn't wait for it.
+Nothing here imports Spark: code that only needs the path of the jars must not wait for it.
 """
 
 from sessionlake.jars.cache import JARS_VARIABLE, cached, copy_to, find_jars

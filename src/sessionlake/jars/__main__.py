@@ -1,4 +1,4 @@
-"""`python -m sessionlake.jars` fetches jars and says where they are; it needs no other module of the package but errors."""
+"""`python -m sessionlake.jars` fetches jars and prints their paths; it needs no other module of the package except errors."""
 
 import sys
 from pathlib import Path
@@ -15,10 +15,10 @@ from sessionlake.jars.lists import load_list
 @click.option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Copy the jars here, those of other lists than `spark` each to a folder below: SESSIONLAKE_JARS may name it.",
+    help="Copy the jars here, those of other lists than `spark` each to a subfolder. SESSIONLAKE_JARS may name this directory.",
 )
 def jars_command(names: tuple[str, ...], to: Path | None) -> None:
-    """Fetch the jars that Spark needs, where they are not there yet, and print their folder.
+    """Fetch the jars that Spark needs, if they are missing, and print their folder.
 
     LIST is spark (the default), s3, adls, gcs or openlineage, or the path of a list of the same form.
     """

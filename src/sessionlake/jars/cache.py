@@ -1,4 +1,4 @@
-"""Where the jars lie: in the folder that SESSIONLAKE_JARS names, else in the user's cache directory, and nowhere else."""
+"""The directory of the jars: the folder in SESSIONLAKE_JARS, otherwise one in the user's cache directory, and no other."""
 
 import fcntl
 import os
@@ -16,10 +16,10 @@ JARS_VARIABLE = "SESSIONLAKE_JARS"
 
 
 def find_jars(name: str = "spark") -> list[Path]:
-    """Return the jars of a list: of $SESSIONLAKE_JARS, else of the cache, fetched where they are not there.
+    """Return the jars of a list: of $SESSIONLAKE_JARS, else of the cache, fetched if they are not there.
 
     The folder that the variable names holds the package's list `spark`, and its other lists each in a folder of their name
-    below; it is the user's own choice and taken as it is. ConfigError where it holds none, or they can't be fetched.
+    below; it is the user's own choice and taken as it is. ConfigError if it holds none, or they can't be fetched.
     """
     named = os.environ.get(JARS_VARIABLE)
     if not named or name not in LISTS:
@@ -45,9 +45,9 @@ def cache_directory() -> Path:
 
 
 def cached(jars: JarList, *, ivy: Ivy | None = None) -> Path:
-    """Return the cache's folder with exactly these jars; they are fetched first where it isn't there or isn't whole.
+    """Return the cache's folder with exactly these jars; they are fetched first if it is missing or incomplete.
 
-    Of several processes one fetches and the others wait for it. The folder appears whole, by a rename.
+    If several processes call this, one fetches and the others wait for it. The folder appears whole, by a rename.
     """
     cache = cache_directory()
     folder = cache / jars.folder
@@ -67,7 +67,7 @@ def cached(jars: JarList, *, ivy: Ivy | None = None) -> Path:
 
 
 def copy_to(jars: JarList, folder: Path) -> None:
-    """Copy a list's jars to a folder that holds no others, for machines without a network; ConfigError where it does."""
+    """Copy a list's jars to a folder that holds no others, for machines without a network; ConfigError if it does."""
     source = cached(jars)
     try:
         _copy(jars, source, folder)
@@ -113,7 +113,7 @@ def _locked(path: Path, jars: JarList) -> Iterator[None]:
 @contextmanager
 def _progress(jars: JarList) -> Iterator[OnBytes]:
     """Show on standard error how much is there: a bar on a terminal, else one line."""
-    # What finds its jars in the cache must not wait for rich.
+    # Imported only for a download: a command that finds its jars in the cache must not wait for rich.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 

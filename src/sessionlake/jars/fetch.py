@@ -1,4 +1,4 @@
-"""Fetching: by the Ivy that Spark ships, which knows where Maven Central is; what comes is checked against the list's hashes."""
+"""Downloads by the Ivy that Spark ships, which can find Maven Central; the jars are checked against the list's hashes."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from sessionlake.jars.java import java_command, pyspark_home, require_java
 from sessionlake.jars.lists import Jar, JarList
 
 SETTINGS_VARIABLE = "SESSIONLAKE_IVY_SETTINGS"
-"""Where set: the path of an ivysettings.xml that names another repository than Maven Central, such as a company's mirror."""
+"""An optional variable: the path of an ivysettings.xml that names another repository than Maven Central, for example a company's mirror."""
 ATTEMPTS = 3
 OnBytes = Callable[[int], None]
 Ivy = Callable[[Sequence[Jar], Path, OnBytes], None]
@@ -26,8 +26,8 @@ _PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
 def fetch(jars: JarList, work: Path, on_bytes: OnBytes, *, ivy: Ivy | None = None, pause_s: float = 1.0) -> Path:
     """Fetch a list's jars into `work`, and return the folder there that holds them, each with the hash of the list.
 
-    `work` may be what an interrupted call left: whole jars in it are not fetched again. `on_bytes` is told how many bytes
-    are there. ConfigError where something can't be had, or is not what the list says.
+    `work` may be left from an interrupted call: whole jars in it are not fetched again. `on_bytes` receives the number
+    of bytes that are there. ConfigError if a jar can't be fetched, or has another hash than the list.
     """
     folder = work / "jars"
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,9 @@ def fetch(jars: JarList, work: Path, on_bytes: OnBytes, *, ivy: Ivy | None = Non
         wrong = [said for jar in missing for said in _take(jar, work, folder)]
     missing = [jar for jar in jars.jars if not (folder / jar.file).exists()]
     if wrong:
-        raise ConfigError(f"jars: {wrong[0]}; nothing of it is used. What stands between here and Maven Central?")
+        raise ConfigError(
+            f"jars: {wrong[0]}; it was not used. Check the proxy or mirror between this machine and Maven Central"
+        )
     if missing:
         raise ConfigError(_not_had(missing, work))
     if jars.source and jars.compiled:
@@ -50,7 +52,7 @@ def fetch(jars: JarList, work: Path, on_bytes: OnBytes, *, ivy: Ivy | None = Non
 
 
 def run_ivy(missing: Sequence[Jar], work: Path, on_bytes: OnBytes) -> None:
-    """Let Ivy fetch jars into work/got. What it could not get is missing there, and said in work/ivy.log."""
+    """Let Ivy fetch jars into work/got. Jars that it could not get are missing there, with the reason in work/ivy.log."""
     listed, got, cache = work / "ivy.xml", work / "got", work / "ivy"
     listed.write_text(_ivy_xml(missing))
     settings = os.environ.get(SETTINGS_VARIABLE) or str(Path(__file__).with_name("ivysettings.xml"))
@@ -72,7 +74,7 @@ def run_ivy(missing: Sequence[Jar], work: Path, on_bytes: OnBytes) -> None:
 
 
 def proxy_options() -> list[str]:
-    """Return what tells Java of the proxy that HTTPS_PROXY names, as pip takes it: Java reads no such variable."""
+    """Return Java's options for the proxy in HTTPS_PROXY, as pip reads it: Java does not read that variable."""
     proxy = urlsplit(os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or "")
     if not proxy.hostname:
         return []
@@ -80,7 +82,7 @@ def proxy_options() -> list[str]:
 
 
 def _take(jar: Jar, work: Path, folder: Path) -> list[str]:
-    """Move a jar that came into the folder of checked ones; where it is a wrong one, remove it, and say so."""
+    """Move a jar that came into the folder of checked ones; if it is a wrong one, remove it, and say so."""
     got = work / "got" / jar.file
     if not got.exists():
         return []
@@ -133,5 +135,5 @@ def _not_had(missing: Sequence[Jar], work: Path) -> str:
     names = ", ".join(jar.name for jar in missing[:2]) + (f" and {len(missing) - 2} more" if missing[2:] else "")
     return (
         f"jars: {names} could not be fetched; is Maven Central reachable? (Ivy's log: {work / 'ivy.log'}) Without a network: run "
-        f"`sessionlake jars --to DIR` where there is one, and set SESSIONLAKE_JARS to a copy of DIR"
+        f"`sessionlake jars --to DIR` on a machine with one, and set SESSIONLAKE_JARS to a copy of DIR"
     )

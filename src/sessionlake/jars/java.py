@@ -17,7 +17,7 @@ _REMEDY = (
 
 
 def java_command() -> str:
-    """Return Java's path: of $JAVA_HOME, else of PATH; ConfigError where there is none."""
+    """Return Java's path: of $JAVA_HOME, else of PATH; ConfigError if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(Path(home, "bin", "java") if home else "java")
     if found is None:
@@ -27,7 +27,7 @@ def java_command() -> str:
 
 
 def check_java() -> None:
-    """Raise ConfigError where Java is missing, or too old for Spark; where its own files tell its version, it is not started."""
+    """Raise ConfigError if Java is missing, or too old for Spark. Java is started only if its files do not show its version."""
     java = java_command()
     release = Path(java).resolve().parent.parent / "release"
     found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
@@ -38,15 +38,15 @@ def check_java() -> None:
 
 
 def pyspark_home() -> Path:
-    """Return the folder of the PySpark beside this Python, whose `jars` Spark runs on; ConfigError where there is none."""
+    """Return the folder of the PySpark of this Python, in which Spark finds its `jars`; ConfigError if there is none."""
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise ConfigError("pyspark: there is none beside this Python; run: pip install sessionlake")
+        raise ConfigError("pyspark: is not installed for this Python; run: pip install sessionlake")
     return Path(pyspark.origin).parent
 
 
 def require_java() -> None:
-    """Raise ConfigError where Java is missing, does not start or is too old for Spark. It starts Java, which takes a moment."""
+    """Raise ConfigError if Java is missing, does not start or is too old for Spark. It starts Java, which takes a moment."""
     java = java_command()
     done = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     found = re.search(r'version "(\d+)', done.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sessionlake.errors import ConfigError
 
 LISTS = ("spark", "s3", "adls", "gcs", "openlineage")
-"""The lists of this package; `spark` is what every pipeline needs."""
+"""The lists of this package; `spark` has the jars that every pipeline needs."""
 _HERE = Path(__file__).parent
 
 
@@ -17,7 +17,7 @@ class Jar:
     """One jar of a Maven repository."""
 
     name: str
-    """organisation:name:revision, and :classifier where it has one."""
+    """organisation:name:revision, and :classifier if it has one."""
     bytes: int
     sha256: str
 
@@ -35,11 +35,11 @@ class JarList:
     name: str
     jars: tuple[Jar, ...]
     source: Path | None = None
-    """A class in Scala that is compiled into a jar of its own, with the compiler that Spark ships."""
+    """A class in Scala that is compiled into a separate jar, with the compiler that Spark ships."""
 
     @property
     def compiled(self) -> str | None:
-        """The file name of the jar of `source`; it follows the content, so that a changed source is compiled again."""
+        """The file name of the jar of `source`; it contains a hash of the source, so a changed source is compiled again."""
         if self.source is None:
             return None
         return f"sessionlake_{self.source.stem}-{hashlib.sha256(self.source.read_bytes()).hexdigest()[:8]}.jar"
@@ -65,7 +65,7 @@ class JarList:
 
 
 def load_list(name: str) -> JarList:
-    """Return one of the package's lists, or the one in a file of that form; ConfigError where there is none."""
+    """Return one of the package's lists, or the one in a file of that form; ConfigError if there is none."""
     file = _HERE / f"{name}.toml" if name in LISTS else Path(name)
     try:
         content = tomllib.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""The pass of the sessionizer that a job ends with, so that its corrections take effect where no stream runs."""
+"""The pass of the stream at the end of a job: its corrections take effect although no stream runs."""
 
 import socket
 import time
@@ -14,7 +14,7 @@ from sessionlake.warehouse.tables import Tables
 
 
 def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit | None = None) -> bool:
-    """Run one pass over all available input; False where a stream runs here or elsewhere, and will do it.
+    """Run one pass over all available input; False if a stream runs here or elsewhere, and will do it.
 
     A stream on another machine is known by its commits: while the last one is younger than three triggers (half a minute
     at least) and names another host. One that has been idle for longer is not seen: there, start jobs with --no-apply.
@@ -29,7 +29,7 @@ def apply_corrections(spark: SparkSession, config: Config, on_commit: OnCommit |
 
 
 def stream_elsewhere(spark: SparkSession, config: Config, now_us: int | None = None) -> str | None:
-    """Return the other host whose driver has just committed a batch; None where there is none."""
+    """Return the other host whose driver has just committed a batch; None if there is none."""
     last = find_last_batch(Tables.of(spark, config))
     if last is None:
         return None

@@ -1,4 +1,4 @@
-"""Whether sessions hold the events that were accepted: one rule for `status`, `quality` and whatever engine they read with."""
+"""Whether sessions hold exactly the accepted events: one rule for `status` and `quality`, whichever engine reads the tables."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ OUTCOMES = (
     "coalesce(sum(case when kind in ('restate', 'advance', 'tick', 'flush') then 0 else 1 end), 0)",
     "coalesce(sum(case when kind = 'restate' then event_count end), 0)",
 )
-"""Of correction_outcomes: how many corrections removed nothing, how many may have, and the events restated; all of those applied."""
+"""Sums over correction_outcomes, applied corrections only: those that removed nothing, those that may have, and the events restated."""
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """What the committed batches, the control input and the outcomes of corrections say of the events in sessions."""
+    """The numbers of the committed batches, the control input and correction outcomes from which the events in sessions follow."""
 
     accepted: int
     applied: int
@@ -26,7 +26,7 @@ class Accepted:
     adding: int
     removing: int
     restated: int
-    """As OUTCOMES has them; 0 where there is no such table, or no row of the batches before it."""
+    """As OUTCOMES has them; 0 if there is no such table, or no row of the batches before it."""
     forgotten: bool
     """Whether keys were ever erased."""
     expired: int = 0
@@ -34,7 +34,7 @@ class Accepted:
 
     @property
     def events(self) -> int | None:
-        """How many events sessions must hold; None where not all that changed them is known, or it may have removed some."""
+        """How many events sessions must hold; None if not all that changed them is known, or it may have removed some."""
         if self.forgotten or self.removing:
             return None
         told = self.adding == self.applied
@@ -42,5 +42,5 @@ class Accepted:
         return self.accepted + self.restated - self.expired if told or only_advances else None
 
     def agrees_with(self, events: int) -> bool:
-        """Say whether sessions that hold so many events can be right: exactly those that they must, where that is known."""
+        """Say whether sessions may hold this number of events: exactly the number that they must hold, if that is known."""
         return self.events in (None, events)

@@ -1,9 +1,10 @@
-"""The jobs, one entry each: what is called, which options it takes, which tables it reads and writes.
+"""The jobs, one entry each: its name, its options, and the tables that it reads and writes.
 
-The command line, the lineage of runs and docs/commands.md derive from it, and tests hold the DAGs' forms to it. A new job is
-a module with a function, and an entry here. Nothing heavy is imported: entries name functions by path, and tables by name,
-since the module of their schemas costs the import of pyarrow. A table that lineage may name so is one of `sessionlake.warehouse.schemas`,
-or one of the names below.
+The command line, the lineage of runs and docs/commands.md derive from it, and tests compare the DAGs' forms with it. A
+new job is a module with a function, and an entry here.
+
+Nothing heavy is imported. Entries name functions by path, and tables by name, because the module of the schemas imports
+pyarrow. Lineage may only name tables of `sessionlake.warehouse.schemas`, or those named below.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 SESSIONIZE = "sessionize"
-"""What runs of the stream are called in metrics and lineage; it is no job."""
+"""Name of the stream's runs in metrics and lineage; it is no job."""
 
 SOURCE = "source"
 """The events as the config's source has them."""
@@ -20,18 +21,18 @@ EVENTS_AGAIN = "events again"
 RULE_TABLES = "tables of the rule"
 """The tables of [expire]."""
 CHANGES, SNAPSHOT = "changelog", "snapshot"
-"""The tables of what the pipeline computes, by their role: session_changelog and sessions, or window_changelog and windows."""
-BY_COUNT = "by count"
-"""In `Job.not_for`: pipelines that count messages, whatever their section."""
+"""The tables of the pipeline's results, by role: for example session_changelog and sessions, or window_changelog and windows."""
+STATE_CHANGES, STATE_SNAPSHOT = "changelog of the state", "snapshot of the state"
+"""The tables of the state, if it is not the results, by role: for example slice_changelog and slices. Some pipelines have none."""
 SINK = "sink"
 """The topic of [sink.kafka]; of `publish`, which sends no lineage."""
 
 Counted = Mapping[str, tuple[str, ...]]
-"""By table, the counts of the report that add up to the rows read or written of it; none where they are not counted."""
+"""By table, the counts of the report that add up to the rows read or written of it; none if they are not counted."""
 
 
 class Kind(Enum):
-    """What the value of an option is."""
+    """The type of an option's value."""
 
     TEXT = "text"
     FLAG = "flag"
@@ -59,10 +60,10 @@ class Option:
     several: bool = False
     """May be given several times; the function gets a tuple."""
     argument: str = ""
-    """The function's argument, where it is not the name."""
+    """The function's argument, if it is not the name."""
     metavar: str | None = None
-    default_told: str = ""
-    """What the help says of the default where the value itself does not tell."""
+    default_text: str = ""
+    """The default as the help shows it, if the value itself is not clear."""
     in_dag: bool = True
     """Whether the job's DAG has it in its form."""
 
@@ -93,25 +94,25 @@ class Job:
     reads: Counted = field(default_factory=dict)
     writes: Counted = field(default_factory=dict)
     more: str = ""
-    """What the help of the command says after the summary."""
+    """The text of the command's help after the summary."""
     operands: tuple[str, ...] = ("CONFIG",)
-    """What the command line takes without the name of an option."""
+    """The arguments of the command line that have no option name."""
     recorded: bool = True
     """Whether runs are recorded in job_runs: they have an id, are done once, and have a dry run."""
     record_ages: bool = False
     """Whether records of runs may go with age: nothing is derived from them, and there are many."""
     corrections: str | None = None
-    """The report's count of corrections appended, after which a pass of the sessionizer follows; the command has --apply/--no-apply."""
+    """The report's count of appended corrections. After the job a pass of the stream follows; the command has --apply/--no-apply."""
     may_need_nothing: bool = False
-    """Whether its arguments may say that there is nothing to do, which is told before it is looked for batches."""
+    """Whether its arguments alone may mean that there is nothing to do, which is then reported before batches are looked for."""
     applies_itself: bool = False
     """The function takes `apply` and runs the passes itself, in between."""
     extra: tuple[str, str] | None = None
     """A module that must be installed, and the extra that brings it."""
     dag: str | None = None
     """The DAG that runs it."""
-    not_for: Mapping[str, str] = field(default_factory=dict)
-    """What it is not for, by the operator's section or BY_COUNT: why not, and what to do, said of such a pipeline."""
+    needs: str = ""
+    """The capability that an operator must have for it, one of `config.operators.CAPABILITIES`."""
 
     @property
     def command(self) -> str:
@@ -126,9 +127,7 @@ class Job:
 
 def _times(what: str, *, required: bool = False, unbounded: bool = False) -> tuple[Option, Option]:
     """Return the two options of a range of times, the start inclusive, the end exclusive."""
-    from_first, to_last = (
-        ("; from the first where not given", "; to the last where not given") if unbounded else ("", "")
-    )
+    from_first, to_last = ("; from the first if not given", "; to the last if not given") if unbounded else ("", "")
     return (
         Option("from", f"ISO date or time (UTC), inclusive{what}{from_first}.", Kind.TIME, required=required, metavar="TIME"),
         Option("to", f"ISO date or time (UTC), exclusive{what}{to_last}.", Kind.TIME, required=required, metavar="TIME"),
@@ -139,26 +138,26 @@ def _rows(*names: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(names, ())
 
 
-_BY_ORDER = "goes by the order in which messages came, and that can't be had again; use `sessionlake rebuild`"
 _COMPUTED = (CHANGES, SNAPSHOT)
-_EVERYTHING = _rows(*_COMPUTED, "late_events", "dead_letters", "corrections", "correction_outcomes", "events")
+_STATE = (STATE_CHANGES, STATE_SNAPSHOT)
+_EVERYTHING = _rows(*_COMPUTED, *_STATE, "late_events", "dead_letters", "corrections", "correction_outcomes", "events")
 
 JOBS: tuple[Job, ...] = (
     Job(
         "compact",
-        "Fold the changelog into the snapshot, trim it, and put all tables' files in order.",
+        "Fold the changelog into the snapshot, trim it, and rewrite small files of all tables.",
         "sessionlake.jobs.compact:compact",
         (
             Option(
                 "method",
-                "How the changelog gets into the snapshot; auto takes what is cheaper for its size.",
+                "How the changelog is folded into the snapshot; auto takes the cheaper way for its size.",
                 Kind.CHOICE,
                 "auto",
                 ("auto", "merge", "rewrite"),
             ),
         ),
-        reads={CHANGES: ("rows_folded",)},
-        writes={SNAPSHOT: ("rows_rewritten",)},
+        reads={CHANGES: ("rows_folded",), STATE_CHANGES: ()},
+        writes={SNAPSHOT: ("rows_rewritten",), STATE_SNAPSHOT: ()},
         record_ages=True,
         dag="compact_tables",
     ),
@@ -172,14 +171,11 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("corrections",), "dead_letters": ("expired",)},
         corrections="corrections",
         dag="reprocess_late",
-        not_for={
-            BY_COUNT: "has no late events, and so nothing to hand in again",
-            "table": "has no late events: what comes within retention is taken in at once, and the rest is in dead_letters",
-        },
+        needs="restating",
     ),
     Job(
         "redeem",
-        "Read dead letters again and restate the events that now keep the contract.",
+        "Read dead letters again and restate the events that are valid now.",
         "sessionlake.jobs.redeem.job:redeem",
         (
             Option(
@@ -197,11 +193,7 @@ JOBS: tuple[Job, ...] = (
         writes={"corrections": ("redeemed",)},
         corrections="redeemed",
         dag="redeem_dead_letters",
-        not_for={
-            BY_COUNT: _BY_ORDER,
-            "join": _BY_ORDER,
-            "table": "takes updates in any order: send what was refused to the source again, mended",
-        },
+        needs="redeeming",
     ),
     Job(
         "expire",
@@ -237,7 +229,7 @@ JOBS: tuple[Job, ...] = (
     ),
     Job(
         "forget",
-        "Remove all that is kept of some keys, and prove it.",
+        "Remove all data of some keys, and prove that it is gone.",
         "sessionlake.jobs.forget:forget",
         (
             Option(
@@ -246,16 +238,16 @@ JOBS: tuple[Job, ...] = (
             ),
             Option(
                 "proof",
-                "Only look where the keys are; remove nothing. Exit code 8 where one is found, or may be.",
+                "Only search for the keys; remove nothing. Exit code 8 if one is found, or may be left.",
                 Kind.FLAG,
                 in_dag=False,
             ),
             Option("wait", "How long to wait for a stream that runs.", default="10 minutes"),
             Option(
                 "data_docs",
-                "Where `quality` keeps validation results and HTML.",
+                "The directory in which `quality` keeps validation results and HTML.",
                 Kind.DIRECTORY,
-                default_told="quality, beside the config",
+                default_text="quality, next to the config",
                 in_dag=False,
             ),
         ),
@@ -269,16 +261,12 @@ JOBS: tuple[Job, ...] = (
         "backfill",
         "Compute a date range's sessions or windows from the events again and correct those that differ.",
         "sessionlake.jobs.backfill:backfill",
-        _times(", of what reaches into the range", required=True),
+        _times(", for results that reach into the range", required=True),
         reads=_rows(EVENTS_AGAIN, *_COMPUTED, "late_events", "correction_outcomes"),
         writes={"corrections": ("corrections",)},
         corrections="corrections",
         dag="backfill_sessions",
-        not_for={
-            BY_COUNT: _BY_ORDER,
-            "join": _BY_ORDER,
-            "table": "is what the latest updates say, whatever their order: send what is missing again, or use `sessionlake rebuild`",
-        },
+        needs="recompute",
     ),
     Job(
         "rebuild",
@@ -287,14 +275,16 @@ JOBS: tuple[Job, ...] = (
         (
             Option("warehouse", "Path of the new warehouse, as the config is to name it.", required=True),
             Option("switch", "Then write the new path into the config.", Kind.FLAG),
-            Option("from_topic", "Kafka: build from what the topic still holds, be that all or not.", Kind.FLAG),
+            Option("from_topic", "Kafka: build from the events that the topic still holds, even if some are lost.", Kind.FLAG),
+            Option("from_archive", "Build from the archive; then the stream goes on where the archive ends.", Kind.FLAG),
+            Option("from_what_is_there", "With --from-archive: even if the archive lacks events.", Kind.FLAG),
         ),
         reads=_rows(SOURCE),
         recorded=False,
     ),
     Job(
         "quality",
-        "Check the tables against the suites in expectations/; exit code 8 where checks fail.",
+        "Check the tables against the suites in expectations/; exit code 8 if checks fail.",
         "sessionlake.quality.run:run_quality",
         (
             Option(
@@ -309,13 +299,13 @@ JOBS: tuple[Job, ...] = (
             ),
             Option(
                 "data_docs",
-                "Where validation results and HTML go.",
+                "The directory for validation results and HTML.",
                 Kind.DIRECTORY,
-                default_told="quality, beside the config",
+                default_text="quality, next to the config",
                 in_dag=False,
             ),
         ),
-        reads=_rows(*_COMPUTED, "late_events", "correction_outcomes", "batches"),
+        reads=_rows(*_COMPUTED, STATE_CHANGES, "late_events", "correction_outcomes", "batches"),
         writes={"quality_results": ("checks",)},
         record_ages=True,
         extra=("great_expectations", "quality"),
@@ -325,7 +315,7 @@ JOBS: tuple[Job, ...] = (
         "backup",
         "Save tables and checkpoint as of one batch into DIR, a new path or URI, while the pipeline runs.",
         "sessionlake.jobs.backup:backup",
-        more="Repeated after a kill it starts anew in the same DIR. A backup holds keys, and `forget` does not reach it.",
+        more="If it was killed, repeat it with the same DIR: it starts again. A backup holds keys, and `forget` does not reach it.",
         operands=("CONFIG", "DIR"),
         reads=_EVERYTHING,
         recorded=False,
@@ -334,7 +324,7 @@ JOBS: tuple[Job, ...] = (
         "restore",
         "Put the backup in DIR back into CONFIG's warehouse, which must be empty; `run` then goes on.",
         "sessionlake.jobs.backup:restore",
-        more="Repeated after a kill it starts anew; until it has ended nothing runs on the warehouse.",
+        more="If it was killed, repeat it: it starts again. Nothing else may run on the warehouse until it has ended.",
         operands=("CONFIG", "DIR"),
         writes=_EVERYTHING,
         recorded=False,
@@ -343,8 +333,8 @@ JOBS: tuple[Job, ...] = (
         "publish",
         "Publish sessions or windows to the compacted Kafka topic of [sink.kafka].",
         "sessionlake.jobs.publish:publish",
-        (Option("once", "Publish what there is now, then exit.", Kind.FLAG),),
-        more="It goes on until it is stopped (ctrl-C), or once.",
+        (Option("once", "Publish all changes up to now, then exit.", Kind.FLAG),),
+        more="It runs until it is stopped (ctrl-C), or once with --once.",
         reads=_rows(*_COMPUTED),
         writes=_rows(SINK),
         recorded=False,

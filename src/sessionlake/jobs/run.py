@@ -15,24 +15,25 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError, JobError, NotNeededError
-from sessionlake.jobs.registry import BY_COUNT, BY_NAME
+from sessionlake.jobs.registry import BY_NAME
 from sessionlake.stopping import runs_as
+from sessionlake.stream.lock import check_checkpoint
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import changelogs_in, check_history, last_batch
+from sessionlake.warehouse.batches import changelogs_in, check_history, find_last_batch, last_batch
 from sessionlake.warehouse.delta_log import FENCED, app_id
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 OnStep = Callable[[str], None]
-"""Takes what a job does next, for people."""
+"""A function that receives the job's next step, for people."""
 
 
 def unheard(_: str) -> None:
-    """Take what a job does next where nobody asks."""
+    """Ignore the next step of a job, if nobody listens."""
 
 
 @dataclass(frozen=True)
 class JobReport:
-    """What a run did: numbers by name, and lines for people."""
+    """The result of a run: numbers by name, and lines for people."""
 
     job: str
     run_id: str
@@ -70,11 +71,11 @@ class JobRun:
     steps: Steps = field(default_factory=Steps)
 
     def expect(self, steps: int) -> None:
-        """Note that so many steps are to come from here on."""
+        """Note that this number of steps is to come from here on."""
         self.steps.total = self.steps.done + steps
 
     def say(self, what: str) -> None:
-        """Tell people what comes, and which step of how many it is where that is known."""
+        """Report the next step to people, with its number and the number of steps if these are known."""
         self.steps.done += 1
         numbered = self.steps.total is not None and self.steps.done <= self.steps.total
         self.on_step(f"{self.steps.done} of {self.steps.total}: {what}" if numbered else what)
@@ -86,9 +87,10 @@ class JobRun:
 
     @contextmanager
     def step(self, what: str, point: str | None = None) -> Iterator[None]:
-        """Tell people what comes while the block runs; with `point` tests may kill the process at its ends.
+        """Report a step to people while the block runs; with `point` tests may kill the process at its ends.
 
-        The points are `<job>_before_<point>` and, where the block came to its end, `<job>_after_<point>` (engine/failpoints.py).
+        The points are `<job>_before_<point>` and, if the block came to its end, `<job>_after_<point>`
+        (engine/failpoints.py).
         """
         self.say(what)
         if point is not None:
@@ -123,7 +125,7 @@ class JobRun:
         return shaped(rows, schemas.corrections(until=until), **ours, **fields)
 
     def steps_done(self, table: str) -> int:
-        """Return how many steps of this run a table has; none where another run has kept it from appending."""
+        """Return how many steps of this run a table has; none if another run has kept it from appending."""
         version = self.tables[table].app_version(self.app_id)
         return 0 if version is None or version == FENCED else version + 1
 
@@ -145,15 +147,20 @@ def start_run(
     dry_run: bool,
     on_step: OnStep = unheard,
 ) -> JobRun:
-    """Start a run, or take up one that was started before under the same id, with what it had pinned.
+    """Start a run, or resume the run that was started before under the same id, with the versions that it pinned.
 
-    `pin` reads the versions of the inputs; JSON values. `on_step` is told what the run's steps do. Tests may kill the process
-    at the point `<job>_started`, where there is something left to do. Raises NoBatchesError where the pipeline has no batches
-    yet, JobError where the run was started with other arguments, or its record has gone since,
-    NotNeededError where the job is not for what the pipeline computes.
+    `pin` returns the versions of the inputs, as JSON values. `on_step` receives the names of the run's steps. Tests may
+    kill the process at the point `<job>_started`, if there is work left.
+
+    Raises NoBatchesError if the pipeline has no batches yet, and PipelineStateError if it can't get any. Raises JobError if the run was started with other
+    arguments, or if its record has been deleted since. Raises NotNeededError if the pipeline's operator has no use for
+    the job.
     """
     require_known(config, job)
     tables = Tables.of(spark, config)
+    if find_last_batch(tables) is None:
+        # Else a job would ask for a run, and that run would refuse the checkpoint.
+        check_checkpoint(tables, config, None)
     last_batch(tables)
     check_history(tables, changelogs_in(tables))
     now_us = time.time_ns() // 1000
@@ -190,14 +197,11 @@ def start_run(
 
 
 def require_known(config: Config, job: str) -> None:
-    """Raise NotNeededError where a job of the registry is not for what the pipeline computes."""
-    found, computed = BY_NAME.get(job), f"a [{config.operator}]"
-    if found is None:
-        return
-    if config.operator in found.not_for:
-        raise NotNeededError(f"{found.command}: {computed} {found.not_for[config.operator]}")
-    if config.section.by_count and BY_COUNT in found.not_for:
-        raise NotNeededError(f"{found.command}: {computed} {BY_COUNT} {found.not_for[BY_COUNT]}")
+    """Raise NotNeededError if a job of the registry needs a capability that the pipeline's operator lacks."""
+    found = BY_NAME.get(job)
+    reason = None if found is None else config.entry.lacks.get(found.needs)
+    if found is not None and reason is not None:
+        raise NotNeededError(f"{found.command}: a [{config.operator}] {reason}")
 
 
 def shaped(rows: DataFrame, schema: pa.Schema, **fields: Column) -> DataFrame:

@@ -1,1 +1,1 @@
-"""What Prometheus, OpenLineage and `status` are told: by the stream, by the runs of jobs, and from the tables."""
+"""Metrics and lineage for Prometheus, OpenLineage and `status`: from the stream, from jobs, and from the tables."""

@@ -5,10 +5,11 @@ from typing import Any
 
 from sessionlake.observe import metrics
 from sessionlake.observe.metrics import Metric
-from sessionlake.warehouse.changelog import EXPIRY_LAG, LIVE_ROWS, LRU, ROUND, TTL
+from sessionlake.operators.shared.cleanups.names import EXPIRY_LAG, LIVE_ROWS, LRU, ROUND, TTL
+from sessionlake.warehouse import schemas
 
 _OUTCOMES = {
-    metrics.EVENTS: ("accepted", "late", "dead", "dropped", "emitted"),
+    metrics.EVENTS: schemas.OUTCOMES,
     metrics.CORRECTIONS: ("applied", "stale", "expired", "malformed"),
 }
 _OPS = {"upsert": "upserts", "delete": "deletes"}
@@ -17,7 +18,7 @@ _OPS = {"upsert": "upserts", "delete": "deletes"}
 def expiry_values(
     state: Mapping[str, Any], counts: Mapping[str, int]
 ) -> Iterator[tuple[Metric, float, tuple[str, ...]]]:
-    """Yield metric, value and labels of what [ttl] did in a batch, and of how many rows the table then has, where that is known."""
+    """Yield metric, value and labels of a batch's [ttl] removals, and of the table's rows after it, if their number is known."""
     for cause in (TTL, LRU):
         yield metrics.EXPIRED_ROWS, counts.get(f"deleted_by_{cause}", 0), (cause,)
     yield metrics.EXPIRY_SCANNED, counts.get("scanned", 0), ()
@@ -30,7 +31,7 @@ def expiry_values(
 
 
 def count_values(counts: Mapping[str, int]) -> Iterator[tuple[Metric, int, tuple[str, ...]]]:
-    """Yield metric, value and labels of counts (`schemas.COUNTS`); also those that are 0, so that a first one is an increase."""
+    """Yield metric, value and labels of counts (`schemas.COUNTS`). Counts of 0 are included, because otherwise the first one is no increase."""
     yield metrics.INPUT_EVENTS, counts.get("input", 0), ()
     for metric, outcomes in _OUTCOMES.items():
         for outcome in outcomes:

@@ -6,9 +6,21 @@ from urllib.parse import urlsplit
 
 from sessionlake.config.load import Config
 from sessionlake.config.source import SourceSection
-from sessionlake.jobs.registry import BY_NAME, CHANGES, EVENTS_AGAIN, RULE_TABLES, SESSIONIZE, SNAPSHOT, SOURCE, Counted
+from sessionlake.jobs.registry import (
+    BY_NAME,
+    CHANGES,
+    EVENTS_AGAIN,
+    RULE_TABLES,
+    SESSIONIZE,
+    SNAPSHOT,
+    SOURCE,
+    STATE_CHANGES,
+    STATE_SNAPSHOT,
+    Counted,
+)
+from sessionlake.operators.registry import kind_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import JOINS, changelog_of
+from sessionlake.warehouse.changelog import changelog_of
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 _NO_SLASH = ("s3", "gs")
@@ -16,7 +28,7 @@ _NO_SLASH = ("s3", "gs")
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset by OpenLineage's names, and the rows read or written of it, where they are counted."""
+    """A dataset by OpenLineage's names, and the rows read or written of it, if they are counted."""
 
     namespace: str
     name: str
@@ -26,16 +38,19 @@ class Dataset:
 _STREAM_READS: Counted = {SOURCE: ("input",), schemas.CORRECTIONS: ("corrections",)}
 _STREAM_WRITES: Counted = {
     CHANGES: ("upserts", "deletes", "emitted"),
+    STATE_CHANGES: (),
     schemas.LATE_EVENTS: ("late",),
     schemas.DEAD_LETTERS: ("dead",),
     schemas.CORRECTION_OUTCOMES: ("corrections",),
     schemas.EVENTS: (),
     schemas.JOIN_MESSAGES: ("accepted",),
 }
+_STATES = (schemas.JOIN_MESSAGES,)
+"""Tables that the state of some operators is restored from (`Changelog.state`): a pipeline of another has none."""
 
 
 def datasets(config: Config, job: str, counts: Mapping[str, int]) -> tuple[list[Dataset], list[Dataset]]:
-    """Return the inputs and outputs of a run, of the stream (`sessionize`) or of a job with a record, that counted so far what `counts` says."""
+    """Return the inputs and outputs of a run of the stream (`sessionize`) or of a job with a record; `counts` are its counts so far."""
     if job == SESSIONIZE:
         reads, writes = _STREAM_READS, _STREAM_WRITES
     else:
@@ -48,32 +63,40 @@ def _all(config: Config, tables: Counted, counts: Mapping[str, int]) -> list[Dat
 
 
 def _rows(of: tuple[str, ...], counts: Mapping[str, int]) -> int | None:
-    """Return the sum of some counts; None where there are none, or they are not all known yet."""
+    """Return the sum of some counts; None if there are none, or they are not all known yet."""
     return sum(counts[name] for name in of) if of and all(name in counts for name in of) else None
 
 
 def _named(config: Config, name: str, rows: int | None) -> list[Dataset]:
-    if name == schemas.EVENTS and not config.pipeline.archive:
-        return []
     if name == EVENTS_AGAIN:
-        # The archive, where it has all that is needed; of a topic nothing can be read again.
-        again = [] if config.topics else _named(config, SOURCE, rows)
+        # The archive, if it has all that is needed, or the source, if it can be read again.
+        replayed = all(side.source.entry.can_replay for side in config.inputs.values())
+        again = _named(config, SOURCE, rows) if replayed else []
         return _named(config, schemas.EVENTS, rows) + again
-    if name == schemas.JOIN_MESSAGES and config.operator != JOINS.name:
-        return []
     if name == RULE_TABLES:
         return [located(path) for path in config.expire.tables.values()]
-    if name != SOURCE:
-        of = changelog_of(config)
-        table = {CHANGES: of.changes, SNAPSHOT: of.snapshot}.get(name, name)
-        return [located(f"{config.pipeline.warehouse}/{table}", rows)]
-    sources = [side.source for side in config.inputs.values()]
-    # Of several nothing says how many rows are which one's.
-    return [_source(source, rows if len(sources) == 1 else None) for source in sources]
+    if name == SOURCE:
+        sources = [side.source for side in config.inputs.values()]
+        # Of several nothing says how many rows are which one's.
+        return [_source(source, rows if len(sources) == 1 else None) for source in sources]
+    return [located(f"{config.pipeline.warehouse}/{table}", rows) for table in _tables(config, name)]
+
+
+def _tables(config: Config, name: str) -> list[str]:
+    """Return the pipeline's tables of a role, or the table of that name; none if the pipeline has none."""
+    of = changelog_of(config)
+    if name in (STATE_CHANGES, STATE_SNAPSHOT):
+        states = [each for each in kind_of(config).changelogs_in(config) if each != of]
+        return [each.changes if name == STATE_CHANGES else each.snapshot for each in states]
+    if name == schemas.EVENTS and not config.pipeline.archive:
+        return []
+    if name in _STATES and name not in of.state:
+        return []
+    return [{CHANGES: of.changes, SNAPSHOT: of.snapshot}.get(name, name)]
 
 
 def _source(source: SourceSection, rows: int | None) -> Dataset:
-    if source.kind == "kafka":
+    if source.entry.has_topic:
         server = (source.bootstrap_servers or "").split(",")[0].strip()
         return Dataset(f"kafka://{server}", source.topic or "", rows)
     return located(source.path, rows)

@@ -1,4 +1,4 @@
-"""How much room a pipeline takes, and is left, where it writes on this machine."""
+"""The disk space that a pipeline uses on this machine, and the free space of these disks."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from sessionlake.observe.readings import Readings
 def set_disks(readings: Readings, config: Config) -> None:
     """Set free bytes and size of the disks of store, warehouse (a local one) and temporary files, as of now.
 
-    Of a directory that is not there yet its nearest parent is taken. A place that can't be looked at has no value.
+    For a directory that does not exist yet its nearest parent is used. A place that can't be read has no value.
     """
     places = {"store": config.driver_store_dir, "temporary": tempfile.gettempdir()}
     if "://" not in config.pipeline.warehouse:

@@ -1,4 +1,4 @@
-"""The exporter: what the tables say, read again now and then, for as long as it runs."""
+"""The exporter: it reads metrics from the tables again and again, for as long as it runs."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from sessionlake.observe.watch import PASSING, Watch
 
 
 class Exporter(Collector):
-    """Keeps `readings` up to date; where the tables can't be read they stay as they were, and say so.
+    """Keeps `readings` up to date; if the tables can't be read they stay as they were, and say so.
 
     A scrape that comes before the first look waits for it: an answer without figures would say that the pipeline has none.
     """
@@ -34,7 +34,7 @@ class Exporter(Collector):
         yield from self.readings.collect()
 
     def refresh(self) -> BaseException | None:
-        """Look at the tables; return what kept them from being read."""
+        """Read the tables; return the error that kept them from being read, if any."""
         try:
             return self._look()
         finally:

@@ -1,4 +1,4 @@
-"""Lineage of a run: what is told to OpenLineage, and when. The events themselves are `openlineage.py`'s."""
+"""Lineage of a run: the times at which events are sent to OpenLineage, and their counts. `openlineage.py` builds the events."""
 
 import os
 import time
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Lineage:
-    """One run's events; none where the config has no transport."""
+    """One run's events; none if the config has no transport."""
 
     def __init__(self, config: Config, job: str, *, streaming: bool = False) -> None:
         self._config, self._job = config, job
@@ -31,14 +31,14 @@ class Lineage:
         self._send("START")
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Take in what was counted, and send RUNNING where the last event is `lineage.every` ago."""
+        """Add counts, and send RUNNING if the last event is `lineage.every` ago."""
         for name, value in counts.items():
             self._counts[name] = self._counts.get(name, 0) + value
         if time.monotonic() - self._sent_at >= self._every:
             self._send("RUNNING")
 
     def end(self, error: BaseException | None = None) -> None:
-        """Send the last event: COMPLETE, ABORT where a user or a scheduler stopped the run, FAIL with the error's first line, values left out."""
+        """Send the last event: COMPLETE, ABORT if a user or a scheduler stopped the run, FAIL with the error's first line, values left out."""
         if error is None:
             self._send("COMPLETE")
         elif isinstance(error, KeyboardInterrupt):
@@ -70,7 +70,7 @@ def _sender(config: Config, job: str, *, streaming: bool) -> "OpenLineageSender"
 
 
 def api_key(config: Config) -> str | None:
-    """Return the key that the config's variable holds; MetricsError where it holds none."""
+    """Return the key that the config's variable holds; MetricsError if it holds none."""
     variable = config.lineage.api_key_variable
     if variable is None:
         return None

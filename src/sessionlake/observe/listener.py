@@ -1,4 +1,4 @@
-"""Spark's settings for OpenLineage's own listener, which tells of queries that Spark itself plans and writes."""
+"""Spark's settings for OpenLineage's own listener, which reports queries that Spark itself plans and writes."""
 
 import os
 
@@ -12,7 +12,7 @@ LISTENER = "io.openlineage.spark.agent.OpenLineageSparkListener"
 def listener_conf(config: Config) -> dict[str, str]:
     """Return the settings; none without `lineage.listener`, or under spark-submit, whose --conf and --jars decide.
 
-    Raises ConfigError where the listener's jar can't be had.
+    Raises ConfigError if the listener's jar can't be had.
     """
     lineage = config.lineage
     if not lineage.listener or "PYSPARK_GATEWAY_PORT" in os.environ:

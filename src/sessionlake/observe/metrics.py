@@ -1,6 +1,6 @@
-"""Every Prometheus metric by name: kind, meaning, labels, and which source has it.
+"""Every Prometheus metric by name: kind, meaning, labels, and the sources that have it.
 
-Stream and tables share names where they tell the same: `max by (pipeline)` over them is right whichever of the two is scraped.
+The stream and the exporter of tables use one name for the same figure. So `max by (pipeline)` is right if either of the two is scraped.
 """
 
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ INPUT_EVENTS = Metric(
 EVENTS = Metric(
     "sessionlake_events_total",
     "counter",
-    "Events by what became of them: accepted, late, dead, dropped, emitted; their sum is input_events",
+    "Events by outcome: accepted, late, dead, dropped, emitted, filtered; their sum is input_events",
     _labels("outcome"),
     ("stream", "tables"),
 )
 CORRECTIONS = Metric(
     "sessionlake_corrections_total",
     "counter",
-    "Corrections by what became of them: applied, stale, expired, malformed",
+    "Corrections by outcome: applied, stale, expired, malformed",
     _labels("outcome"),
     ("stream", "tables"),
 )
@@ -62,7 +62,7 @@ TABLE_ROWS = Metric(
 EXPIRED_ROWS = Metric(
     "sessionlake_expired_rows_total",
     "counter",
-    "Rows of a keyed table, or sessions, that [ttl] took away, by cause: ttl, lru; since the stream started",
+    "Rows of a keyed table, or sessions, that [ttl] removed, by cause: ttl, lru; since the stream started",
     _labels("cause"),
     ("stream",),
 )
@@ -75,7 +75,7 @@ EXPIRY_SCANNED = Metric(
 EXPIRY_LAG = Metric(
     "sessionlake_expiry_lag_seconds",
     "gauge",
-    "How long before the clock of the last cleanup of [ttl] expired what it took away, at most; 0 where that was nothing",
+    "Greatest time from the expiry of a removed row to the clock of the last cleanup of [ttl]; 0 if it removed none",
     sources=("stream",),
 )
 CLEANUP_SECONDS = Metric(
@@ -87,13 +87,13 @@ CLEANUP_SECONDS = Metric(
 CLEANUP_ROUND = Metric(
     "sessionlake_cleanup_round_seconds",
     "gauge",
-    "Pattern time_boxed: how long before the clock of the last cleanup the oldest round of a shard began that goes on, or ended in it",
+    "Pattern time_boxed: age, at the clock of the last cleanup, of the oldest round that it continued or ended",
     sources=("stream",),
 )
 WATERMARK = Metric(
     "sessionlake_watermark_timestamp_seconds",
     "gauge",
-    "The largest time of an accepted event; time() less it is the event-time lag",
+    "The largest time of an accepted event; time() minus it is the event-time lag",
     sources=("stream", "tables"),
 )
 LAST_COMMIT = Metric(
@@ -108,14 +108,14 @@ STORE_BYTES = Metric(
 DISK_FREE = Metric(
     "sessionlake_disk_free_bytes",
     "gauge",
-    "Room that this user has on the disk of a place of the driver's machine: store, warehouse (a local one), temporary",
+    "Free bytes for this user on the disk of a place of the driver's machine: store, warehouse (if local), temporary",
     _labels("place"),
     ("stream", "tables"),
 )
 DISK_SIZE = Metric(
     "sessionlake_disk_size_bytes",
     "gauge",
-    "Size of the disk of a place of the driver's machine: store, warehouse (a local one), temporary",
+    "Size of the disk of a place of the driver's machine: store, warehouse (if local), temporary",
     _labels("place"),
     ("stream", "tables"),
 )
@@ -125,14 +125,14 @@ STREAM_START = Metric(
 STORES_RESTORED = Metric(
     "sessionlake_stores_restored_total",
     "counter",
-    "Shards' stores restored from the tables by cause: missing, corrupt, stale, forgotten, layout",
+    "Shards' stores that were restored from the tables, by cause: missing, corrupt, stale, forgotten, layout",
     _labels("cause"),
     ("stream",),
 )
 BATCH_SECONDS = Metric(
     "sessionlake_batch_duration_seconds",
     "histogram",
-    "Time from a micro-batch's begin to its commit",
+    "Time from the start of a micro-batch to its commit",
     sources=("stream",),
 )
 PHASE_SECONDS = Metric(
@@ -145,17 +145,19 @@ PHASE_SECONDS = Metric(
 LAST_TRIGGER = Metric(
     "sessionlake_last_trigger_timestamp_seconds",
     "gauge",
-    "When the stream last looked for input, also where it found none",
+    "When the stream last looked for input, also if it found none",
     sources=("stream",),
 )
 OFFSETS_BEHIND = Metric(
     "sessionlake_source_offsets_behind",
     "gauge",
-    "Kafka: how far the last batch was behind its topic's end, in the partition where that is most",
+    "Kafka: offsets from the last batch to the topic's end, in the partition that is furthest behind",
     sources=("stream",),
 )
 RECONCILES = Metric(
-    "sessionlake_reconciles", "gauge", "1 where input and outcomes, late events and tables' rows agree, else 0"
+    "sessionlake_reconciles",
+    "gauge",
+    "1 if the counts agree: input with outcomes, late events with rows of tables; else 0",
 )
 LATE_EVENTS = Metric(
     "sessionlake_late_events",
@@ -172,7 +174,7 @@ DEAD_LETTERS = Metric(
 SNAPSHOT = Metric(
     "sessionlake_snapshot_timestamp_seconds",
     "gauge",
-    "Everything committed before this time is in the table sessions; the time of reading where nothing waits to be folded",
+    "Everything committed before this time is in the table sessions; the time of reading if no change waits to be folded",
 )
 UNFOLDED_BATCHES = Metric("sessionlake_unfolded_batches", "gauge", "Batches that compaction has not folded yet")
 UNFOLDED_CHANGES = Metric(
@@ -190,10 +192,10 @@ REFRESH = Metric("sessionlake_exporter_refresh_timestamp_seconds", "gauge", "Whe
 REFRESH_SUCCESS = Metric(
     "sessionlake_exporter_refresh_success",
     "gauge",
-    "0 where the exporter's last look at the tables failed: its other values are older then",
+    "0 if the exporter could not read the tables the last time: its other values are then older",
 )
 REFRESH_SECONDS = Metric(
-    "sessionlake_exporter_refresh_duration_seconds", "gauge", "How long the exporter's last look at the tables took"
+    "sessionlake_exporter_refresh_duration_seconds", "gauge", "How long the exporter's last reading of the tables took"
 )
 JOB_START = Metric(
     "sessionlake_job_last_start_timestamp_seconds",
@@ -205,7 +207,7 @@ JOB_START = Metric(
 JOB_SUCCESS = Metric(
     "sessionlake_job_last_success_timestamp_seconds",
     "gauge",
-    "When a job last came to its end without an error",
+    "When a job last ended without an error",
     _labels("job_name"),
     ("tables", "job"),
 )
@@ -219,14 +221,14 @@ JOB_SECONDS = Metric(
 JOB_OK = Metric(
     "sessionlake_job_last_run_success",
     "gauge",
-    "1 where a job's last run ended with exit code 0, else 0",
+    "1 if a job's last run ended with exit code 0, else 0",
     _labels("job_name"),
     ("job",),
 )
 JOB_ITEMS = Metric(
     "sessionlake_job_last_run_items",
     "gauge",
-    "What the last run of a job that told it has counted: rows, files and bytes read, written, skipped",
+    "Counts of a job's last run, if it reports them: rows, files and bytes read, written, skipped",
     _labels("job_name", "item"),
     ("job",),
 )

@@ -1,7 +1,7 @@
 """OpenLineage events of a run, sent by the run itself.
 
-Spark's listener can't tell of a batch: its tasks write Parquet files and the driver commits them, so that no plan of
-Spark's has session_changelog as its output (docs/observability.md).
+Spark's listener can't report a batch: its tasks write Parquet files and the driver commits them. So no plan of Spark's
+has the changelog as its output (docs/observability.md).
 """
 
 import logging
@@ -27,7 +27,7 @@ from sessionlake.observe.datasets import Dataset
 from sessionlake.observe.lineage import api_key
 
 PARENT_VARIABLE = "OPENLINEAGE_PARENT_ID"
-"""namespace/job/run id of what started us, as other tools of OpenLineage read it; the DAGs' operator sets it."""
+"""namespace/job/run id of the run that started this process, as OpenLineage's other tools read it; the DAGs' operator sets it."""
 _SECONDS_TO_SEND, _SECONDS_TO_CLOSE = 2.0, 5.0
 _RowsRead = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
 _RowsWritten = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
@@ -44,7 +44,7 @@ class OpenLineageSender:
         self._parent = _parent(os.environ.get(PARENT_VARIABLE, ""))
 
     def send(self, state: str, inputs: Sequence[Dataset], outputs: Sequence[Dataset], error: str | None = None) -> None:
-        """Send an event. No lineage is worth a pipeline: what keeps it from being sent goes to the log."""
+        """Send an event. A failure is only logged, because lineage must not stop a pipeline."""
         facets: dict[str, Any] = dict(self._parent)
         if error is not None:
             facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(error, "python")
@@ -63,7 +63,7 @@ class OpenLineageSender:
             logging.getLogger(__name__).warning("lineage: %s was not sent: %s", state, failure)
 
     def close(self) -> None:
-        """Let the transport send what it holds, for some seconds at most; a failure goes to the log, too."""
+        """Let the transport send its pending events, for some seconds at most; a failure is only logged."""
         try:
             self._client.close(_SECONDS_TO_CLOSE)
         except Exception as failure:  # noqa: BLE001 (as above)
@@ -81,7 +81,7 @@ def _output(dataset: Dataset) -> OutputDataset:
 
 
 def _parent(text: str) -> dict[str, Any]:
-    """Return the facet that names our parent; a namespace may be a URI, so that the last two parts count."""
+    """Return the facet that names the parent run. The namespace may be a URI with slashes, so the last two parts are job and run."""
     parts = text.rsplit("/", 2)
     if len(parts) != 3:
         return {}

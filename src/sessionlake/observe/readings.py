@@ -1,4 +1,4 @@
-"""What one source (the stream, a job's run, the tables) knows, as Prometheus takes it: over HTTP or in a file."""
+"""The values of one source (the stream, a job's run, the tables) in Prometheus' form: over HTTP or in a file."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from sessionlake.observe.metrics import BUCKETS, METRICS, Metric
 
 
 class Readings(Collector):
-    """What one source knows: values by metric and labels, each scrape sees a whole set of them."""
+    """The values of one source, by metric and labels. Each scrape sees a complete set."""
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
@@ -51,7 +51,7 @@ class Readings(Collector):
         self.add(metric, value)
 
     def replace(self, values: "Readings") -> None:
-        """Take over another's values; what it has not is gone, such as a table that is."""
+        """Replace the values by another's. Values that the other does not have disappear, for example those of a deleted table."""
         with self._lock:
             self._values = values._values  # noqa: SLF001 (of this class)
 
@@ -85,7 +85,7 @@ def _family(metric: Metric, values: dict[tuple[str, ...], float], buckets: list[
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:
-    """Return a registry of these alone: the library's global one would add metrics of the Python process."""
+    """Return a registry of these collectors only: the library's global one would add metrics of the Python process."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)
@@ -94,13 +94,13 @@ def registry_of(*collectors: Collector) -> CollectorRegistry:
 
 @contextmanager
 def served(readings: Collector, host: str, port: int) -> Iterator[int]:
-    """Serve readings at /metrics and yield the port (one that is free where `port` is 0); MetricsError where it is taken."""
+    """Serve readings at /metrics and yield the port (one that is free if `port` is 0); MetricsError if it is taken."""
     try:
         server, thread = start_http_server(port, host, registry_of(readings))
     except OSError as error:
         raise MetricsError(
             f"metrics.port: {host}:{port} can't be listened on ({error.strerror or error}); "
-            "stop what uses it or choose another port or host"
+            "stop the process that uses it or choose another port or host"
         ) from error
     try:
         yield server.server_port
@@ -111,7 +111,7 @@ def served(readings: Collector, host: str, port: int) -> Iterator[int]:
 
 
 def write_textfile(readings: Collector, path: Path) -> None:
-    """Write a file for node_exporter's textfile collector, whole or not at all; MetricsError where that can't be."""
+    """Write a file for node_exporter's textfile collector, whole or not at all; MetricsError if that can't be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_to_textfile(str(path), registry_of(readings))

@@ -1,4 +1,4 @@
-"""What a run of a job leaves for node_exporter's textfile collector; the run itself is over too soon to be scraped."""
+"""The metrics of a job's run for node_exporter's textfile collector. The run itself ends too soon to be scraped."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class Ended:
 
 
 def textfile_of(config: Config, job: str) -> Path | None:
-    """Return the file of a pipeline's job; None where the config names no directory."""
+    """Return the file of a pipeline's job; None if the config names no directory."""
     directory = config.metrics.textfile
     return None if directory is None else Path(directory, f"sessionlake_{config.pipeline.name}_{job}.prom")
 
 
 def write_run(config: Config, run: Ended) -> None:
-    """Write the job's file anew. After a failure it keeps when the job last succeeded and, without newer counts, what it did then."""
+    """Write the job's file again. After a failure it keeps the time of the last success and, without newer counts, its counts."""
     path = textfile_of(config, run.job)
     if path is None:
         return

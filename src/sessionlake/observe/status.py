@@ -1,4 +1,4 @@
-"""What a pipeline is doing: watermark, lag, counts that reconcile, store size, last batches. Read without Spark."""
+"""The state of a pipeline: watermark, lag, counts that reconcile, store size, last batches. Read without Spark."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from sessionlake.config.load import Config
 from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.reconcile import CORRECTIONS_SQL, OUTCOMES, Accepted
 from sessionlake.observe.disks import store_bytes
+from sessionlake.operators.shared.cleanups.names import EVICTED_ROWS, EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
 from sessionlake.serve.database import open_database
-from sessionlake.stream.settings import refusal
+from sessionlake.stream.changes import refusal
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, foreign_change, last_batch
-from sessionlake.warehouse.changelog import EVICTED_ROWS, EXPIRED_EVENTS, EXPIRY_LAG, LIVE_ROWS, ROUND
 from sessionlake.warehouse.lake import Lake
 
 LAST_BATCHES = 5
@@ -30,17 +30,17 @@ class Status:
     committed_us: int
     counts: dict[str, int]
     reconciles: bool
-    """input == accepted + late + dead + dropped + emitted, over all batches and against the tables' rows; late as well. Of a keyed
+    """input == accepted + late + dead + dropped + emitted + filtered, over all batches and against the tables' rows; late as well. Of a keyed
     table accepted == changed + superseded + unchanged.
 
-    And sessions, or windows that each event is in one of, hold the accepted events and those restated, where nothing was
+    And sessions, or windows that each event is in one of, hold the accepted events and those restated, if nothing was
     removed, and nobody else has changed their tables.
     """
     late: LateStatus
     rows: int | None
-    """How many rows a keyed table with [ttl] has; None of others, and where that is not known."""
+    """The number of rows of a keyed table with [ttl]; None for others, and if it is not known."""
     expiry_lag_us: int | None
-    """How long before the clock of the last cleanup of [ttl] expired what it took away, at most; None where that is not known."""
+    """The longest time that a row removed by the last cleanup of [ttl] had been expired by the cleanup's clock; None if that is not known."""
     cleanup_round_us: int | None
     """Pattern time_boxed: how long before that clock the oldest round of a shard began that goes on, or ended in it; None of others."""
     store_bytes: int
@@ -51,21 +51,21 @@ class Status:
     evicted: int | None = None
     """How many rows of a keyed table with `changelog_retention` went before it was over; None of others."""
     refused: str | None = None
-    """Why a run of the config would be refused: it has changed what the tables are bound to. None if it would not be."""
+    """The reason for which a run of the config would be refused: a setting to which the tables are bound has changed. None if there is none."""
 
 
 def read_status(config: Config) -> Status:
-    """Return a pipeline's status; PipelineStateError where it has not committed a batch yet."""
+    """Return a pipeline's status; PipelineStateError if it has not committed a batch yet."""
     lake, database = open_tables(config)
     with closing(database):
         return status_of(config, lake, database)
 
 
 def open_tables(config: Config) -> tuple[Lake, DuckDBPyConnection]:
-    """Return the lake and a database of its tables for a status; NoBatchesError where there are no batches yet."""
+    """Return the lake and a database of its tables for a status; NoBatchesError if there are no batches yet."""
     lake = Lake.of(config)
     last_batch(lake)
-    # First, so that no batch is folded into the snapshot that the changelog does not count.
+    # The snapshot is opened first. A batch can then not be folded into it after its changes were counted.
     lake[lake.changelog.snapshot].open()
     return lake, open_database(config, lake)
 
@@ -82,10 +82,10 @@ def status_of(config: Config, lake: Lake, database: DuckDBPyConnection) -> Statu
     late = read_late_status(lake, database, last_id, with_ids=config.with_ids)
     forgotten = _was_forgotten(lake, database)
     whole = _rows_add_up(counts, database, late.events, last_id, forgotten=forgotten)
-    told = lake[schemas.CORRECTION_OUTCOMES].exists()
-    placed = not own or counts["accepted"] == sum(counts[name] for name in own)
+    parts = lake.changelog.accepted_counts
+    placed = not parts or counts["accepted"] == sum(counts[name] for name in parts)
     every = lake.changelog.every if config.section.sums_events else None
-    events = every is None or _events_add_up(every, counts, database, last, told=told, forgotten=forgotten)
+    events = every is None or _events_add_up(every, counts, database, last, forgotten=forgotten)
     return Status(
         batch_id=last_id,
         watermark_us=last.watermark_us,
@@ -121,9 +121,9 @@ def _last_batches(database: DuckDBPyConnection, last_id: int) -> list[dict[str, 
 def _rows_add_up(
     counts: dict[str, int], database: DuckDBPyConnection, late: int, batch_id: int, *, forgotten: bool
 ) -> bool:
-    """Check the sums, and that the tables hold as many late and dead events as were counted; no more, where some were erased."""
-    out = sum(counts[name] for name in ("accepted", "late", "dead", "dropped", "emitted"))
-    # What jobs bury has no batch_id and so is not counted here a second time.
+    """Check the sums, and that the tables hold as many late and dead events as were counted; no more, if some were erased."""
+    out = sum(counts[name] for name in schemas.OUTCOMES)
+    # Dead letters of jobs have no batch_id, so they are not counted a second time here.
     of_batches = f"batch_id <= {batch_id} and kind = 'event'"
     dead = database.execute(f"select count(*) from dead_letters where {of_batches}").fetchall()[0][0]
     rows, counted = (late, dead), (counts["late"], counts["dead"])
@@ -132,14 +132,12 @@ def _rows_add_up(
 
 
 def _events_add_up(
-    every: str, counts: dict[str, int], database: DuckDBPyConnection, last: BatchCommit, *, told: bool, forgotten: bool
+    every: str, counts: dict[str, int], database: DuckDBPyConnection, last: BatchCommit, *, forgotten: bool
 ) -> bool:
-    """Check that the rows of a view hold as many events as were accepted; `told` says whether batches have told of corrections."""
+    """Check that the rows of a view hold as many events as were accepted."""
     corrections, advances = database.execute(CORRECTIONS_SQL).fetchall()[0]
-    adding = removing = restated = 0
-    if told:
-        applied = f"from correction_outcomes where outcome = 'applied' and batch_id <= {last.batch_id}"
-        adding, removing, restated = map(int, database.execute(f"select {', '.join(OUTCOMES)} {applied}").fetchall()[0])
+    applied = f"from correction_outcomes where outcome = 'applied' and batch_id <= {last.batch_id}"
+    adding, removing, restated = map(int, database.execute(f"select {', '.join(OUTCOMES)} {applied}").fetchall()[0])
     known = Accepted(
         *(counts["accepted"], counts["applied"], corrections, advances, adding, removing, restated, forgotten),
         expired=int(last.state.get(EXPIRED_EVENTS, 0)),

@@ -39,7 +39,7 @@ class StreamReadings(Readings):
         self.add(metrics.BATCHES, 0)
         for metric, _, labels in count_values({}):
             self.add(metric, 0, *labels)
-        if config.quarantine is not None:
+        if config.section.quarantines:
             self.add(metrics.QUARANTINED, 0)
         self._expire({}, {})
         for cause in CAUSES:
@@ -57,7 +57,7 @@ class StreamReadings(Readings):
             self.add(metrics.BATCHES, 1)
             for metric, value, labels in count_values(batch.counts):
                 self.add(metric, value, *labels)
-            if self._config.quarantine is not None:
+            if self._config.section.quarantines:
                 self.add(metrics.QUARANTINED, batch.counts.get(QUARANTINED, 0))
             self._expire(batch.state, batch.counts)
             for cause, shards in batch.places.causes.items():
@@ -68,7 +68,7 @@ class StreamReadings(Readings):
                 self.set(metrics.WATERMARK, batch.watermark_us / 1e6)
 
     def _expire(self, state: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-        """Take in what a batch says of expiry, where the config has [ttl]."""
+        """Set the values of expiry from a batch's state, if the config has [ttl]."""
         if "ttl" not in self._config.live_settings():
             return
         for metric, value, labels in expiry_values(state, counts):
@@ -76,7 +76,7 @@ class StreamReadings(Readings):
             change(metric, value, *labels)
 
     def triggered(self, timestamp: str, durations_ms: Mapping[str, int], sources: Sequence[Mapping[str, str]]) -> None:
-        """Take in Spark's report of a trigger: its ISO time, its phases, and what its sources say of themselves."""
+        """Set values from Spark's report of a trigger: its ISO time, its phases, and its sources' metrics."""
         self.set(metrics.LAST_TRIGGER, datetime.fromisoformat(timestamp).timestamp())
         for phase, millis in durations_ms.items():
             if phase != _WHOLE_TRIGGER:
@@ -87,7 +87,7 @@ class StreamReadings(Readings):
 
 
 class _Listener(StreamingQueryListener):
-    """Pass on what Spark reports of one query; called beside the batches, on a thread of its own."""
+    """Pass on Spark's reports about one query; called on a separate thread while batches run."""
 
     def __init__(self, name: str, readings: StreamReadings) -> None:
         self._name, self._readings = name, readings
@@ -109,7 +109,7 @@ class _Listener(StreamingQueryListener):
             self._readings.triggered(event.timestamp, {}, ())
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Do nothing: the last trigger's time ages, which is what an alert looks at."""
+        """Do nothing: the time of the last trigger ages, and alerts look at that."""
 
 
 @contextmanager

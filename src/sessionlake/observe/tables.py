@@ -1,4 +1,4 @@
-"""Metrics that the tables tell, also while no stream runs. Read without Spark."""
+"""Metrics from the tables, which exist also while no stream runs. Read without Spark."""
 
 import time
 from contextlib import closing
@@ -21,26 +21,26 @@ _REASONS = 30
 
 @dataclass(frozen=True)
 class TablesState:
-    """What the tables of a pipeline say at one moment."""
+    """The metrics of a pipeline's tables at one moment."""
 
     status: Status
     batches: int
     unfolded_batches: int
     unfolded_changes: int
     unfolded_since_us: int | None
-    """Commit of the first batch that compaction has not folded yet; None where all are."""
+    """Commit of the first batch that compaction has not folded yet; None if all are."""
     dead_letters: dict[str, int]
     sizes: dict[str, tuple[int, int]]
     """Files and bytes by table."""
     started_us: dict[str, int]
     finished_us: dict[str, int]
-    """Of each job, when its last run started, and when one last came to its end."""
+    """By job, the start of its last run, and the end of its last run that ended."""
     failed_checks: dict[tuple[str, str], int]
-    """By table and severity, of the last run of quality; also those of which none failed."""
+    """By table and severity, the failed checks of the last run of quality; 0 if none failed."""
 
 
 def read_state(config: Config) -> TablesState:
-    """Return what the tables say now; NoBatchesError where there are no batches yet."""
+    """Return the metrics from the tables; NoBatchesError if there are no batches yet."""
     lake, database = open_tables(config)
     with closing(database):
         fold = lake[lake.changelog.snapshot].app_version(FOLD)
@@ -67,7 +67,7 @@ def read_state(config: Config) -> TablesState:
 
 
 def _by_reason(database: DuckDBPyConnection) -> dict[str, int]:
-    """Count rows by what stands before the value that a reason quotes: a label must not take a value from the data."""
+    """Count rows by the text of their reason before the quoted value: a label must not hold a value from the data."""
     rows = database.execute(f"""
         select split_part(reason, ':', 1) as what, count(*) as n from dead_letters
         group by what order by n desc, what nulls first limit {_REASONS}

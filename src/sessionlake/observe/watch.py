@@ -13,12 +13,12 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.lake import Lake
 
 PASSING = (SessionlakeError, DeltaError, duckdb.Error, OSError)
-"""What a look may end with while tables are made, replaced or removed; the next one may succeed."""
+"""Errors that a look may end with while tables are made, replaced or removed; the next one may succeed."""
 Found = TypeVar("Found")
 
 
 class Watch(Generic[Found]):
-    """The latest of what `read` returns; it is called again where a table has a new version."""
+    """The latest result of `read`, which is called again if a table has a new version."""
 
     def __init__(self, config: Config, read: Callable[[Config], Found]) -> None:
         self._config, self._read = config, read
@@ -26,7 +26,7 @@ class Watch(Generic[Found]):
         self._seen: tuple[dict[str, int], Found] | None = None
 
     def look(self) -> Found:
-        """Return what was read at the tables' present versions; raises one of PASSING, and then reads anew the next time."""
+        """Return the result for the tables' present versions. It may raise one of PASSING; the next call then reads again."""
         names = (*self._lake.changelog.tables, *schemas.SHARED)
         versions = {name: self._lake[name].latest_version() for name in names}
         if self._seen is None or self._seen[0] != versions:
@@ -37,5 +37,5 @@ class Watch(Generic[Found]):
 
 
 def pause_until(moment: float) -> None:
-    """Sleep until a moment of the monotonic clock; not at all where it is past."""
+    """Sleep until a moment of the monotonic clock; not at all if it is past."""
     time.sleep(max(0.0, moment - time.monotonic()))

@@ -1,1 +1,1 @@
-"""What a stream can compute, one folder each."""
+"""The operators: each folder has one function that a stream can compute."""

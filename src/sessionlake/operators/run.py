@@ -23,7 +23,7 @@ def run(
     gate: Gate = lambda _: None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> RunSummary:
-    """Run the operator that the config asks for; see `stream.run.run_kind` for what the options mean."""
+    """Run the operator of a config; see `stream.run.run_kind` for the options."""
     return run_kind(
         spark,
         config,

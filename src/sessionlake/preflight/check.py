@@ -1,4 +1,4 @@
-"""`sessionlake.check`: everything that can be told of a pipeline before it runs."""
+"""`sessionlake.check`: all checks of a pipeline that are possible before it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from sessionlake.preflight.needs import OF_STREAM, Needs
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found."""
+    """The result of a check."""
 
     problems: tuple[Problem, ...] = ()
-    """What must be mended before the pipeline can run, in the order of the config."""
+    """Problems to mend before the pipeline can run, in the order of the config."""
     warnings: tuple[Problem, ...] = ()
-    """What is allowed, but probably not meant."""
+    """Settings that are allowed, but probably not meant."""
     summary: Mapping[str, str] = field(default_factory=dict)
-    """What the pipeline will do, in words; empty where there are problems."""
+    """The pipeline's plan in words; empty if there are problems."""
 
     @property
     def ok(self) -> bool:
@@ -39,10 +39,10 @@ class Checked:
 
 
 def check(config: Config | str | Path) -> Checked:
-    """Return everything that is wrong with a pipeline, or probably not meant, and else what it will do. Starts no JVM.
+    """Return all problems and warnings of a pipeline, or a summary of it if there are no problems. Starts no JVM.
 
-    Given a config's path, problems tell where in it they stand. Users' classes of [aggregates] are imported. Of a topic only
-    what the config declares of it is looked at.
+    If a config's path is given, problems have their line in it. Users' classes of [aggregates] are imported. A topic is
+    not read: only its declaration in the config is checked.
     """
     try:
         loaded = config if isinstance(config, Config) else load_config(config)
@@ -50,7 +50,7 @@ def check(config: Config | str | Path) -> Checked:
         return Checked(tuple(problems_of(error)))
     if packages := _misfits():
         return Checked(tuple(packages))
-    # Not before: what is wrong with the config itself is told without the modules of Spark.
+    # Imported here, not above: problems of the config itself are reported without loading the modules of Spark.
     from sessionlake.preflight.checks import java_problems, problems_of_pipeline, sink_problems  # noqa: PLC0415
     from sessionlake.preflight.places import little_room  # noqa: PLC0415
     from sessionlake.preflight.summary import summary_of  # noqa: PLC0415
@@ -64,7 +64,7 @@ def check(config: Config | str | Path) -> Checked:
 
 
 def _misfits() -> list[Problem]:
-    """Return what is wrong with the versions of packages, without which nothing more can be told."""
+    """Return the problems of the packages' versions. With one of them nothing else can be checked."""
     found = Gathered()
     for spark in (False, True):
         with found.one():
@@ -73,7 +73,7 @@ def _misfits() -> list[Problem]:
 
 
 def require_ready(config: Config, file: str | Path, needs: Needs = OF_STREAM) -> None:
-    """Raise InvalidConfigError, with all problems, where a command can't do its work on a pipeline; `file` is its config."""
+    """Raise InvalidConfigError, with all problems, if a command can't do its work on a pipeline; `file` is its config."""
     from sessionlake.preflight.checks import problems_of_pipeline  # noqa: PLC0415 (as above)
 
     problems = problems_of_pipeline(config, needs)

@@ -1,4 +1,4 @@
-"""Every check of a pipeline that needs no JVM, each told on its own."""
+"""Every check of a pipeline that needs no JVM. Each reports its problems separately."""
 
 from collections.abc import Mapping
 
@@ -15,8 +15,9 @@ from sessionlake.preflight.needs import OF_STREAM, Needs
 from sessionlake.preflight.places import unwritable
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.sources.base import Source
+from sessionlake.stream.changes import refusals
 from sessionlake.stream.kind import Kind
-from sessionlake.stream.settings import changed_settings
+from sessionlake.stream.shape import Shaping
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
@@ -45,7 +46,7 @@ def sink_problems(config: Config) -> list[Problem]:
 
 
 def java_problems() -> list[Problem]:
-    """Return what is wrong with this machine's Java."""
+    """Return the problems of this machine's Java."""
     found = Gathered()
     with found.one():
         check_java()
@@ -59,6 +60,9 @@ def _check_sql(config: Config, found: Gathered) -> None:
             spec = AggregateSpec.parse(name, text)
             if spec.path is not None:
                 build_custom(name, spec.path, config.pipeline.code)
+    for side in config.inputs.values():
+        with found.one():
+            Shaping.of(side.event_at, side.event, (), ()).check()
     if config.expire.where is not None:
         from sessionlake.jobs.expire.rule import frozen  # noqa: PLC0415 (most configs have no rule, and it takes a second)
 
@@ -78,7 +82,7 @@ def _check_data(config: Config, needs: Needs, found: Gathered) -> None:
         with seen.one():
             last = _last_batch(config)
             if last is not None:
-                seen.add(*map(Problem.of, changed_settings(config, last, kind.bound_settings())))
+                seen.add(*map(Problem.of, refusals(config, last, kind.bound_settings())))
     found.add(*seen.problems)
     # Without the types of the first batch those of the source count, which may be others by now.
     first = needs.source and (not needs.tables or "://" not in config.pipeline.warehouse)
@@ -88,7 +92,7 @@ def _check_data(config: Config, needs: Needs, found: Gathered) -> None:
 
 
 def _made(config: Config, kind: type[Kind], sources: Mapping[str, Source], last: BatchCommit | None) -> None:
-    """Make the operator as a run does, which finds what is wrong with columns and expressions."""
+    """Make the operator as a run does, which checks columns and expressions."""
     try:
         kind.make(config, sources, last.settings.types if last else None)
     except UnseenError:
@@ -96,7 +100,7 @@ def _made(config: Config, kind: type[Kind], sources: Mapping[str, Source], last:
 
 
 def _last_batch(config: Config) -> BatchCommit | None:
-    """Return the last batch, None where there is none or where only Spark can read it."""
+    """Return the last batch, None if there is none or if only Spark can read it."""
     try:
         return find_last_batch(Lake.of(config))
     except LakeError:

@@ -1,4 +1,4 @@
-"""What a job refuses, told before Spark starts."""
+"""A job's refusals, raised before Spark starts."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from sessionlake.warehouse.lake import Lake
 
 
 def require_job(config: Config, file: str | Path, job: Job) -> None:
-    """Raise what the job would raise: where it is not for such pipelines, where there are no batches yet, where the config has problems."""
+    """Raise the error that the job would raise: the operator has no use for it, there are no batches yet, or the config has problems."""
     if job.recorded:
         require_known(config, job.name)
-        # What can't be seen in an object store may be for Spark to see, whose credentials are other ones. A job that may have
-        # nothing to do by its own arguments says so first.
+        # Tables in an object store may be invisible here and visible to Spark, which has other credentials. A job
+        # whose arguments leave nothing to do says so first.
         if "://" not in config.pipeline.warehouse and not job.may_need_nothing:
             last_batch(Lake.of(config))
     if job.corrections is not None or job.applies_itself:

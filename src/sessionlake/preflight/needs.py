@@ -1,11 +1,11 @@
-"""What commands are to find before they start Spark."""
+"""The requirements of commands that are checked before they start Spark."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a command is to find, beside aggregates and SQL that can be computed."""
+    """The requirements of a command, besides valid aggregates and SQL."""
 
     source: bool = False
     """The source, with the columns that the config names."""
@@ -17,4 +17,5 @@ class Needs:
 
 OF_STREAM = Needs(source=True, tables=True, room=True)
 OF_REBUILD = Needs(source=True, room=True)
+OF_REBUILD_FROM_ARCHIVE = Needs(room=True)
 OF_JOB = Needs()

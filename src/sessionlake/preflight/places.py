@@ -1,4 +1,4 @@
-"""Whether a pipeline can write where it is to write."""
+"""Checks that a pipeline can write to its directories."""
 
 import os
 import shutil
@@ -14,14 +14,14 @@ LITTLE_ROOM = 1 << 30
 
 
 def unwritable(config: Config) -> Iterator[Problem]:
-    """Yield a problem for the warehouse, where it is local, and for the stores' directory if they can't be written."""
+    """Yield a problem for the warehouse, if it is local, and for the stores' directory if they can't be written."""
     for key, directory, remedy in _local_places(config):
         if not _can_write(directory):
             yield Problem(key, f"{str(directory)!r} can't be written; {remedy}")
 
 
 def little_room(config: Config) -> Iterator[Problem]:
-    """Yield a warning for each of these places whose disk is nearly full."""
+    """Yield a warning for each of these directories whose disk is nearly full."""
     for key, directory, _ in _local_places(config):
         try:
             free = shutil.disk_usage(_existing(directory)).free
@@ -46,7 +46,7 @@ def _can_write(directory: Path) -> bool:
         return False
     if nearest == directory:
         return True
-    # Rights don't tell of file systems that take no directories at all, as /proc.
+    # Permissions do not show that a file system takes no directories at all, for example /proc.
     try:
         Path(tempfile.mkdtemp(prefix=".sessionlake-", dir=nearest)).rmdir()
     except OSError:

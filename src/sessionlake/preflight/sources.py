@@ -1,6 +1,6 @@
 """Sources as far as they can be looked at without Spark: samples of local files, and the log of a Delta table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sessionlake.config.load import Config
+from sessionlake.config.operators import named
 from sessionlake.config.secrets import reveal, reveal_all
 from sessionlake.config.source import option_texts
 from sessionlake.errors import SourceError
@@ -15,20 +16,20 @@ from sessionlake.sources.base import Source
 from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
 from sessionlake.sources.delta import DeltaSource
 from sessionlake.sources.files import FileSource
-from sessionlake.sources.infer import declared_and_found
+from sessionlake.sources.infer import declared_and_inferred
 from sessionlake.sources.kafka import read_avro_schema
 from sessionlake.sources.record_columns import META
 
-# They are never asked for what takes a session.
+# These sources are never asked for anything that needs a Spark session.
 _NO_SPARK = cast("Any", None)
 
 
 class UnseenError(Exception):
-    """Only Spark can tell what columns the source has."""
+    """The source's columns are known to Spark only."""
 
 
 class LoggedTable(DeltaSource):
-    """A Delta table of which deltalake reads the log."""
+    """A Delta table whose log is read by deltalake."""
 
     def _schema(self) -> pa.Schema:
         source = self._config.source
@@ -44,7 +45,7 @@ class LoggedTable(DeltaSource):
 
 
 class DeclaredTopic:
-    """A topic of which only the columns are known that the config declares; see `Source` for the methods."""
+    """A topic with the columns that the config declares; see `Source` for the methods."""
 
     def __init__(self, config: Config) -> None:
         self._source = config.source
@@ -58,15 +59,15 @@ class DeclaredTopic:
             read_avro_schema(self._source)
 
     def columns(self) -> list[str]:
-        """Tell that they are not known."""
+        """Raise UnseenError, because the columns are not known."""
         raise UnseenError
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types that the config declares of columns."""
-        return declared_and_found(self._source, needed, self._unknown, META)
+        return declared_and_inferred(self._source, needed, self._unknown, META)
 
     def decoder(self, columns: Any) -> RecordDecoder:
-        """Return what decodes the records."""
+        """Return the decoder of the records."""
         return RecordDecoder(columns, Topic(self._source.topic or "", self._source.format == "avro"))
 
     def _unknown(self, names: Sequence[str]) -> Mapping[str, pa.DataType]:
@@ -76,16 +77,17 @@ class DeclaredTopic:
 
 def sources_without_spark(config: Config) -> dict[str, Source]:
     """Return a pipeline's sources by the names of its event inputs."""
-    return {name: _source(side) for name, side in config.inputs.items()}
+    return {name: named(side.source.entry.without_spark)(side) for name, side in config.inputs.items()}
 
 
-def _source(config: Config) -> Source:
-    kinds: dict[str, Callable[[Config], Any]] = {
-        "files": lambda side: FileSource(_NO_SPARK, side),
-        "delta": lambda side: LoggedTable(_NO_SPARK, side),
-        "kafka": DeclaredTopic,
-    }
-    return cast("Source", kinds[config.source.kind](config))
+def local_files(config: Config) -> FileSource:
+    """Return a source of files that reads samples of them."""
+    return FileSource(_NO_SPARK, config)
+
+
+def logged_table(config: Config) -> LoggedTable:
+    """Return a Delta table that reads its log only."""
+    return LoggedTable(_NO_SPARK, config)
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

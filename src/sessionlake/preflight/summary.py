@@ -1,4 +1,4 @@
-"""What a pipeline will do, in plain words."""
+"""A summary of a pipeline in plain words."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ from sessionlake.warehouse.changelog import changelog_of
 
 
 def summary_of(config: Config) -> dict[str, str]:
-    """Return what a pipeline reads, computes and writes: a sentence each, by what it is about."""
+    """Return the input, the computation and the output of a pipeline: one sentence each, by subject."""
     found = dict(_inputs(config))
     found["computes"] = config.section.in_words()
     if config.aggregates:
         found["columns"] = ", ".join(f"{name} = {text}" for name, text in config.aggregates.items())
-    if not config.section.by_count:
+    if changelog_of(config).has_times:
         found["older events"] = (
             f"more than {spoken_duration(config.retention_us)} before the watermark: {_BEYOND[config.beyond_retention]}"
         )
@@ -41,12 +41,12 @@ def _inputs(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _read(source: SourceSection) -> str:
-    if source.kind == "kafka":
+    if source.entry.has_topic:
         records = f"{source.max_offsets_per_batch:,} records"
         return f"topic {source.topic} of {source.bootstrap_servers} ({source.format}), at most {records} a batch"
     limits = [f"{source.files_per_batch} files"] if source.files_per_batch else []
     limits += [f"{source.bytes_per_batch:,} bytes"] if source.bytes_per_batch else []
-    what = "Delta table" if source.kind == "delta" else f"{source.format} files in"
+    what = "Delta table" if source.entry.is_table else f"{source.format} files in"
     return f"{what} {source.path}, at most {' and '.join(limits)} a batch"
 
 

@@ -36,14 +36,14 @@ class NearlyNumbers:
     others: float
     """Share of the values that are no numbers."""
     example: str
-    """One of these."""
+    """One of these values."""
     aggregate: tuple[str, str]
     """Name and function of the aggregate that the column would have as numbers."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What of the columns makes an event, and a session."""
+    """The columns that make an event, and a session."""
 
     key: str
     time: str
@@ -56,13 +56,13 @@ class Choice:
     others: dict[str, str]
     """More, which it mentions."""
     nearly_numbers: dict[str, NearlyNumbers]
-    """Columns of text that would be numbers but for a few values."""
+    """Columns of text that would be numbers except for a few values."""
 
 
 def choose(sample: Sample, key: str | None = None, time: str | None = None) -> Choice:
     """Return the choice; `key` and `time` are taken as they are given.
 
-    ConfigError, which lists the candidates, where one is not given and not clear, or is no column that can be it.
+    ConfigError, which lists the candidates, if one is not given and not clear, or is no column that can be it.
     """
     head = sample.head()
     units = time_candidates(sample, head)
@@ -104,9 +104,10 @@ def key_candidates(sample: Sample, head: pa.Table) -> list[str]:
 
 
 def _column(what: str, given: str | None, sample: Sample, found: object, names: re.Pattern[str]) -> str:
-    """Return the given column, else the one that is clear.
+    """Return the given column, otherwise the one that is clear.
 
-    It is the only candidate, the only one of a usual name, or the only one of these that is called an id.
+    A column is clear if it is the only candidate, the only one with a usual name, or the only one among these that is
+    called an id.
     """
     candidates = list(found)  # type: ignore[call-overload]
     if given is not None:
@@ -122,9 +123,9 @@ def _column(what: str, given: str | None, sample: Sample, found: object, names: 
 
 
 def _unit(values: pa.ChunkedArray, name: str, *, strict: bool) -> str | None:
-    """Return the unit of a column's times, None for timestamps, dates and text, "" where it holds none.
+    """Return the unit of a column's times, None for timestamps, dates and text, "" if it holds none.
 
-    `strict`: numbers are times only where the column's name says so, too.
+    `strict`: numbers are times only if the column's name says so, too.
     """
     present = values.drop_null()
     if not len(present):
@@ -185,7 +186,7 @@ def _nearly_numbers(name: str, sample: Sample) -> NearlyNumbers | None:
 
 
 def _aggregate(name: str, values: pa.ChunkedArray) -> tuple[str, str] | None:
-    """Return a name and a function for a column; None where none suggests itself."""
+    """Return a name and a function for a column; None if none suggests itself."""
     kind = values.type
     if values.null_count == len(values):
         return None

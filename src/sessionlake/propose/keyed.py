@@ -1,4 +1,4 @@
-"""How far out of order a table's updates come, and what a retention would make of that."""
+"""Measures of a sample for a keyed table: how far out of order updates come, and the effect of a retention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _WIDEST_DECIMAL = 18
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """What was found, for a table of the latest rows."""
+    """The measures for a table of the latest rows."""
 
     seen: Seen
     columns: list[str]
@@ -46,7 +46,7 @@ def measure_table(sample: Sample, choice: Choice, columns: EventColumns) -> Meas
 def refused_share(batches: Sequence[Batch], retention: str) -> float:
     """Return the share of updates that are older than a retention before the newest one of earlier batches.
 
-    These are refused where they are not newer than a deletion (docs/rules.md, rule 150).
+    These are refused if they are not newer than a deletion (docs/rules.md, rule 150).
     """
     retention_us = parse_duration(retention)
     newest, refused, total = NO_WATERMARK, 0, 0

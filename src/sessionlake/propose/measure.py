@@ -1,4 +1,4 @@
-"""How far apart a key's events are, how far out of order they come, and what a gap and a grace would make of that."""
+"""Measures of a sample: the distances between a key's events, their lateness, and the effect of a gap and a grace."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ Batch = tuple[Ints, Ints]
 
 @dataclass(frozen=True)
 class Seen:
-    """What was found of the events, whatever is computed of them."""
+    """Facts about the events, for any operator."""
 
     events: int
     refused: int
@@ -49,7 +49,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Lateness:
-    """What a grace would make of the order in which events come."""
+    """The effect of a grace on late events, given the order in which events come."""
 
     late: dict[str, float]
     """Share of events that would be late, or beyond retention, under each grace of GRACES."""
@@ -59,7 +59,7 @@ class Lateness:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found, for sessions."""
+    """The measures for sessions."""
 
     seen: Seen
     sessions: dict[str, int]
@@ -81,9 +81,10 @@ def measure(sample: Sample, columns: EventColumns) -> Measured:
 
 
 def look(sample: Sample, columns: EventColumns) -> tuple[list[Batch], Seen]:
-    """Return the good events of each batch, and what there is to say of all of them."""
+    """Return the good events of each batch, and the facts about all of them."""
     read, refused = _batches(sample, columns)
-    # A stream refuses them, so that they move no watermark. One client with a wrong clock would else make all others late.
+    # A stream refuses events from the future, so they move no watermark. Otherwise one client with a wrong clock
+    # would make all other events late.
     batches = _until(read, time.time_ns() // 1000 + parse_duration(MOST_AHEAD))
     codes, times = (np.concatenate([batch[side] for batch in batches]) for side in (0, 1))
     ahead = sum(len(times) for _, times in read) - len(times)
@@ -94,9 +95,9 @@ def look(sample: Sample, columns: EventColumns) -> tuple[list[Batch], Seen]:
 
 
 def lateness(length: str, share: Callable[[str, str], float]) -> Lateness:
-    """Return the shortest grace that leaves few events late; `share` tells how many, given a grace and a retention.
+    """Return the shortest grace that leaves few events late; `share` returns their share, given a grace and a retention.
 
-    `length` is what a session or window needs of the retention beside its grace.
+    `length` is the time by which the retention must exceed the grace for a session or window.
     """
     retention = {grace: _retention(length, grace) for grace in GRACES}
     late = {grace: share(grace, retention[grace]) for grace in GRACES}
@@ -107,7 +108,7 @@ def lateness(length: str, share: Callable[[str, str], float]) -> Lateness:
 def propose_gap(distances: Ints) -> str:
     """Return the gap at which the fewest distances lie: a longer one, up to the next of GAPS, would join hardly any more events.
 
-    Counted per doubling of the length, and only where at least half of all distances are within the gap.
+    Counted per doubling of the length, and only if at least half of all distances are within the gap.
     """
     bounds = [parse_duration(text) for text in (*GAPS, "1 day")]
     if len(distances) < FEW:
@@ -121,8 +122,8 @@ def propose_gap(distances: Ints) -> str:
 def late_share(batches: Sequence[Batch], gap: str, grace: str, retention: str) -> float:
     """Return the share of events that a stream of these batches would not accept: they are late, or beyond retention.
 
-    The rule is the sessionizer's: the watermark is the newest accepted time before the batch, and an event is late whose
-    session, after merging, ends more than gap + grace before it.
+    The rule is that of sessions: the watermark is the newest accepted time before the batch. An event is late if its
+    session, after merging, ends more than gap + grace before the watermark.
     """
     windows = SessionWindows.with_gap(gap).grace(grace).until(retention)
     newest, refused, total = NO_WATERMARK, 0, sum(len(times) for _, times in batches)
@@ -157,7 +158,7 @@ def _merge(new: Sequence[Ints], old: Sequence[Ints], gap_us: int, close_us: int)
     ends = np.maximum.reduceat(end[order], starts)
     is_new = order < len(new[0])
     late = ends < close_us
-    # A late session takes nothing in: what was stored of it stays as it is.
+    # A late session takes no events: its stored row stays as it is.
     kept = order[late[groups.ids] & ~is_new]
     merged = [codes[order[starts]][~late], start[order[starts]][~late], ends[~late]]
     sessions = [np.concatenate([side, whole[kept]]) for side, whole in zip(merged, (codes, start, end), strict=True)]

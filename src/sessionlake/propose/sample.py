@@ -32,7 +32,7 @@ _TOPIC = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 @dataclass(frozen=True)
 class Sample:
-    """What was read."""
+    """The rows that were read."""
 
     name: str
     """A name for the pipeline."""
@@ -40,9 +40,9 @@ class Sample:
     """The keys of the config's section [source]; paths are absolute."""
     types: dict[str, pa.DataType]
     batches: list[pa.Table]
-    """Rows in order of arrival; a table is what a batch of the stream has at the least."""
+    """Rows in order of arrival; a table is the least that a batch of the stream reads."""
     cut: str
-    """What a batch is: a file, a commit, or an equal share of the rows."""
+    """The unit of a batch: a file, a commit, or an equal share of the rows."""
     whole: bool
     """Whether the source holds no more than this."""
     numbers: dict[str, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Sample:
 def read_sample(place: str, most_bytes: int, file_format: Format | None = None) -> Sample:
     """Read the beginning of files, a Delta table or `kafka://servers/topic`: rows of up to `most_bytes` in memory.
 
-    SourceError where there is nothing to read.
+    SourceError if there is nothing to read.
     """
     topic = _TOPIC.fullmatch(place)
     if topic:
@@ -117,7 +117,7 @@ def _of_files(path: Path, most_bytes: int, given: Format | None) -> Sample:
 
 
 def _decoded(parts: Iterator[Decoded], most_bytes: int) -> tuple[pa.Table, bool]:
-    """Return rows of a file, null where a value is missing or wrong, and whether that was all of it."""
+    """Return rows of a file, null if a value is missing or wrong, and whether that was all of it."""
     tables: list[pa.Table] = []
     size = 0
     for part in parts:

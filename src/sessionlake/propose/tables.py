@@ -1,4 +1,4 @@
-"""Samples of what is no file: a Delta table, read without Spark, and a topic, read with librdkafka."""
+"""Samples of sources other than files: a Delta table, read without Spark, and a topic, read with librdkafka."""
 
 import json
 import time
@@ -45,14 +45,14 @@ def read_delta(path: Path, most_bytes: int) -> tuple[dict[str, pa.DataType], lis
 
 
 def _by_commit(table: "DeltaTable", path: Path) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each file, by the commit that added it; those of which the log no longer tells come first, as of commit -1."""
+    """Yield the rows of each file, by the commit that added it. Files whose commit is no longer in the log come first, as of commit -1."""
     from deltalake import QueryBuilder  # noqa: PLC0415
     from deltalake.exceptions import DeltaProtocolError  # noqa: PLC0415
 
     try:
         dataset = table.to_pyarrow_dataset()
     except DeltaProtocolError:
-        # Deletion vectors, which this reader knows; it does not tell files apart.
+        # This reader supports deletion vectors, but it does not say from which file a row is.
         reader = QueryBuilder().register("sample", table).execute("select * from sample")
         yield from ((-1, pa.table(part)) for part in reader)
         return
@@ -63,7 +63,7 @@ def _by_commit(table: "DeltaTable", path: Path) -> Iterator[tuple[int, pa.Table]
 
 
 def _added(path: Path) -> dict[str, int]:
-    """Return the commit that added each file, of those commits that the log still has one by one."""
+    """Return the commit that added each file, for those commits that the log still has one by one."""
     added = {}
     for commit in sorted((path / "_delta_log").glob("*.json")):
         if commit.stem.isdigit():
@@ -85,7 +85,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return text as text, and null for what is nested: no column of an event is that."""
+    """Return text columns as text, and null for nested values, which event columns cannot hold."""
     textual = (
         pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
     )
@@ -113,7 +113,7 @@ def read_topic(
     """
     require_extra("init of a topic", "confluent_kafka", "kafka")
     records, whole = _records(servers, topic, most_bytes)
-    # A line break inside of a JSON text is escaped, so that one in a value is white space.
+    # JSON escapes a line break inside of a text, so an unescaped one is white space between tokens.
     values = [value.replace(b"\n", b" ") for _, value in sorted(records, key=lambda record: record[0])]
     found = infer_values(values[:_LEARNT_FROM])
     if not found:

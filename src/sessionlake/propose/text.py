@@ -52,7 +52,7 @@ def config_text(
 
 
 def _head(sample: Sample, measured: Seen) -> Iterator[str]:
-    part = "all of it" if sample.whole else "the beginning of it: what comes later may differ"
+    part = "all of it" if sample.whole else "its beginning only: later rows may differ"
     yield f"# Proposed by `sessionlake init` from {measured.events:,} events ({part})."
     if measured.events:
         first, last = (
@@ -115,7 +115,7 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
         yield f"#   {text:<12} {sessions:>12,} sessions, {seen.events / sessions:,.1f} events each"
     known = sum(measured.sessions.values()) and seen.events - seen.keys >= FEW
     yield (
-        "# Proposed: where the fewest distances between events of a key lie, so that a longer gap would join hardly more."
+        "# Proposed: the length that the fewest distances between events of a key are near. A longer gap would join hardly more."
         if known
         else "# Proposed: the usual one, since the sample has too few events of one key."
     )
@@ -126,7 +126,7 @@ def _session(sample: Sample, measured: Measured) -> Iterator[str]:
     yield ""
     retention = measured.lateness.retention
     yield f"retention = {_quoted(retention):<18}     # how long a session stays in the stores; at least gap + grace"
-    yield 'beyond_retention = "dead_letter"   # what becomes of older events: dead_letter | drop | emit'
+    yield 'beyond_retention = "dead_letter"   # for older events: dead_letter | drop | emit'
     yield 'emit = "update"                    # a row with each batch that changes a session; "final": one when it is closed'
 
 
@@ -151,7 +151,7 @@ def _window(sample: Sample, measured: MeasuredWindows) -> Iterator[str]:
     yield from _grace(sample, seen, measured.lateness, "size")
     yield ""
     yield f"retention_time = {_quoted(measured.lateness.retention):<18}# how old events may be; at least size and grace"
-    yield 'beyond_retention = "dead_letter"   # what becomes of older events: dead_letter | drop'
+    yield 'beyond_retention = "dead_letter"   # for older events: dead_letter | drop'
     yield ""
     yield "[emit]"
     yield 'early = "off"                      # changes of windows that are not full: off | batch | a period, as in "1 minute"'
@@ -174,13 +174,13 @@ def _table(sample: Sample, measured: MeasuredTable) -> Iterator[str]:
     yield 'order = "time"                     # the update with the greatest time holds; "offset": the last one of a topic'
     yield "# delete_when = \"status = 'gone'\"   # SQL over an update, true of those that delete their key"
     yield ""
-    yield "# retention: how long deletions are remembered, and so how late an update may be where there are any. Of the sample,"
+    yield "# retention: how long deletions are remembered. If there are any, no update may be later than that. In the sample,"
     yield f"# read in its order, {sample.cut}, {seen.backward:.2%} come after a newer one of an earlier batch. Older would be than"
     for text, share in measured.lateness.late.items():
         yield f"#   {text:<12} {share:>8.3%}"
     yield from _proposed(measured.lateness, "remembers more deletions")
     yield f"retention = {_quoted(measured.lateness.grace)}"
-    yield 'beyond_retention = "dead_letter"   # what becomes of older updates: dead_letter | drop'
+    yield 'beyond_retention = "dead_letter"   # for older updates: dead_letter | drop'
 
 
 def _grace(sample: Sample, seen: Seen, measured: Lateness, given: str) -> Iterator[str]:
@@ -217,5 +217,5 @@ def _aggregates(choice: Choice) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string: JSON's, but for characters beyond 16 bits, which JSON writes as two, and DEL."""
+    """Return a TOML string: JSON's, except for DEL and for characters beyond 16 bits, which JSON writes as two escapes."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""How full windows of each length would be, and what a grace would make of events that come out of order."""
+"""Measures of a sample for windows: how full windows of each length would be, and the effect of a grace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ SIZES = {
 }
 """Sizes that are looked at, each with the advance that hopping windows of it are proposed with."""
 FULL_ENOUGH = 10
-"""The least size is proposed whose windows have so many events on average: of fewer, an aggregate says little."""
+"""The smallest proposed size has windows with this many events on average: an aggregate of fewer says little."""
 USUAL_SIZE = "1 hour"
 
 
 @dataclass(frozen=True)
 class MeasuredWindows:
-    """What was found, for windows of a kind."""
+    """The measures for windows of one type."""
 
     seen: Seen
     kind: str
@@ -42,7 +42,7 @@ class MeasuredWindows:
 
     @property
     def advance(self) -> str:
-        """What hopping windows are proposed to advance by."""
+        """The proposed advance of hopping windows."""
         return SIZES[self.size]
 
 
@@ -69,7 +69,7 @@ def windows_of(kind: str, size: str) -> TimeWindows:
 def late_share(batches: Sequence[Batch], windows: TimeWindows, grace: str, retention: str) -> float:
     """Return the share of events that a stream of these batches would not accept: they are late, or beyond retention.
 
-    An event is late where the last window that can have it ends at or before the newest accepted time of earlier batches,
+    An event is late if the last window that can have it ends at or before the newest accepted time of earlier batches,
     less the grace (docs/rules.md, rule 102).
     """
     grace_us, retention_us = parse_duration(grace), parse_duration(retention)

@@ -1,4 +1,4 @@
-"""Great Expectations, kept quiet: where it stores results and Data Docs, and one validation of one table."""
+"""Great Expectations without its output: where it stores results and Data Docs, and one validation of one table."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame
 from sessionlake.quality import expectations  # noqa: F401
 
 _RESULTS = ("gx/uncommitted/validations", "gx/uncommitted/data_docs/local_site/validations")
-"""Where Great Expectations keeps a file a run and table, and a page of Data Docs for each."""
+"""The folders in which Great Expectations keeps a file, and a page of Data Docs, for each run and table."""
 _DATASOURCE, _WHOLE = "sessionlake", "whole table"
 
 
 def open_context(directory: Path | None) -> AbstractDataContext:
-    """Return a context that keeps its files in a directory, made where it is missing, or (None) keeps nothing."""
+    """Return a context that keeps its files in a directory, made if it is missing, or (None) keeps nothing."""
     if directory is None:
         context: AbstractDataContext = gx.get_context(mode="ephemeral")
     else:

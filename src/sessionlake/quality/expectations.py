@@ -1,7 +1,7 @@
-"""Expectations of our own. Great Expectations computes their metrics together, in one query a table.
+"""Expectations written for sessionlake. Great Expectations computes their metrics together, in one query for each table.
 
-It puts metrics of the kind AGGREGATE_FN that concern one table into one `agg`; most of its own expectations cost
-one pass over the table each, or a second one that fetches examples.
+It combines metrics of the kind AGGREGATE_FN on one table into one `agg`. Most of its own expectations cost a pass over
+the table each, or a second one that fetches examples.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def _in_the_one_query(column_of: Callable[[Values], Column]) -> Any:
         runtime_configuration: Values,  # noqa: ARG001
     ) -> tuple[Column, Values, Values]:
         column = column_of(metric_value_kwargs)
-        # Fails here, for this expectation alone, where it would take the whole query with it.
+        # Fails here, for this expectation alone, if it would take the whole query with it.
         execution_engine.get_domain_records(metric_domain_kwargs).agg(column)
         return column, metric_domain_kwargs, {}
 
@@ -129,7 +129,7 @@ class ExpectRowsToSatisfy(BatchExpectation):
 
 
 class ExpectSchemaToEqual(BatchExpectation):
-    """Expect exactly these columns of these types, in any order."""
+    """Expect exactly these columns, with these types, in any order."""
 
     name: str
     columns: dict[str, Any]

@@ -1,8 +1,8 @@
-"""What is checked: each table at its pinned version, with the few columns that checks across rows need."""
+"""The frames that are checked: each table at its pinned version, with the few columns that checks across rows need."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -12,15 +12,16 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
+from sessionlake.config.operators import named
 from sessionlake.jobs.run import was_forgotten
 from sessionlake.operators.registry import kind_of
+from sessionlake.operators.shared.cleanups.names import EXPIRED_EVENTS
 from sessionlake.quality.neighbours import crowded, repeated
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.kind import Kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import EXPIRED_EVENTS, JOINS, Changelog
-from sessionlake.warehouse.outcomes import told_from
+from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows, read_batches, row_versions
 
@@ -31,7 +32,6 @@ _SHARED = (
     schemas.DEAD_LETTERS,
     schemas.CORRECTIONS,
     schemas.CORRECTION_OUTCOMES,
-    schemas.JOIN_MESSAGES,
 )
 
 
@@ -43,7 +43,7 @@ class Checked:
     columns: dict[str, str]
     """The columns that should be there, with their types as Spark names them."""
     version: str
-    """Versions of what was read, as name@version."""
+    """Versions of the tables that were read, as name@version."""
 
 
 @dataclass(frozen=True)
@@ -78,24 +78,28 @@ class Inputs:
 
     @property
     def of(self) -> Changelog:
-        """How the tables of what the pipeline computes are called."""
+        """The names of the tables of the operator's results."""
         return self.tables.changelog
 
     @cached_property
     def kind(self) -> Kind:
-        """What the pipeline computes, with the columns' types as pinned by its first commit."""
+        """The pipeline's operator, with the columns' types as its first commit pinned them."""
         sources = sources_of(self.tables.spark, self.config)
         return kind_of(self.config).make(self.config, sources, self.pinned["types"])
 
     def types_of(self, name: str) -> dict[str, str]:
-        """Return the columns that a table of the pipeline's own should have."""
-        return _types(next(spec.schema for spec in self.kind.tables() if spec.name == name))
+        """Return the columns that a table of the pipeline's own should have; a changelog of 0.2 has no columns of a key's parts."""
+        of, schema = self.of, next(spec.schema for spec in self.kind.tables() if spec.name == name)
+        lacks = name == of.changes and not {*of.key_columns} <= {*self.table(name).columns}
+        has = name in of.tables and not lacks
+        return _types(schemas.with_key_columns(schema, of.key, of.key_columns) if has else schema)
 
 
 def pin(tables: Tables) -> dict[str, Any]:
     """Return versions of all inputs that belong together: those of the changelog up to one commit, the rest not older."""
     of = tables.changelog
-    versions = {name: tables[name].latest_version() for name in (of.snapshot, *_SHARED)}
+    states = (*of.state, *(each.changes for each in of.state_changelogs))
+    versions = {name: tables[name].latest_version() for name in (of.snapshot, *_SHARED, *states)}
     changelog = tables[of.changes].latest_version()
     last = last_batch(tables)
     return {
@@ -110,9 +114,9 @@ def pin(tables: Tables) -> dict[str, Any]:
 
 
 def events(inputs: Inputs) -> Checked:
-    """Return what became of the events, a row a batch, beside how many rows the side tables hold of it.
+    """Return the outcomes of the events, a row for each batch, with the number of rows that the side tables hold of it.
 
-    `unplaced` are accepted events that are in none of the operator's own counts, `outcome_rows` is null for batches of releases that had no correction_outcomes.
+    `unplaced` are accepted events that are in none of the operator's own counts.
     """
     dead = inputs.committed(schemas.DEAD_LETTERS).where("kind = 'event'")
     no_key = F.count_if(F.col("reason").isin(*NULL_KEY))
@@ -125,15 +129,13 @@ def events(inputs: Inputs) -> Checked:
     )  # fmt: skip
     age_us = F.lit(inputs.now_us) - F.unix_micros("committed_at")
     recent_us = inputs.pinned["committed_us"] - parse_duration(inputs.config.quality.rates_over)
-    placed = [F.col(name) for name in inputs.of.counts]
+    placed = [F.col(name) for name in inputs.of.accepted_counts]
     added = {
         "unplaced": reduce(Column.__sub__, placed, F.col("accepted")) if placed else F.lit(0).cast("bigint"),
         "late_rows": F.coalesce("_late", F.lit(0)).cast("bigint"),
         "dead_rows": F.coalesce("_dead", F.lit(0)).cast("bigint"),
         "null_keys": F.coalesce("_no_key", F.lit(0)).cast("bigint"),
-        "outcome_rows": F.when(F.col("batch_id") >= told_from(inputs.tables), F.coalesce("_outcomes", F.lit(0))).cast(
-            "bigint"
-        ),
+        "outcome_rows": F.coalesce("_outcomes", F.lit(0)).cast("bigint"),
         "previous_watermark": F.lag("watermark").over(Window.orderBy("batch_id")),
         "age_seconds": age_us / SECOND_US,
         "recent": F.unix_micros("committed_at") >= recent_us,
@@ -145,15 +147,12 @@ def events(inputs: Inputs) -> Checked:
         "recent": "boolean",
     }
     frame = joined.select(*names, *(column.alias(name) for name, column in added.items()))
-    told = [schemas.CORRECTION_OUTCOMES] if inputs.has(schemas.CORRECTION_OUTCOMES) else []
-    version = inputs.version(inputs.of.changes, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, *told)
+    version = inputs.version(inputs.of.changes, schemas.LATE_EVENTS, schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
     return Checked(frame, columns, version)
 
 
 def _outcomes(inputs: Inputs) -> DataFrame:
     """Return how many rows correction_outcomes has of each batch."""
-    if not inputs.has(schemas.CORRECTION_OUTCOMES):
-        return inputs.tables.spark.createDataFrame([], "batch_id bigint, _outcomes bigint")
     rows = inputs.committed(schemas.CORRECTION_OUTCOMES)
     return rows.groupBy("batch_id").agg(F.count("*").alias("_outcomes"))
 
@@ -173,14 +172,14 @@ def changelog(inputs: Inputs) -> Checked:
 
 
 def latest(inputs: Inputs) -> Checked:
-    """Return the latest of each row; counts over all of it are the same in each row.
+    """Return the latest version of each row; counts over all of them are the same in each row.
 
-    doubled counts rows of which the snapshot has more than one; too_near, where rows of a key lie a gap apart, those that
-    begin within the gap after the one before.
+    doubled counts rows that the snapshot has more than once. too_near counts rows that begin within the gap after the
+    row before; it exists only if rows of a key must lie a gap apart.
     """
     of, pinned = inputs.of, inputs.pinned["versions"]
     pins = {"snapshot_version": pinned[of.snapshot], "changelog_version": pinned[of.changes]}
-    # Of what `closing_sql` gives a row is open for a gap more.
+    # A row stays open for one gap after the time that `closing_sql` gives.
     gap_us = inputs.kind.suite_values().get("gap_us")
     closing = F.expr(inputs.config.section.closing_sql("unix_micros({})", of.end))
     columns = inputs.types_of(of.snapshot)
@@ -188,7 +187,7 @@ def latest(inputs: Inputs) -> Checked:
     added = {"has_state": "boolean", **near, "doubled": "bigint"}
     version = inputs.version(of.snapshot, of.changes)
     try:
-        live = merged_rows(inputs.tables, **pins, deleted=of.keyed)
+        live = merged_rows(inputs.tables, **pins, deleted=of.keeps_deletions)
         everything = row_versions(inputs.tables, **pins)
     except AnalysisException:
         # Columns that differ can't be merged; the check of the schema says which.
@@ -205,17 +204,18 @@ def latest(inputs: Inputs) -> Checked:
 
 
 def _has_state(rows: DataFrame) -> Column:
-    """Say which rows have aggregate states; none where states are kept apart."""
+    """Say which rows have aggregate states; none if states are kept apart."""
     return F.col("state").isNotNull() if "state" in rows.columns else F.lit(False)
 
 
-def messages(inputs: Inputs) -> Checked:
-    """Return the messages of committed batches; repeated, the same in each row, counts those beyond the first of a side and position."""
-    rows = inputs.committed(schemas.JOIN_MESSAGES)
-    counted = rows.agg(F.count("*") - F.count_distinct(F.struct(schemas.SIDE, "position"))).collect()[0][0]
-    frame = rows.withColumn("repeated", F.lit(counted).cast("bigint"))
-    columns = inputs.types_of(schemas.JOIN_MESSAGES) | {"repeated": "bigint"}
-    return Checked(frame, columns, inputs.version(schemas.JOIN_MESSAGES))
+Check = Callable[[DataFrame], tuple[DataFrame, dict[str, str]]]
+"""As in `OperatorEntry.quality`."""
+
+
+def _own(table: str, check: Check, inputs: Inputs) -> Checked:
+    """Return the rows of committed batches in a further table of the operator's, with the columns that its suite asks for."""
+    frame, added = check(inputs.committed(table))
+    return Checked(frame, inputs.types_of(table) | added, inputs.version(table))
 
 
 def late_events(inputs: Inputs) -> Checked:
@@ -225,15 +225,17 @@ def late_events(inputs: Inputs) -> Checked:
 
 
 def _late(inputs: Inputs) -> DataFrame:
-    """Return the late events of committed batches, and whether they count as late: what is partly late counts as accepted."""
+    """Return the late events of committed batches, and whether they count as late: an event that is late for some windows only counts as accepted."""
     rows = inputs.committed(schemas.LATE_EVENTS)
     counted = ~F.col(schemas.PARTLY) if schemas.PARTLY in rows.columns else F.lit(True)
     return rows.withColumn("counted", counted)
 
 
-def frames_of(of: Changelog) -> dict[str, Callable[[Inputs], Checked]]:
-    """Return what is checked of a pipeline, by the names of the suites."""
-    own = {schemas.JOIN_MESSAGES: messages} if of == JOINS else {}
+def frames_of(config: Config) -> dict[str, Callable[[Inputs], Checked]]:
+    """Return the tables that are checked, by the names of their suites."""
+    of, quality = changelog_of(config), config.entry.quality
+    checks: dict[str, Check] = {} if quality is None else named(quality)
+    own = {table: partial(_own, table, check) for table, check in checks.items()}
     return {schemas.EVENTS: events, of.changes: changelog, of.snapshot: latest, schemas.LATE_EVENTS: late_events, **own}
 
 

@@ -1,7 +1,7 @@
-"""Checks across rows of one key, by a few numbers a row: Spark's window would sort whole rows by text, at several scans' cost.
+"""Checks across rows of one key, by a few numbers for each row. Spark's window would sort whole rows by text, at several scans' cost.
 
-Keys are told apart by 64-bit hashes. Two keys that share one can be taken for sessions that are too near, never hide
-such sessions; among 10 million keys that happens with a probability of 3 in a million.
+Keys are compared by 64-bit hashes. Two keys with the same hash may look like sessions that are too near; they never
+hide such sessions. Among 10 million keys that happens with a probability of 3 in a million.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,11 +22,12 @@ Count = Callable[[Columns], tuple[int, int]]
 
 
 def crowded(tables: Tables, versions: DataFrame, rows: int, until: Column | None) -> tuple[int, int]:
-    """Count rows that begin while the key's row before is open, where rows are, and rows of which the snapshot has two.
+    """Count rows that begin while the key's previous row is open, if rows stay open, and rows that the snapshot has twice.
 
-    `until` says until when a row is open, microseconds; null is never near. `versions` are the rows of `views.row_versions`: of each row the newest counts.
+    `until` is the time up to which a row is open, in microseconds; a row with null is never near. `versions` are the
+    rows of `views.row_versions`, and the newest version of each row counts.
     """
-    # Not the column itself: what goes to workers can't hold one.
+    # A bool, and not the column: the function is sent to workers, and a column can't be pickled.
     looks = until is not None
 
     def count(columns: Columns) -> tuple[int, int]:
@@ -68,8 +69,8 @@ _SNAPSHOT, _UPSERT, _DELETE = 0, 1, 2
 
 
 def _places(of: Changelog) -> dict[str, F.Column]:
-    """Return what names a row of a key, as numbers."""
-    if of.keyed:
+    """Return the columns that identify a row of a key, as numbers."""
+    if of.keeps_deletions:
         return {}
     if of.numbers:
         return {name: F.col(name) for name in of.numbers}
@@ -84,7 +85,7 @@ def _same(columns: list[Ints]) -> Bools:
 def _counted(
     tables: Tables, frame: DataFrame, rows: int, numbers: dict[str, F.Column], count: Count
 ) -> tuple[int, int]:
-    """Bring the rows of each key together as numbers, and add up what is counted there."""
+    """Bring the rows of each key together as numbers, and add up the counts of `count`."""
     columns = {"key": F.xxhash64(tables.changelog.key), **numbers}
     # A row without a time is another check's business.
     narrow = frame.select(*(column.cast("bigint").alias(name) for name, column in columns.items())).na.drop()

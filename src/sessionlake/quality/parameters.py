@@ -1,4 +1,4 @@
-"""Numbers that suites refer to: of the config, of the pinned batch, and what the counts of all batches say."""
+"""Numbers that suites refer to: from the config, from the pinned batch, and from the counts of all batches."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.jobs.reconcile import OUTCOMES, Accepted
+from sessionlake.operators.shared.cleanups.names import EXPIRED_EVENTS
 from sessionlake.quality.frames import SECOND_US, Inputs, batches_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import EXPIRED_EVENTS
 
 
 def parameters(inputs: Inputs) -> dict[str, Any]:
@@ -29,11 +29,13 @@ def parameters(inputs: Inputs) -> dict[str, Any]:
 
 
 def _expected_rows(inputs: Inputs) -> dict[str, int | None]:
-    """Return how many events sessions or windows may hold and how many rows late_events.
+    """Return the bounds of the number of events in sessions or windows, and of the rows of late_events.
 
-    Sessions hold the accepted events and those restated, less those of sessions that [ttl] removed, all of them, unless a correction has
-    removed sessions, or what became of some is not known. Then they hold no more than those and all that corrections restate or put. Windows of
-    which an event may be in several, or in none that was sent yet, hold any number.
+    Sessions hold exactly the accepted and restated events, less those of sessions that [ttl] removed. If a correction
+    has removed sessions, or some outcomes are not known, that is only an upper bound, to which all events that
+    corrections restate or put are added.
+
+    An event may be in several windows, or in none that was sent yet. Such windows may hold any number of events.
     """
     names = ("accepted", "late", "applied")
     sums = batches_of(inputs).agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in names))
@@ -44,7 +46,7 @@ def _expected_rows(inputs: Inputs) -> dict[str, int | None]:
     counted = inputs.table(schemas.CORRECTIONS).agg(F.count("*"), advance, F.coalesce(F.sum(added), F.lit(0)))
     corrections, advances, events = counted.collect()[0]
     known = Accepted(
-        *(accepted, applied, corrections, advances, *_told(inputs), inputs.pinned["forgotten"]),
+        *(accepted, applied, corrections, advances, *_inputs_totals(inputs), inputs.pinned["forgotten"]),
         expired=inputs.pinned.get(EXPIRED_EVENTS, 0),
     )
     exact = inputs.config.section.sums_events
@@ -57,10 +59,8 @@ def _expected_rows(inputs: Inputs) -> dict[str, int | None]:
     }
 
 
-def _told(inputs: Inputs) -> tuple[int, int, int]:
-    """Return what OUTCOMES counts; zeros where no batch has told what became of its corrections."""
-    if not inputs.has(schemas.CORRECTION_OUTCOMES):
-        return 0, 0, 0
+def _inputs_totals(inputs: Inputs) -> tuple[int, int, int]:
+    """Return the sums of OUTCOMES."""
     applied = inputs.committed(schemas.CORRECTION_OUTCOMES).where(F.col("outcome") == schemas.APPLIED)
     adding, removing, restated = applied.agg(*map(F.expr, OUTCOMES)).collect()[0]
     return adding, removing, restated

@@ -39,7 +39,7 @@ def _row(result: ExpectationValidationResult) -> dict[str, Any]:
 
 
 def _error(info: dict[str, Any] | None) -> str | None:
-    """Return in one line why an expectation could not be evaluated; None where it could be."""
+    """Return in one line why an expectation could not be evaluated; None if it could be."""
     for each in (info, *(info or {}).values()):
         if isinstance(each, dict) and each.get("raised_exception"):
             lines = str(each.get("exception_message") or "unknown error").strip().splitlines()

@@ -20,7 +20,6 @@ from sessionlake.quality.parameters import parameters
 from sessionlake.quality.results import rows_of
 from sessionlake.quality.suites import load_suite
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import changelog_of
 from sessionlake.warehouse.tables import spark_schema
 
 JOB = "quality"
@@ -39,14 +38,14 @@ def run_quality(
     dry_run: bool = False,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Check all tables, or only some; the report counts what failed, by severity, and has failed where `fail_on` takes it in.
+    """Check all tables, or only some. The report counts failed checks by severity; it has failed if `fail_on` includes one.
 
-    `fail_on` is the least severity that counts, "critical" or "warn": no part of the run's arguments.
+    `fail_on` is the least severity that counts, "critical" or "warn". It is no part of the run's arguments.
 
-    Nothing but quality_results, job_runs and the files below `data_docs` (`quality` beside the config by default) is
-    written, a dry run writes none of them. A run that is repeated reports what it found the first time.
+    The run writes quality_results, job_runs and the files below `data_docs` (by default `quality` next to the config),
+    and nothing else. A dry run writes none of them. A repeated run reports the results of the first time.
     """
-    frames = frames_of(changelog_of(config))
+    frames = frames_of(config)
     tables = _chosen(frames, only)
     arguments = {"tables": list(tables)}
     run = start_run(spark, config, JOB, run_id=run_id, arguments=arguments, pin=pin, dry_run=dry_run, on_step=on_step)
@@ -106,7 +105,7 @@ def _counts(rows: Rows) -> dict[str, int]:
 
 
 def _found(run: JobRun) -> Rows:
-    """Return what the run stored when it was done."""
+    """Return the results that the run stored when it ended."""
     stored = run.tables[schemas.QUALITY_RESULTS].read().where(F.col("run_id") == run.run_id)
     return [row.asDict() for row in stored.collect()]
 

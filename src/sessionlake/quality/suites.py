@@ -20,7 +20,7 @@ _SHIPPED = "expectations"
 
 
 def suites_directory(config: Config) -> Path:
-    """Return where the suites lie: where the config says, else beside it, else those that are shipped."""
+    """Return the directory of the suites: the config's, otherwise the one next to the config, otherwise the one in the package."""
     named = config.quality.expectations
     if named is not None:
         return Path(config.directory, named)
@@ -31,9 +31,9 @@ def suites_directory(config: Config) -> Path:
 
 
 def load_suite(config: Config, table: str, values: dict[str, Any]) -> ExpectationSuite:
-    """Return a table's suite, `{name}` in its SQL replaced by parameters; ConfigError where the file is at fault."""
-    by_count = config.section.by_count and table in changelog_of(config).tables
-    file = suites_directory(config) / f"{table}{'_by_count' if by_count else ''}.json"
+    """Return a table's suite, `{name}` in its SQL replaced by parameters; ConfigError if the file is at fault."""
+    end = config.entry.suites if table in changelog_of(config).tables else ""
+    file = suites_directory(config) / f"{table}{end}.json"
     try:
         content = json.loads(file.read_text())
         expectations = content["expectations"]
@@ -54,7 +54,7 @@ def load_suite(config: Config, table: str, values: dict[str, Any]) -> Expectatio
 
 
 def _expectation(file: str, number: int, raw: Any, values: dict[str, Any]) -> Expectation:
-    """Return an expectation of the file; a suite given the text itself would log what is wrong, and go without it."""
+    """Return an expectation of the file. It is built here because a suite given the text would only log an error, and leave the expectation out."""
     try:
         filled = _filled(raw, values)
         return ExpectationConfiguration(**{k: v for k, v in filled.items() if k != "id"}).to_domain_obj()
@@ -87,7 +87,7 @@ def _value(name: str, values: dict[str, Any]) -> Any:
 
 
 def _quarantine(config: Config) -> Iterator[dict[str, Any]]:
-    """Yield what the config expects of the share of sessions that are in quarantine."""
+    """Yield the config's expectations about the share of sessions in quarantine."""
     rule = config.quarantined_sql(SPARK.micros)
     if rule is not None:
         yield {
@@ -104,7 +104,7 @@ def _quarantine(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def _bounds(config: Config) -> Iterator[dict[str, Any]]:
-    """Yield what the config expects of the distribution of aggregates."""
+    """Yield the config's expectations about the distribution of aggregates."""
     for name, bounds in config.quality.aggregates.items():
         measured = {f"quantile {q}": (f"percentile_approx({name}, {q})", b) for q, b in bounds.quantiles.items()}
         if bounds.mean is not None:

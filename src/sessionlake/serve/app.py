@@ -1,6 +1,7 @@
 """The paths of the query server."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,18 +12,19 @@ from starlette.exceptions import HTTPException
 
 from sessionlake.config.load import Config
 from sessionlake.serve import parts
-from sessionlake.serve.answers import LISTS, Answers
+from sessionlake.serve.answers import Answers
+from sessionlake.serve.decoder import RowDecoder, has_decoder
 from sessionlake.serve.dispatch import HOP, Call, Dispatch, Path, Reply
-from sessionlake.serve.following import Following
+from sessionlake.serve.follower import Follower
 from sessionlake.serve.guard import BATCH
 from sessionlake.serve.hosts import Hosts
+from sessionlake.serve.keys import documented
 from sessionlake.serve.meters import Meters
 from sessionlake.serve.models import (
-    MODELS,
     WAIT_MS,
     After,
     Anything,
-    Asked,
+    BatchRequest,
     Envelope,
     Failure,
     Keys,
@@ -31,15 +33,15 @@ from sessionlake.serve.models import (
     Metadata,
     OneKey,
     OneRow,
-    OneSession,
-    Sessions,
+    StartedRow,
     Timed,
     TimedKeys,
+    list_model,
 )
 from sessionlake.serve.page import read_page
 from sessionlake.serve.pages import LargeKeyError
 from sessionlake.serve.questions import Question, included, micros_of
-from sessionlake.serve.refused import RefusedError, error_body
+from sessionlake.serve.refusals import RefusedError, error_body
 from sessionlake.serve.threads import Threads
 
 DEFAULT_LIMIT = 100
@@ -50,17 +52,17 @@ LARGE_KEYS = 10_000
 class Server:
     """The answers of a pipeline as an ASGI application."""
 
-    def __init__(self, config: Config, following: Following) -> None:
-        self._config, self._following = config, following
-        self._answers = Answers(config, following)
+    def __init__(self, config: Config, follower: Follower) -> None:
+        self._config, self._follower = config, follower
+        self._answers = Answers(config, follower)
         self._threads = Threads()
         self._large: set[int] = set()
-        """Hashes of keys that were seen to be large: even to read them takes too long to be done here."""
-        self._hosts = Hosts(config, following, self._answers, self._threads)
-        self.meters = Meters(config.pipeline.name, following)
+        """Hashes of keys that have turned out to be large: reading them on the event loop would take too long."""
+        self._hosts = Hosts(config, follower, self._answers, self._threads)
+        self.meters = Meters(config.pipeline.name, follower)
 
     def close(self) -> None:
-        """Let go of the threads, and of connections to other hosts."""
+        """Stop the threads, and close connections to other hosts."""
         self._threads.close()
         self._hosts.close()
 
@@ -89,48 +91,48 @@ class Server:
         return Dispatch(paths, app, self.meters.answered)
 
     def _paths(self) -> list[Path]:
-        name = LISTS[self._config.operator]
-        paths = []
-        if self._config.operator == "table":
-            paths += [
-                Path("/v1/rows", Listed, MODELS[name], self.rows),
-                Path(f"/v1/rows{BATCH}", Keys, MODELS[name], self.rows_of_keys, "POST"),
-                Path("/v1/row", OneRow, Envelope, self.row),
+        names = self._config.entry.rows
+        many, one, model = f"/v1/{names.list}", f"/v1/{names.one}", list_model(names)
+        if names.one_per_key:
+            paths = [
+                Path(many, Listed, model, self.rows),
+                Path(f"{many}{BATCH}", Keys, model, self.rows_of_keys, "POST"),
+                Path(one, OneRow, Envelope, self.row),
             ]
         else:
-            paths += [
-                Path(f"/v1/{name}", Timed, MODELS[name], self.listed),
-                Path(f"/v1/{name}{BATCH}", TimedKeys, MODELS[name], self.listed_of_keys, "POST"),
+            paths = [
+                Path(many, Timed, model, self.listed),
+                Path(f"{many}{BATCH}", TimedKeys, model, self.listed_of_keys, "POST"),
             ]
-        if self._config.operator == "session":
-            paths += [
-                Path("/v1/session", OneSession, Envelope, self.session),
-                Path("/v1/open", Limited, Sessions, self.open),
-            ]
+            if has_decoder(self._config, RowDecoder):
+                paths.append(Path(one, StartedRow, Envelope, self.started))
+        paths = [replace(path, key_columns=self._config.key_columns) for path in paths]
+        if self._answers.keeps_open:
+            paths.append(Path("/v1/open", Limited, model, self.open))
         return [
             *paths,
-            Path("/v1/metadata", OneKey, Metadata, self.metadata),
+            Path("/v1/metadata", OneKey, Metadata, self.metadata, key_columns=self._config.key_columns),
             Path("/v1/batches", After, Envelope, self.batches),
-            Path("/v1/status", Asked, None, self.status),
+            Path("/v1/status", BatchRequest, None, self.status),
             Path("/metrics", Anything, None, self.metrics),
             Path("/healthz", Anything, None, self.healthz),
         ]
 
     async def listed(self, asked: Timed, call: Call) -> Reply:
-        """Return sessions, windows or pairs, by key and time: of a key, or of a range of keys."""
+        """Return rows by key and time: of a key, or of a range of keys."""
         question = self._question(
             asked, micros_of("from", asked.from_), micros_of("to", asked.to), included(asked.include), asked.order
         )
         return await self._list(asked, question, call)
 
     async def rows(self, asked: Listed, call: Call) -> Reply:
-        """Return rows of a keyed table, by key: of a key, or of a range of keys."""
+        """Return rows by key: of a key, or of a range of keys."""
         return await self._list(asked, self._question(asked, None, None, frozenset(), "asc"), call)
 
     async def listed_of_keys(self, asked: TimedKeys, call: Call) -> Reply:
-        """Return sessions, windows or pairs of keys that are named, by key and time."""
+        """Return rows of keys that are named, by key and time."""
         question = Question(
-            keys=tuple(asked.keys),
+            keys=self._answers.key_texts(asked.keys),
             from_us=micros_of("from", asked.from_),
             to_us=micros_of("to", asked.to),
             limit=self._limit(asked),
@@ -139,20 +141,22 @@ class Server:
         return await self._list(asked, self._fitting(question), call)
 
     async def rows_of_keys(self, asked: Keys, call: Call) -> Reply:
-        """Return rows of a keyed table, of keys that are named, by key."""
-        return await self._list(asked, Question(keys=tuple(asked.keys), limit=self._limit(asked)), call)
+        """Return rows of keys that are named, by key."""
+        return await self._list(
+            asked, Question(keys=self._answers.key_texts(asked.keys), limit=self._limit(asked)), call
+        )
 
-    async def session(self, asked: OneSession, call: Call) -> Reply:
-        """Return the session of a key that starts at a time; 404 where there is none."""
+    async def started(self, asked: StartedRow, call: Call) -> Reply:
+        """Return the row of a key that starts at a time; 404 if there is none."""
         question = Question(key=asked.key, include=included(asked.include))
         return await self._one(asked, question, micros_of("start", asked.start), call)
 
     async def row(self, asked: OneRow, call: Call) -> Reply:
-        """Return the row of a key; 404 where there is none."""
+        """Return the row of a key; 404 if there is none."""
         return await self._one(asked, Question(key=asked.key), None, call)
 
     async def open(self, asked: Limited, call: Call) -> Reply:
-        """Return the longest sessions that events can still lengthen; `complete` says whether all were looked at."""
+        """Return the longest rows that events can still lengthen; `complete` says whether all were looked at."""
         if not self._config.serve.ranges:
             raise RefusedError(
                 403,
@@ -172,28 +176,28 @@ class Server:
         return Reply(await self._threads.in_tables(partial(self._answers.open_of_tables, limit, times=times)))
 
     async def metadata(self, asked: OneKey, call: Call) -> Reply:
-        """Return the shard of a key, the host that keeps it, and whether that is this one; whether there are rows it doesn't say."""
+        """Return the shard of a key, the host that keeps it, and whether that is this one; the key need not have rows."""
         await self._ready(asked, call)
         found = self._answers.metadata(asked.key)
         return Reply(to_json({**found, "url": self._hosts.url(found["host"])}))
 
     async def batches(self, asked: After, call: Call) -> Reply:
-        """Return what the last batches counted, oldest first."""
+        """Return the counts of the last batches, oldest first."""
         await self._ready(asked, call)
         return Reply(self._answers.batches(asked.after, self._limit(asked), times=asked.times))
 
-    async def status(self, asked: Asked, call: Call) -> Reply:
-        """Return the last batch, its age and lag, shards that are not here, and what was counted."""
+    async def status(self, asked: BatchRequest, call: Call) -> Reply:
+        """Return the last batch, its age and lag, missing shards, and counts."""
         await self._ready(asked, call)
         return Reply(to_json(self._answers.status(times=asked.times)))
 
     async def metrics(self, asked: Anything, call: Call) -> Reply:
-        """Return what Prometheus asks for: answers, refusals, and how far the pipeline was followed."""
+        """Return metrics for Prometheus: answers, refusals, and the progress of following the pipeline."""
         del asked, call
         return Reply(self.meters.text(), media_type=CONTENT_TYPE_LATEST.encode())
 
     async def healthz(self, asked: Anything, call: Call) -> Reply:
-        """Say that the process is alive; of the pipeline it says nothing."""
+        """Say that the process is alive; says nothing about the pipeline."""
         del asked, call
         return Reply(b'{"alive":true}')
 
@@ -222,7 +226,7 @@ class Server:
         return Reply(await self._threads.in_tables(lambda: self._answers.of_tables(after, times=asked.times)))
 
     async def _of_key(self, key: str, of_store: Callable[..., bytes | None]) -> bytes | None:
-        """Return an answer about one key: to look it up takes less than handing it to a thread, unless it is a large one."""
+        """Return an answer about one key. A look-up is faster than the hand-over to a thread, unless the key is large."""
         name = hash(key)
         if name not in self._large:
             try:
@@ -233,7 +237,7 @@ class Server:
                 self._large.add(name)
         return await self._threads.in_stores(of_store)
 
-    async def _one(self, asked: OneSession | OneRow, question: Question, start_us: int | None, call: Call) -> Reply:
+    async def _one(self, asked: OneRow, question: Question, start_us: int | None, call: Call) -> Reply:
         await self._ready(asked, call)
         of_store = partial(self._answers.one_of_store, question, start_us, times=asked.times)
         body = await self._of_key(asked.key, of_store)
@@ -249,10 +253,10 @@ class Server:
     def _question(
         self, asked: Listed, from_us: int | None, to_us: int | None, include: frozenset[str], order: str
     ) -> Question:
-        """Return what is asked for; RefusedError for what doesn't go together."""
+        """Return the question; RefusedError for parameters that contradict each other."""
         ranged = (asked.key_from, asked.key_to, asked.prefix)
         if asked.key is not None and any(bound is not None for bound in ranged):
-            raise RefusedError(422, "key: stands beside key_from, key_to or prefix; ask for a key or for a range")
+            raise RefusedError(422, "key: can't be used with key_from, key_to or prefix; ask for a key or for a range")
         if asked.key is None:
             if not any(bound is not None for bound in ranged):
                 raise RefusedError(422, "key: is missing; write key, or key_from, key_to or prefix for a range")
@@ -269,11 +273,12 @@ class Server:
         )  # fmt: skip
 
     def _fitting(self, asked: Question) -> Question:
-        """Return a question; RefusedError where the pipeline's operator has no answers to it."""
-        if self._config.section.by_count and (asked.from_us, asked.to_us) != (None, None):
-            raise RefusedError(422, "from: windows by count lie at no times; leave from and to out")
-        if asked.include and self._config.operator != "session":
-            raise RefusedError(422, "include: is of sessions; leave it out")
+        """Return a question; RefusedError if the pipeline's operator has no answers to it."""
+        rows = self._config.entry.rows
+        if self._answers.numbered and (asked.from_us, asked.to_us) != (None, None):
+            raise RefusedError(422, f"from: {rows.computed} lie at no times; leave from and to out")
+        if asked.include and not self._answers.keeps_open:
+            raise RefusedError(422, f"include: is not for {rows.many}; leave it out")
         return asked
 
     def _limit(self, asked: Limited) -> int:
@@ -286,8 +291,8 @@ class Server:
             )
         return asked.limit
 
-    async def _ready(self, asked: Asked, call: Call) -> None:
-        """Wait for the batch that is asked for; RefusedError where it has not come, and where another server means another pipeline."""
+    async def _ready(self, asked: BatchRequest, call: Call) -> None:
+        """Wait for the requested batch. RefusedError if it does not come, or if another server means another pipeline."""
         meant = call.headers.get(HOP)
         if meant is not None and meant.decode("latin-1") != self._answers.pipeline:
             raise RefusedError(
@@ -295,12 +300,12 @@ class Server:
                 f"{HOP.decode()}: is of another pipeline than {self._config.pipeline.name!r}; correct serve.peers there",
             )
         least = asked.min_batch_id
-        if least is None or least <= self._following.reached:
+        if least is None or least <= self._follower.reached:
             return
         async with call.place.waiting():
-            comes = await self._following.comes_to(least, asked.wait_ms / 1000)
+            comes = await self._follower.comes_to(least, asked.wait_ms / 1000)
         if not comes:
-            found = self._following.now.commit.batch_id
+            found = self._follower.now.commit.batch_id
             raise RefusedError(
                 412,
                 f"min_batch_id: {least} is not here, the last batch is {found}; ask again, with wait_ms up to {WAIT_MS}",
@@ -308,17 +313,18 @@ class Server:
 
 
 def _described(path: Path) -> Callable[..., Any]:
-    """Return what tells FastAPI of a path's parameters; `Dispatch` answers before it is called."""
+    """Return a function whose signature describes a path's parameters to FastAPI; `Dispatch` answers before it is called."""
 
     async def endpoint(asked: Any) -> None: ...
 
-    endpoint.__annotations__["asked"] = path.asked if path.method == "POST" else Annotated[path.asked, Query()]
+    asked = documented(path.asked, path.key_columns)
+    endpoint.__annotations__["asked"] = asked if path.method == "POST" else Annotated[asked, Query()]
     return endpoint
 
 
-def _part_of(call: Call) -> parts.Asked | None:
-    """Return the part that another server asks for; None where it is a whole answer that is asked for."""
-    return parts.Asked.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
+def _part_of(call: Call) -> parts.PartRequest | None:
+    """Return the part that another server asks for; None if a whole answer is requested."""
+    return parts.PartRequest.of(call.headers.get(parts.HEADER)) if HOP in call.headers else None
 
 
 async def _no_such(request: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
 
 MAX_HEAD = 131_072
 """Bytes of a request's first line and headers; of a URL the parser takes 65,535."""
@@ -16,15 +16,15 @@ HEAD_SECONDS = BODY_SECONDS = 10.0
 UNREAD_SECONDS = 60.0
 """How long a client may leave an answer unread."""
 LINGER_SECONDS = 5.0
-"""How long the rest of a request is read that was answered before it was whole: a client that still sends would not see the answer."""
+"""Seconds for which the rest of a request is read that was answered early: a client that still sends would not see the answer."""
 _numbers = count()
 
 
 class Joined:
-    """A connection that sends at once what was written in one turn of the loop.
+    """A connection that sends at once all data that was written in one turn of the event loop.
 
-    uvicorn writes an answer's head and its body each by itself: two calls of the system, and a client that wakes up twice.
-    `close` is called in place of closing it, and may call `finish` later.
+    uvicorn writes an answer's head and its body separately: that takes two system calls and wakes the client twice.
+    `close` is called instead of closing the connection, and may call `finish` later.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Joined:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send bytes, with what is written after them in this turn."""
+        """Send bytes, together with other writes of this turn."""
         if not self._parts:
             self._loop.call_soon(self._send)
         self._parts.append(data)
@@ -50,7 +50,7 @@ class Joined:
         self._close(self)
 
     def finish(self) -> None:
-        """Send what was written, and end the connection."""
+        """Send pending bytes, and end the connection."""
         self._send()
         self._transport.close()
 
@@ -61,9 +61,9 @@ class Joined:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP whose connections are bounded: uvicorn's has none of these bounds.
+    """HTTP whose connections are bounded, which uvicorn's are not.
 
-    An answer to a request that is not whole, such as a refusal, ends the connection.
+    An answer to an incomplete request, for example a refusal, ends the connection.
     """
 
     _seen = 0
@@ -78,7 +78,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing is in work here: the client has sent nothing, no whole head, or has its answer."""
+        """Whether the connection is idle: the client has sent no complete head, or has its answer."""
         return not self._is_answering
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -91,7 +91,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._end(503, "server: of its connections this address has its share; ask again later")
 
     def data_received(self, data: bytes) -> None:
-        """Take what was sent, or end the connection if it is too much."""
+        """Take received bytes, or end the connection if there are too many."""
         if self._in_head:
             self._seen += len(data)
             if self._seen > MAX_HEAD:
@@ -142,7 +142,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stop_unread()
 
     def send_400_response(self, msg: str) -> None:
-        """Say what can't be parsed."""
+        """Answer a request that can't be parsed."""
         del msg
         self._end(400, "request: is no HTTP, or has a URL of more than 65,535 bytes; ask for a shorter key")
 
@@ -167,7 +167,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return True
 
     def _close(self, _: Joined) -> None:
-        """End the connection; if its last request is not whole, once that is or has taken too long."""
+        """End the connection. If its last request is incomplete, wait until it is complete or has taken too long."""
         if self._in_head or self._lingering or self._is_answering:
             self._finish()
             return

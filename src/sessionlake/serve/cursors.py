@@ -1,23 +1,27 @@
-"""Cursors: where a listing goes on, bound to the question that it belongs to (docs/rules.md, rule 197)."""
+"""Cursors: the position at which a listing goes on, bound to the question that it belongs to (docs/rules.md, rule 197)."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 from hashlib import blake2b
 
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
 
 Position = tuple[str | int, ...]
-"""What names the last row that was sent: its key, and its times and numbers; these may be missing where all of the key was sent."""
+"""The last row that was sent: its key, and its times and numbers. These are left out if all rows of the key were sent."""
 
 
 def write_cursor(question: str, position: Position) -> str:
-    """Return the cursor of a position in what a question lists."""
+    """Return the cursor of a position in the listing of a question.
+
+    >>> read_cursor("prefix=a", write_cursor("prefix=a", ("ann", 5)))
+    ('ann', 5)
+    """
     return urlsafe_b64encode(json.dumps([_digest(question), *position]).encode()).decode().rstrip("=")
 
 
 def read_cursor(question: str, cursor: str) -> Position:
-    """Return the position of a cursor; RefusedError where it is none, or is another question's."""
+    """Return the position of a cursor; RefusedError if it is none, or is another question's."""
     try:
         found = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         digest, key, *rest = found

@@ -1,30 +1,21 @@
 """A DuckDB database whose views are the tables of a pipeline."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
 from sessionlake.config.load import Config
-from sessionlake.config.quarantine import RATE, RULE, rate_sql
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after, find_last_batch
-from sessionlake.warehouse.changelog import (
-    DUCKDB,
-    FOLD,
-    HIDDEN_WRITTEN,
-    QUARANTINED,
-    QUARANTINED_KEYS,
-    live_sql,
-    quarantined_keys_sql,
-)
+from sessionlake.warehouse.changelog import DUCKDB, FOLD, HIDDEN_WRITTEN
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import TableScan
 
 _PARTS = "parts"
-"""A database beside, in which the two halves of `batches` are: `show tables` does not list it."""
+"""An attached database for the two halves of `batches`, because `show tables` does not list its tables."""
 _STORED_BATCHES, _NEW_BATCHES = f"{_PARTS}.stored_batches", f"{_PARTS}.new_batches"
 _LOCKED = "set enable_external_access = false; set lock_configuration = true"
 
@@ -36,7 +27,7 @@ def open_database(
 
     The views stay at the versions at which they were made, and read nothing before they are queried. `condition`, SQL
     about the key, says which rows are asked for. Queries reach no other files, no network and no extensions, unless
-    `allow_files`. NoBatchesError where there are none yet.
+    `allow_files`. NoBatchesError if there are none yet.
     """
     database = _opened(lake, (*lake.changelog.tables, *schemas.SHARED), condition)
     _view_latest(database, config, lake, find_last_batch(lake))
@@ -47,7 +38,7 @@ def open_database(
 
 
 def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | None = None) -> DuckDBPyConnection:
-    """Return a database of the views of the latest rows alone, as `open_database` does; what is shown is as of the batch `last`."""
+    """Return a database with views of the latest rows only, like `open_database`; rows are shown as of the batch `last`."""
     database = _opened(lake, lake.changelog.tables, condition)
     _view_latest(database, config, lake, last)
     database.execute(_LOCKED)
@@ -55,7 +46,7 @@ def open_rows(config: Config, lake: Lake, last: BatchCommit, condition: str | No
 
 
 def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPyConnection:
-    """Return a database of these tables."""
+    """Return a database with these tables."""
     of = lake.changelog
     if not lake[of.changes].exists():
         raise NoBatchesError(
@@ -64,7 +55,8 @@ def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPy
     database = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
     database.execute("set timezone = 'UTC'")
     database.execute("create macro unix_micros(moment) as epoch_us(moment)")
-    # The changelog first: trim stops at the fold point of a snapshot that is there already, so that no batch is in neither.
+    # The changelog first: trim stops at the fold point of a snapshot that exists already, so every batch is in one of
+    # the two.
     for name in names:
         if lake[name].exists():
             scan = TableScan(lake[name].open(), condition if name in of.tables else None)
@@ -78,8 +70,17 @@ def _opened(lake: Lake, names: Iterable[str], condition: str | None) -> DuckDBPy
 def _store_batches(database: DuckDBPyConnection, scan: TableScan) -> None:
     # `register` knows no other database than its own.
     database.execute(f"attach ':memory:' as {_PARTS}; use {_PARTS}")
-    database.from_arrow(scan).create_view("stored_batches")
+    stored = database.from_arrow(scan)
+    stored.create_view("written_batches")
+    database.execute(f"create view stored_batches as {batches_sql('written_batches', stored.columns)}")
     database.execute("use memory")
+
+
+def batches_sql(table: str, columns: Collection[str]) -> str:
+    """Return the query of the rows of `batches`, of which the table has these columns: counts that are absent are 0."""
+    there = ", ".join(f"coalesce({name}, 0) as {name}" for name in sorted(schemas.ADDED_COUNTS & {*columns}))
+    missing = "".join(f", 0::bigint as {name}" for name in sorted(schemas.ADDED_COUNTS - {*columns}))
+    return f"select *{f' replace ({there})' if there else ''}{missing} from {table}"
 
 
 def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last: BatchCommit | None) -> None:
@@ -87,17 +88,14 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last:
     columns = lake[of.snapshot].open().schema().to_arrow().names
     fold = lake[of.snapshot].app_version(FOLD)
     hidden_us = None if last is None else last.state.get(HIDDEN_WRITTEN)
-    live = live_sql(DUCKDB, columns, of=of, after=-1 if fold is None else fold, hidden_us=hidden_us)
+    live = of.live_sql(DUCKDB, columns, after=-1 if fold is None else fold, hidden_us=hidden_us)
     database.execute(f"create temp view {of.every} as {live}")
     shown, final, kept = "*", "true", ""
     rule = config.quarantined_sql(DUCKDB.micros)
     if rule is not None:
         kept = f" and {rule} is null"
-        database.execute(
-            f"create temp view {QUARANTINED} as select *, {rule} as {RULE}, {rate_sql(DUCKDB.micros)} as {RATE} "
-            f"from {of.every} where {rule} is not null"
-        )
-        database.execute(f"create temp view {QUARANTINED_KEYS} as {quarantined_keys_sql('duckdb')}")
+    for name, query in config.section.further_views("duckdb", DUCKDB.micros, of.every).items():
+        database.execute(f"create temp view {name} as {query}")
     if config.section.shown != "all":
         final = config.section.final_sql(of.end, {} if last is None else last.state)
     if config.section.shown == "marked":
@@ -106,7 +104,7 @@ def _view_latest(database: DuckDBPyConnection, config: Config, lake: Lake, last:
 
 
 def _view_batches(database: DuckDBPyConnection, lake: Lake) -> None:
-    """Make a view of the saved batches, and of the newer ones that only the changelog's commits tell of."""
+    """Make a view of the saved batches, and of newer ones that are only in the changelog's commits."""
     seen = database.execute(f"select coalesce(max(changelog_version), -1) from {_STORED_BATCHES}").fetchall()[0][0]
     rows = [batch.row(lake.changelog.counts) for batch in batches_after(lake, seen)]
     database.execute(f"create table {_NEW_BATCHES} as select * from {_STORED_BATCHES} limit 0")

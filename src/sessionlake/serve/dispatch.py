@@ -1,7 +1,7 @@
-"""From a request to the function that answers it: paths by name, parameters by their models, errors as one line.
+"""The way from a request to the function that answers it: paths by name, parameters by their models, errors as one line.
 
-FastAPI describes the paths (/openapi.json) and serves what has no rows; to let it find and call a function takes several times as
-long as a look-up.
+FastAPI describes the paths (/openapi.json) and serves paths without rows. Its routing takes several times as long as a
+look-up of a key, so paths with rows bypass it.
 """
 
 import logging
@@ -14,37 +14,40 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
+from sessionlake.serve.keys import with_named_key
 from sessionlake.serve.places import PLACE, Place
-from sessionlake.serve.refused import RefusedError, error_body, refusal
+from sessionlake.serve.refusals import RefusedError, error_body, refusal
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 Answered = Callable[[str, int, float], None]
-"""Is told of each answer its path, its status and the seconds that it took."""
+"""A function that gets an answer's path, its status and its duration in seconds."""
 
 MAX_BODY = 1 << 20
 """Bytes of a request's body."""
 HOP = b"sessionlake-hop"
-"""The header of requests that another server sends on: they are answered here, whatever is missing."""
+"""The header of requests that another server has forwarded: they are answered here even if shards are missing."""
+_MEMBERS = ("str", "dict[str,str]")
+"""The types of unions in requests, as pydantic calls them."""
 _LOG = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request, beside what its model has of it."""
+    """A request, except for the parameters in its model."""
 
     path: str
     given: Mapping[str, str]
-    """Its parameters, as they were sent."""
+    """The parameters of its URL."""
     scope: Scope
     body: bytes | None = None
-    """What was sent by POST."""
+    """The body of a POST request."""
 
     @property
     def place(self) -> Place:
-        """Its place among those that are answered."""
+        """Its place among requests in work (`serve.places`)."""
         place: Place = self.scope[PLACE]
         return place
 
@@ -66,7 +69,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Path:
-    """What is served at one path."""
+    """The answer of the server at one path."""
 
     path: str
     asked: type[BaseModel]
@@ -75,6 +78,8 @@ class Path:
     handler: Callable[[Any, Call], Awaitable[Reply]]
     method: str = "GET"
     wrong: Mapping[int | str, dict[str, Any]] = field(default_factory=dict)
+    key_columns: Sequence[str] = ()
+    """The columns of a key of several columns, each of which the parameter key.<column> may name."""
 
 
 class Dispatch:
@@ -82,7 +87,7 @@ class Dispatch:
 
     def __init__(self, paths: Sequence[Path], rest: App, answered: Answered) -> None:
         self._paths = {(path.method, path.path): path for path in paths}
-        self._rest, self._told = rest, answered
+        self._rest, self._count = rest, answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -95,13 +100,13 @@ class Dispatch:
             reply = await _answered(path, scope, receive)
         except ValidationError as error:
             reply = Reply(error_body(_problem(error)), 422)
-        except Exception as error:  # noqa: BLE001 (each becomes one line for whoever asked)
+        except Exception as error:  # noqa: BLE001 (each becomes one line for the client)
             refused = refusal(error)
             if refused.status == 500:
                 _LOG.exception("a request failed")
             more = [(name.encode(), value.encode()) for name, value in refused.headers.items()]
             reply = Reply(refused.body, refused.status, more)
-        self._told(path.path, reply.status, time.perf_counter() - began)
+        self._count(path.path, reply.status, time.perf_counter() - began)
         headers = [
             (b"content-type", reply.media_type),
             (b"content-length", str(len(reply.body)).encode()),
@@ -117,6 +122,8 @@ async def _answered(path: Path, scope: Scope, receive: Receive) -> Reply:
             body = await _body(receive)
         return await path.handler(path.asked.model_validate_json(body), Call(path.path, {}, scope, body))
     given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    if "key" in path.asked.model_fields:
+        given = with_named_key(given, path.key_columns, ranges="prefix" in path.asked.model_fields)
     return await path.handler(path.asked.model_validate(given), Call(path.path, given, scope))
 
 
@@ -137,9 +144,11 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _problem(error: ValidationError) -> str:
-    """Say what is wrong with the parameters, in one line."""
+    """Return the error in the parameters, in one line."""
     problem = error.errors(include_url=False)[0]
-    name, value = ".".join(map(str, problem["loc"])) or "body", problem.get("input")
+    # Pydantic adds the type of a union's member to the place, as in `keys.0.str`.
+    place = [str(part) for part in problem["loc"] if part not in _MEMBERS]
+    name, value = ".".join(place) or "body", problem.get("input")
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     match problem["type"]:

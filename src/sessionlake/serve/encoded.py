@@ -1,4 +1,4 @@
-"""Rows as JSON: a page at the most at a time."""
+"""Rows as JSON, at most a page at a time."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,12 +30,22 @@ def row_json(row: Mapping[str, Any]) -> bytes:
 
 
 def within(rows: Sequence[bytes], most: int) -> int:
-    """Return how many of the rows, from the first on, have `most` bytes together: one at least, where there is one."""
+    """Return how many of the rows, from the first on, have `most` bytes together: at least one, if there is any.
+
+    For example a limit of 5 bytes takes two rows, and a limit of 1 byte still takes one:
+
+    >>> within([b"{}", b"{1}", b"{}"], 5), within([b"{}", b"{1}"], 1)
+    (2, 1)
+    """
     return max(sum(total <= most for total in accumulate(map(len, rows))), min(len(rows), 1))
 
 
-def moment(time_us: int | None, times: Times) -> str | int | None:
-    """Return a time as answers have it."""
+def time_value(time_us: int | None, times: Times) -> str | int | None:
+    """Return a time in the form of answers: ISO 8601 text, or the same microseconds.
+
+    >>> time_value(1_500_000, "iso"), time_value(1_500_000, "us")
+    ('1970-01-01T00:00:01.500000Z', 1500000)
+    """
     if time_us is None or times == "us":
         return time_us
     if not _FIRST_US <= time_us <= _LAST_US:
@@ -47,12 +57,16 @@ def moment(time_us: int | None, times: Times) -> str | int | None:
 
 @lru_cache(4096)
 def _minute(number: int) -> str:
-    """Return the text of a minute up to its seconds: the times that answers tell lie in a few days."""
+    """Return the text of a minute up to its seconds. The cache helps because the times of answers lie in a few days."""
     return (_EPOCH + timedelta(minutes=number)).isoformat()[:-2]
 
 
 def joined(rows: Sequence[bytes]) -> bytes:
-    """Return a JSON list of what is JSON already."""
+    """Return a JSON list of rows that are JSON already.
+
+    >>> joined([b'{"a":1}', b'{"a":2}'])
+    b'[{"a":1},{"a":2}]'
+    """
     return b"[" + b",".join(rows) + b"]"
 
 
@@ -62,7 +76,7 @@ def envelope(head: bytes, name: str, rows: bytes, cursor: str | None = None) -> 
 
 
 def plain(column: pa.Array | pa.ChunkedArray, times: Times) -> pa.Array | pa.ChunkedArray:
-    """Return a column as answers have it: times as text or as whole microseconds, anything else as it is."""
+    """Return a column in the form of answers: times as text or as whole microseconds, other types unchanged."""
     if not pa.types.is_timestamp(column.type):
         return column
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())

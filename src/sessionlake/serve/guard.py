@@ -1,4 +1,4 @@
-"""What stands before every request: tokens, rates and places. An ASGI application around another one."""
+"""The checks before every request: tokens, rates and places. An ASGI application around another one."""
 
 import hmac
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 from sessionlake.config.serve import ServeSection, Tokens, is_loopback
 from sessionlake.serve.places import PLACE, Caller, Place, Places
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -19,20 +19,20 @@ App = Callable[[Scope, Callable[[], Awaitable[Any]], Send], Awaitable[None]]
 
 ALIVE = "/healthz"
 OPEN_PATHS = ("/", ALIVE)
-"""What needs no token: they have no data."""
+"""Paths that need no token: they show no data."""
 METRICS_PATHS = (*OPEN_PATHS, "/metrics")
-"""What may be asked with a token for metrics."""
+"""Paths that a token for metrics opens."""
 BATCH = ":batch"
-"""What paths end with that are asked by POST."""
+"""The end of paths that take POST requests."""
 CALLERS = 10_000
 """Callers whose rates are known; those that asked longest ago are forgotten first."""
 HEADERS = [("cache-control", "no-store"), ("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer")]
-"""What every answer has, whoever gives it."""
+"""Headers of every answer, also of errors."""
 _HOST = re.compile(r"(\[(?P<address>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(:[0-9]{1,5})?")
 
 
 class Rates:
-    """How often each caller may ask: a bucket of tokens each, that a second's worth fits into."""
+    """Limits the requests of each caller by a token bucket, which holds the tokens of one second."""
 
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second, self._clock = per_second, clock
@@ -51,11 +51,11 @@ class Rates:
 
 
 class Guard:
-    """Refuses what may not be asked."""
+    """Refuses requests that are not allowed."""
 
     def __init__(self, app: App, section: ServeSection, tokens: Tokens, refused: Callable[[int], None]) -> None:
-        """`refused` is told the status of each request that is refused here."""
-        self._app, self._section, self._told = app, section, refused
+        """`refused` gets the status of each request that is refused here."""
+        self._app, self._section, self._count = app, section, refused
         self._full = frozenset(map(_digest, tokens.full))
         self._tokens = [*self._full, *map(_digest, tokens.metrics)]
         self._rates = Rates(section.requests_per_second)
@@ -70,7 +70,7 @@ class Guard:
         try:
             place = self._admit(scope)
         except RefusedError as error:
-            self._told(error.status)
+            self._count(error.status)
             await _refuse(error, send)
             return
         scope[PLACE] = place
@@ -80,7 +80,7 @@ class Guard:
             place.leave()
 
     def _admit(self, scope: Scope) -> Place:
-        """Return the place of a request; RefusedError for one that may not be made."""
+        """Return the place of a request; RefusedError for a request that is not allowed."""
         headers, path = dict(scope["headers"]), scope["path"]
         address = (scope.get("client") or ("",))[0]
         known = self._token(headers.get(b"authorization", b"")) if self._tokens else None
@@ -114,7 +114,7 @@ class Guard:
             )
 
     def _token(self, header: bytes) -> bytes | None:
-        """Return the digest of the token that a header has, if it is one of ours; each is compared, whole, whatever is found."""
+        """Return the digest of the token in a header, if it is a valid one. Every token is compared whole, so the time reveals nothing."""
         scheme, _, token = header.partition(b" ")
         digest = _digest(token.strip())
         known = [hmac.compare_digest(digest, other) for other in self._tokens]
@@ -133,7 +133,7 @@ def _digest(token: str | bytes) -> bytes:
 
 
 def _check_origin(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-    """Raise RefusedError for a request that a page of another site makes of a server that asks for no token."""
+    """Raise RefusedError if a page of another site sends a request to a server that needs no token."""
     host = headers.get(b"host", b"")
     # By another name of this host the browser would take this server for the one that such a page came from (DNS rebinding).
     if not _is_here(host):

@@ -1,4 +1,4 @@
-"""What the query server counts of itself, for Prometheus. What the pipeline does is told by `sessionlake metrics` and by the stream."""
+"""The query server's own metrics, for Prometheus. Metrics of the pipeline come from `sessionlake metrics` and from the stream."""
 
 import time
 from collections.abc import Iterator
@@ -8,18 +8,18 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from sessionlake.serve.following import Following
+from sessionlake.serve.follower import Follower
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
-"""Upper bounds in seconds: a key is half a millisecond, a page some, and the tables take tens to hundreds."""
+"""Upper bounds in seconds: a key takes half a millisecond, a page some milliseconds, the tables tens to hundreds."""
 
 
 class Meters:
     """Answers and refusals of one server, and how far it has followed its pipeline."""
 
-    def __init__(self, pipeline: str, following: Following) -> None:
+    def __init__(self, pipeline: str, follower: Follower) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Followed(pipeline, following))
+        self._registry.register(_Followed(pipeline, follower))
         self._seconds = Histogram(
             "sessionlake_serve_answer_seconds",
             "How long answers took, from the request's head to the answer's bytes, by path",
@@ -42,7 +42,7 @@ class Meters:
         self._pipeline = pipeline
 
     def answered(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer; `path` is one of the server's, so that there are few."""
+        """Count an answer; `path` is one of the server's paths, which bounds the number of labels."""
         self._seconds.labels(self._pipeline, path).observe(seconds)
         self._answers.labels(self._pipeline, path, str(status)).inc()
 
@@ -58,8 +58,8 @@ class Meters:
 class _Followed(Collector):
     """How far a server has followed its pipeline, asked at each look."""
 
-    def __init__(self, pipeline: str, following: Following) -> None:
-        self._pipeline, self._following = pipeline, following
+    def __init__(self, pipeline: str, follower: Follower) -> None:
+        self._pipeline, self._follower = pipeline, follower
 
     def describe(self) -> list[Family]:
         """Return nothing: there is no value to look at before the first batch."""
@@ -67,11 +67,11 @@ class _Followed(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield the values."""
-        following = self._following
-        yield self._gauge("up_to_date", "0 where the last look at the pipeline's log failed", following.failure is None)
-        if following.reached < 0:
+        follower = self._follower
+        yield self._gauge("up_to_date", "0 if the last look at the pipeline's log failed", follower.failure is None)
+        if follower.reached < 0:
             return
-        now = following.now
+        now = follower.now
         age = time.time() - now.commit.committed_us / 1e6
         yield self._gauge("batch_id", "The batch that answers are of", now.commit.batch_id)
         yield self._gauge("batch_age_seconds", "How long ago that was committed", max(age, 0.0))

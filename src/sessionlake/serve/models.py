@@ -1,8 +1,10 @@
-"""What may be asked of the paths of the query server, and what their answers look like: the models of /openapi.json."""
+"""The parameters of the query server's paths, and the form of their answers: the models of /openapi.json."""
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from sessionlake.config.operators import RowNames
 
 WAIT_MS = 5000
 MAX_KEYS = 1000
@@ -10,11 +12,11 @@ Time = str | int | None
 
 
 class Anything(BaseModel):
-    """What may be asked of a path that looks at nothing of it."""
+    """The parameters of a path that reads none."""
 
 
-class Asked(BaseModel):
-    """What may be asked of any path that has rows."""
+class BatchRequest(BaseModel):
+    """The parameters of any path that has rows."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,14 +27,14 @@ class Asked(BaseModel):
     wait_ms: int = Field(0, ge=0, le=WAIT_MS, description="How long to wait for min_batch_id")
 
 
-class Limited(Asked):
-    """What may be asked of a list."""
+class Limited(BatchRequest):
+    """The parameters of a list."""
 
-    limit: int | None = Field(None, ge=1, description="Rows of a page, up to serve.max_rows; 100 where none is given")
+    limit: int | None = Field(None, ge=1, description="Rows of a page, up to serve.max_rows; by default 100")
 
 
 REDIRECT = Field(
-    False, description="307 to the server of the key's shard, where that is another one's, in place of asking it"
+    False, description="If another server has the key's shard: answer 307 with its address, instead of asking it"
 )
 
 
@@ -44,20 +46,22 @@ class Listed(Limited):
         None, description="First key of a range, inclusive; keys are ordered by their UTF-8 bytes"
     )
     key_to: str | None = Field(None, description="Last key of a range, inclusive")
-    prefix: str | None = Field(None, description="What keys begin with")
-    cursor: str | None = Field(None, description="Where to go on: the cursor of the page before")
-    cold: bool = Field(False, description="From the tables, with what stores have no more")
+    prefix: str | None = Field(None, description="First characters of the keys")
+    cursor: str | None = Field(None, description="The cursor of the page before, to go on after it")
+    cold: bool = Field(False, description="Read the tables, which also have rows that have left the stores")
     redirect: bool = REDIRECT
 
 
 class Keys(Limited):
     """Rows of keys that are named."""
 
-    keys: list[str] = Field(
-        min_length=1, max_length=MAX_KEYS, description="Rows come by key; none for a key that has none"
+    keys: list[str | dict[str, str]] = Field(
+        min_length=1,
+        max_length=MAX_KEYS,
+        description="Rows come by key; none for a key that has none. A key of several columns may be an object of them",
     )
-    cursor: str | None = Field(None, description="Where to go on: the cursor of the page before")
-    cold: bool = Field(False, description="From the tables, with what stores have no more")
+    cursor: str | None = Field(None, description="The cursor of the page before, to go on after it")
+    cold: bool = Field(False, description="Read the tables, which also have rows that have left the stores")
 
 
 class TimedKeys(Keys):
@@ -65,7 +69,7 @@ class TimedKeys(Keys):
 
     from_: Time = Field(None, alias="from", description="Rows that end there or later; ISO time, or microseconds")
     to: Time = Field(None, description="Rows that start there or earlier")
-    include: str | None = Field(None, description="open, quarantined: what sessions_live leaves out")
+    include: str | None = Field(None, description="open, quarantined: rows that live views leave out")
 
 
 class Timed(Listed):
@@ -74,26 +78,24 @@ class Timed(Listed):
     from_: str | None = Field(None, alias="from", description="Rows that end there or later; ISO time, or microseconds")
     to: str | None = Field(None, description="Rows that start there or earlier")
     order: Literal["asc", "desc"] = Field("asc", description="Oldest or newest first; desc of one key only")
-    include: str | None = Field(None, description="open, quarantined: what sessions_live leaves out")
+    include: str | None = Field(None, description="open, quarantined: rows that live views leave out")
 
 
-class OneSession(Asked):
-    """One session."""
+class OneRow(BatchRequest):
+    """The one row of a key."""
 
     key: str
+    redirect: bool = REDIRECT
+
+
+class StartedRow(OneRow):
+    """One of a key's rows."""
+
     start: str = Field(description="When it starts: ISO time, or microseconds")
     include: str | None = None
-    redirect: bool = REDIRECT
 
 
-class OneRow(Asked):
-    """One row of a keyed table."""
-
-    key: str
-    redirect: bool = REDIRECT
-
-
-class OneKey(Asked):
+class OneKey(BatchRequest):
     """A key."""
 
     key: str
@@ -106,53 +108,29 @@ class After(Limited):
 
 
 class Envelope(BaseModel):
-    """What every answer says, beside the rows."""
+    """The fields of every answer besides the rows."""
 
     model_config = ConfigDict(extra="allow")
 
     batch_id: int
     watermark: Time
     complete_from: Time = Field(
-        description="Rows that ended earlier may lie in the tables only (`cold`); null where all are here"
+        description="Rows that ended earlier may be in the tables only (`cold`); null if all are here"
     )
     served_by: Literal["store", "delta"]
     cursor: str | None = None
 
 
 class Metadata(BaseModel):
-    """Where a key's rows are kept."""
+    """The host that has a key's rows."""
 
     batch_id: int
     key: str
     shard: int
-    host: str | None = Field(description="Where the shard ran last; null where it never did")
+    host: str | None = Field(description="The host on which the shard ran last; null if it never did")
     local: bool = Field(description="Whether its store is on this server's host, as of the batch")
     missing: str | None = Field(description="Why it is not")
-    url: str | None = Field(description="The server of that host (serve.peers); null where none is configured")
-
-
-class Sessions(Envelope):
-    """Sessions."""
-
-    sessions: list[dict[str, Any]]
-
-
-class Rows(Envelope):
-    """Rows of a keyed table."""
-
-    rows: list[dict[str, Any]]
-
-
-class Windows(Envelope):
-    """Windows."""
-
-    windows: list[dict[str, Any]]
-
-
-class Joins(Envelope):
-    """Pairs of a join."""
-
-    joins: list[dict[str, Any]]
+    url: str | None = Field(description="The server of that host (serve.peers); null if none is configured")
 
 
 class Failure(BaseModel):
@@ -161,4 +139,7 @@ class Failure(BaseModel):
     error: str = Field(description="One line: what, which value, what to do")
 
 
-MODELS: dict[str, type[Envelope]] = {"sessions": Sessions, "rows": Rows, "windows": Windows, "joins": Joins}
+def list_model(rows: RowNames) -> type[Envelope]:
+    """Return the model of a list of an operator's rows."""
+    fields: dict[str, Any] = {rows.list: list[dict[str, Any]]}
+    return create_model(rows.list.capitalize(), __base__=Envelope, __doc__=f"{rows.many.capitalize()}.", **fields)

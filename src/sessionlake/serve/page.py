@@ -1,4 +1,4 @@
-"""The page at `/`: one file of HTML, which the browser lets do nothing but ask this server."""
+"""The page at `/`: one file of HTML, which may only send requests to this server."""
 
 from base64 import b64encode
 from hashlib import sha256

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionlake.serve.cursors import Position
-from sessionlake.serve.found import Found, Packed, Span
 from sessionlake.serve.questions import Question
 from sessionlake.serve.replica import KeyRange, View
+from sessionlake.serve.result_rows import Packed, ResultRow, Span
 
 LARGE = 16_384
 """Bytes of a key's stored values up to which all of them are decoded: some hundred sessions, in less time than a page of them takes."""
 ALL_OF_KEY = (1 << 63) - 1
-"""In a position: behind whatever the key has."""
+"""In a position: after all rows of the key."""
 _FIRST, _MOST = 16, 256
 """Named keys that are read at a time, at first and at most: each may be a large one."""
 
@@ -26,15 +26,15 @@ class LargeKeyError(Exception):
 class StorePage:
     """The first rows that are asked for."""
 
-    found: list[Found]
+    found: list[ResultRow]
     rest: Position | None
-    """Where looking ended, if that is behind the last row."""
+    """The position at which reading ended, if that is after the last row."""
     left: bool
     """Whether there may be more."""
 
 
 class PageReader:
-    """Reads one page of a view; of a range it looks at `most` stored values, and at so many sessions of large keys."""
+    """Reads one page of a view. For a range it looks at no more than `most` stored values, and at that many sessions of large keys."""
 
     def __init__(self, view: View, asked: Question, most: int, *, keyed: bool) -> None:
         self._view, self._asked, self._most, self._keyed = view, asked, most, keyed
@@ -44,7 +44,7 @@ class PageReader:
 
     def read(self, *, at_once: bool = False) -> StorePage:
         """Return the page; NotLocalError if a shard is not here, LargeKeyError for a named key that can't be read `at_once`."""
-        found: list[Found] = []
+        found: list[ResultRow] = []
         for packed, ended in self._chunks(at_once=at_once):
             for part, is_large in _runs(packed):
                 rows, rest = self._of_large(part, len(found)) if is_large else (self._of_small(part), None)
@@ -60,7 +60,7 @@ class PageReader:
         return StorePage(found, None, left=False)
 
     def _chunks(self, *, at_once: bool) -> Iterator[tuple[Packed, Position | None]]:
-        """Yield what may be asked for, the last of it with where looking ended before the end of the range."""
+        """Yield the stored values of the question's keys. The last one has the position at which reading ended before the end of the range."""
         if self._asked.named is not None:
             yield from ((packed, None) for packed in self._named(self._asked.named, at_once=at_once))
             return
@@ -97,10 +97,10 @@ class PageReader:
                 raise LargeKeyError
             yield packed
 
-    def _of_small(self, packed: Packed) -> list[Found]:
+    def _of_small(self, packed: Packed) -> list[ResultRow]:
         """Return the rows within the times that are asked for, and after the position."""
         asked = self._asked
-        found = self._view.decoder.found(packed, asked.include)
+        found = self._view.row_decoder.result_rows(packed, asked.include)
         if asked.from_us is not None:
             found = [of for of in found if of.end_us >= asked.from_us]
         if asked.to_us is not None:
@@ -114,8 +114,8 @@ class PageReader:
                 found = [of for of in found if of.key != key or not sent(of.start_us, rest[0])]
         return found[::-1] if asked.descending else found
 
-    def _of_large(self, packed: Packed, before: int) -> tuple[list[Found], Position | None]:
-        """Return the same rows of one key, `before` being on the page already, and where looking ended before the last one."""
+    def _of_large(self, packed: Packed, before: int) -> tuple[list[ResultRow], Position | None]:
+        """Return the same rows of one key, and the position at which reading ended before the last one; `before` rows are on the page already."""
         asked, key = self._asked, packed.keys[0].decode()
         after_us = None
         if asked.after is not None and asked.after[0] == key:
@@ -127,13 +127,13 @@ class PageReader:
         span = Span(
             asked.limit + 1 - before, self._sessions_left, asked.from_us, asked.to_us, after_us, asked.descending
         )
-        found, looked, last_us = self._view.decoder.page(packed, asked.include, span)
+        found, looked, last_us = self._view.row_decoder.page(packed, asked.include, span)
         self._sessions_left -= looked
         return found, None if last_us is None else (key, last_us)
 
 
 def _runs(packed: Packed) -> Iterator[tuple[Packed, bool]]:
-    """Yield what there is of keys in their order, each large one by itself, and say which these are."""
+    """Yield the values of keys in their order, large keys one by one, and say which these are."""
     if _bytes_of(packed) <= LARGE:
         yield packed, False
         return

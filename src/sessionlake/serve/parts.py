@@ -1,4 +1,4 @@
-"""Pages of some shards, which make a page of all of them: what servers ask of each other (docs/rules.md, rules 205 and 206)."""
+"""Pages of some shards, which servers request from each other and merge into a page of all (docs/rules.md, rules 205 and 206)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from sessionlake.serve.cursors import Position
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
 
 HEADER = b"sessionlake-part"
 """The header of a request for a part: the batch and the shards, as in "41:0,2"."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class PartRequest:
     """The part that is asked for."""
 
     batch_id: int
@@ -24,12 +24,12 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """What the header says."""
+        """The text of the header."""
         return f"{self.batch_id}:{','.join(map(str, sorted(self.shards)))}"
 
     @classmethod
-    def of(cls, header: bytes | None) -> "Asked | None":
-        """Return what a header says, None where there is none; RefusedError where it says nothing that can be."""
+    def of(cls, header: bytes | None) -> "PartRequest | None":
+        """Parse a header; None if there is none. RefusedError if it can't be parsed."""
         if header is None:
             return None
         batch, _, shards = header.partition(b":")
@@ -46,9 +46,9 @@ class Part:
     """The first rows of some shards, as JSON, by key (its UTF-8 bytes) and start, and how far they go."""
 
     rows: Sequence[tuple[str, int, str]]
-    """Of each the key, the start in microseconds (0 where rows have none), and its JSON."""
+    """For each row the key, the start in microseconds (0 if rows have none), and its JSON."""
     reached: tuple[str, int] | None
-    """Up to where, inclusive, no row is missing; None where that is the end."""
+    """The last place, inclusive, up to which no row is missing; None if that is the end."""
 
     def json(self) -> bytes:
         """Return the part as one server sends it to another."""
@@ -65,7 +65,7 @@ class OpenPart:
     """The longest open sessions of some shards, as JSON, the longest first."""
 
     rows: Sequence[tuple[int, int, str, str]]
-    """Of each the length and the start in microseconds, the key, and its JSON."""
+    """For each row the length and the start in microseconds, the key, and its JSON."""
     complete: bool
     """Whether all were looked at."""
 
@@ -92,7 +92,7 @@ def _read(form: TypeAdapter[T], text: bytes) -> T:
 
 
 def together(parts: Sequence[Part]) -> Part:
-    """Return the rows of all parts up to where each of them goes."""
+    """Return the rows of all parts, up to the first place at which a part ends."""
     # Text sorts by its code points, which is the order of its UTF-8 bytes.
     reached = min((part.reached for part in parts if part.reached is not None), default=None)
     rows = sorted((row for part in parts for row in part.rows), key=itemgetter(0, 1))
@@ -102,11 +102,11 @@ def together(parts: Sequence[Part]) -> Part:
 
 
 def longest(parts: Sequence[OpenPart], limit: int) -> OpenPart:
-    """Return the longest sessions of all parts; of those equally long the one that began first, then by key."""
+    """Return the longest sessions of all parts; among equally long ones the earlier start comes first, then the smaller key."""
     rows = sorted((row for part in parts for row in part.rows), key=lambda row: (-row[0], *row[1:3]))
     return OpenPart(rows[:limit], all(part.complete for part in parts))
 
 
 def position_of(place: tuple[str, int], *, keyed: bool) -> Position:
-    """Return what a cursor keeps of a place; of a keyed table's rows the key alone."""
+    """Return the part of a place that a cursor keeps; for a keyed table's rows the key only."""
     return place[:1] if keyed else place

@@ -13,19 +13,19 @@ from sessionlake.config.serve import ServeSection
 from sessionlake.errors import ConfigError
 from sessionlake.serve.dispatch import HOP, Call, Reply
 from sessionlake.serve.models import WAIT_MS
-from sessionlake.serve.parts import HEADER, Asked
+from sessionlake.serve.parts import HEADER, PartRequest
 
 HOST = b"sessionlake-host"
 """The header of an answer that names the host which gave it."""
 SKIPPED_S = 5.0
-"""How long a peer is not asked that did not answer."""
+"""Seconds for which a peer that did not answer is not asked again."""
 _CONNECT_S = 1.0
 _KEPT = 8
 """Connections to a peer that are kept open."""
 _MOST = 64 << 20
 """Bytes of an answer."""
 _PASSED_ON = (200, 404, 422)
-"""What a peer says of a question; anything else it says of itself, and the tables are asked."""
+"""Statuses that are a peer's answer to the question. Any other status is about the peer itself, and the tables are read instead."""
 T = TypeVar("T")
 
 
@@ -34,7 +34,7 @@ class MovedError(Exception):
 
 
 class Peers:
-    """Asks the servers of other hosts, for any number of threads. ConfigError where their authority can't be read."""
+    """Asks the servers of other hosts, for any number of threads. ConfigError if their authority can't be read."""
 
     def __init__(self, section: ServeSection) -> None:
         self._section = section
@@ -45,15 +45,15 @@ class Peers:
         self._skipped: dict[str, float] = {}
 
     def url(self, host: str | None) -> str | None:
-        """Return the address of a host's server; None where it can't be asked."""
+        """Return the address of a host's server; None if it can't be asked."""
         return None if host is None else self._section.peer_url(host)
 
     def is_skipped(self, url: str) -> bool:
-        """Say whether a peer did not answer a moment ago."""
+        """Say whether a peer has recently failed to answer."""
         return self._skipped.get(url, 0.0) > time.monotonic()
 
     def ask(self, url: str, host: str, call: Call, pipeline: str) -> Reply | None:
-        """Return a peer's answer to a call; None where it doesn't answer, or not this question."""
+        """Return a peer's answer to a call; None if it does not answer, or refuses this question."""
         try:
             status, body = self._sent(url, call, self._headers(call, pipeline))
         except (HTTPError, ValueError):
@@ -61,8 +61,8 @@ class Peers:
             return None
         return Reply(body, status, ((HOST, host.encode()),)) if status in _PASSED_ON else None
 
-    def part(self, url: str, call: Call, pipeline: str, asked: Asked, read: Callable[[bytes], T]) -> T | None:
-        """Return a peer's part of a page, as it is read; None where it doesn't answer, MovedError where it is at another batch."""
+    def part(self, url: str, call: Call, pipeline: str, asked: PartRequest, read: Callable[[bytes], T]) -> T | None:
+        """Return a peer's part of a page, as it is read; None if it doesn't answer, MovedError if it is at another batch."""
         headers = {**self._headers(call, pipeline), HEADER.decode(): asked.text}
         try:
             status, body = self._sent(url, call, headers)
@@ -75,7 +75,7 @@ class Peers:
         return part
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._pool.clear()
 
     def _headers(self, call: Call, pipeline: str) -> dict[str, str]:
@@ -99,7 +99,7 @@ class Peers:
         )
         body = response.read(_MOST + 1)
         if len(body) > _MOST or response.headers.get("content-type") != "application/json":
-            response.close()  # what is left unread must not be the start of the next answer
+            response.close()  # unread bytes must not become the start of the next answer
             raise HTTPError("no answer of a query server")
         response.release_conn()
         return response.status, body

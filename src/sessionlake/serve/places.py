@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
 
 PLACE = "sessionlake.place"
 """The name of a request's place in its scope."""
@@ -16,13 +16,14 @@ IN_WORK = 64
 WAITING = 256
 """Requests whose body is still being sent, or that wait for a batch: they cost little."""
 _AGAIN_S, _LOOK_S = 1.0, 0.02
-"""How long a request that has waited looks for a place in work, and how often."""
+"""Seconds for which a request that has waited looks for a place in work, and seconds between two looks."""
 
 
 class Shares:
-    """Places of which a caller gets another one as long as it has fewer than are free.
+    """Places, shared among callers: a caller gets another one as long as it holds fewer than are free.
 
-    So one caller alone gets half of them, the next one half of the others, and whoever comes finds some free.
+    For example one caller alone gets half of the places, the next one half of the rest. So a new caller always finds
+    some free.
     """
 
     def __init__(self, places: int) -> None:
@@ -69,7 +70,7 @@ class Place:
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
-        """Let others work while the body waits; if it raises, the request has no place in work any more."""
+        """Give the place in work to others while the body waits. If it raises, the request has lost the place."""
         if not self._places.waits.take(self._caller):
             raise RefusedError(
                 503,

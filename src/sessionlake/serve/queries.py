@@ -1,4 +1,4 @@
-"""What users ask of the tables without Spark: SQL, and the sessions or windows of a key."""
+"""Reading the tables without Spark: SQL, and the rows of a key."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -24,7 +24,7 @@ _CLOSED = (
     "extensions is disabled",
     "configuration has been locked",
 )
-"""What DuckDB says where a query reaches further than `open_database` lets it."""
+"""Parts of DuckDB's errors if a query reaches beyond the limits of `open_database`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Answer:
 def answer_sql(config: Config, query: str, *, allow_files: bool = False) -> Iterator[Answer]:
     """Open the answer to a query in DuckDB's SQL, which reaches the pipeline's tables alone unless `allow_files`.
 
-    LakeError where it can't be answered.
+    LakeError if it can't be answered.
     """
     lake = Lake.of(config)
     with closing(open_database(config, lake, allow_files=allow_files)) as database:
@@ -55,27 +55,33 @@ def answer_sql(config: Config, query: str, *, allow_files: bool = False) -> Iter
 
 
 @contextmanager
-def answer_key(config: Config, key: str, from_us: int | None, to_us: int | None) -> Iterator[Answer]:
+def answer_key(
+    config: Config, key: str | None, from_us: int | None, to_us: int | None, prefix: str = ""
+) -> Iterator[Answer]:
     """Open a key's sessions or windows, oldest first, that have a time in [from_us, to_us), without their packed states.
+
+    Without a key those of all keys that begin with `prefix`, by key.
 
     Only files are read whose bounds of the key hold it.
     """
     lake = Lake.of(config)
     of, reaches = lake.changelog, ">=" if config.section.ends_inclusive else ">"
-    if of.numbered and (from_us, to_us) != (None, None):
+    if not of.has_times and (from_us, to_us) != (None, None):
         raise ConfigError(
-            "--from: windows by count lie at no times; leave --from and --to out, or select by window_start"
+            f"--from: {config.entry.rows.computed} lie at no times; leave --from and --to out, or select by {of.start}"
         )
-    with closing(open_database(config, lake, condition=f"{of.key} = {sql_text(key)}")) as database:
+    asked = f"starts_with({of.key}, {sql_text(prefix)})" if key is None else f"{of.key} = {sql_text(key)}"
+    with closing(open_database(config, lake, condition=asked)) as database:
         bounds = {"low": from_us, "high": to_us}
-        given = {"key": key, **{name: us for name, us in bounds.items() if us is not None}}
+        given = {name: us for name, us in bounds.items() if us is not None}
         conditions = {"low": f" and epoch_us({of.end}) {reaches} $low", "high": f" and epoch_us({of.start}) < $high"}
         where = "".join(conditions.get(name, "") for name in given)
-        order = ", ".join(dict.fromkeys((of.start, *of.identity)))
-        shown = "*" if of.keyed else f"columns(lambda name: name <> '{_STATE}')"
+        first = (of.key,) if key is None else ()
+        order = ", ".join(dict.fromkeys((*first, of.start, *of.identity)))
+        shown = "*" if of.keeps_deletions else f"columns(lambda name: name <> '{_STATE}')"
         yield _answer(
             lake,
-            database.execute(f"select {shown} from {of.live} where {of.key} = $key{where} order by {order}", given),
+            database.execute(f"select {shown} from {of.live} where {asked}{where} order by {order}", given),
         )
 
 
@@ -94,10 +100,10 @@ def find_rows(
 
 
 def read_live(config: Config) -> DuckDBPyRelation:
-    """Return all sessions or windows as of the last committed batch, as DuckDB's relation: lazy, and its sql() can filter and aggregate.
+    """Return all rows as of the last committed batch, as DuckDB's relation. It is lazy, and its sql() can filter and aggregate.
 
-    Of a query only the columns and rows it needs are read; .fetchall(), .to_arrow_table(), .df() and .pl() give the rows.
-    The relation may write files: it is the caller's, whose Python may write them as well.
+    DuckDB reads only the columns and rows that a query needs; .fetchall(), .to_arrow_table(), .df() and .pl() give the
+    rows. The relation may write files, because the caller's Python may write them as well.
     """
     lake = Lake.of(config)
     return open_database(config, lake, allow_files=True).table(lake.changelog.live)
@@ -111,7 +117,7 @@ def _answer(lake: Lake, result: DuckDBPyConnection) -> Answer:
 
 
 def _said(error: duckdb.Error) -> str:
-    """Return DuckDB's message without the excerpt of the query below it, and what to do."""
+    """Return DuckDB's message without the excerpt of the query below it, and a remedy."""
     lines = [line.strip() for line in str(error).split("\n\nLINE ")[0].splitlines() if line.strip()]
     said = " ".join(lines) or type(error).__name__
     if any(sign in said for sign in _CLOSED):

@@ -1,4 +1,4 @@
-"""What a listing is asked for: rows of a key or of a range of keys, in which order, from where on."""
+"""The question of a listing: rows of a key or of a range of keys, their order, and the position to start from."""
 
 import re
 from collections.abc import Set as AbstractSet
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sessionlake.config.times import parse_time
 from sessionlake.errors import ConfigError
 from sessionlake.serve.cursors import Position
-from sessionlake.serve.found import ALL
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
+from sessionlake.serve.result_rows import ALL
 
 _MICROS = re.compile(r"-?[0-9]{1,18}")
 _PLUS = re.compile(r"(:[0-9]{2}(?:\.[0-9]+)?) ([0-9]{2}:?[0-9]{2})$")
@@ -16,7 +16,7 @@ _PLUS = re.compile(r"(:[0-9]{2}(?:\.[0-9]+)?) ([0-9]{2}:?[0-9]{2})$")
 
 @dataclass(frozen=True)
 class Question:
-    """Rows that are asked for; bounds of keys and times are inclusive, and None where open."""
+    """Rows that are asked for; bounds of keys and times are inclusive, and None if open."""
 
     key: str | None = None
     low: str | None = None
@@ -30,11 +30,11 @@ class Question:
     """Newest first; of one key only."""
     limit: int = 100
     include: AbstractSet[str] = frozenset()
-    """What is shown that the live view leaves out, of `found.ALL`."""
+    """Rows to show that the live view leaves out: names in `result_rows.ALL`."""
     after: Position | None = None
     """Rows that come after the one of this position."""
     keys: tuple[str, ...] | None = None
-    """These keys, in place of one key or a range."""
+    """These keys, instead of one key or a range."""
 
     @property
     def named(self) -> tuple[str, ...] | None:
@@ -43,7 +43,7 @@ class Question:
 
     @property
     def text(self) -> str:
-        """All that decides which rows there are, and in which order: a cursor is bound to it."""
+        """The parameters that determine the rows and their order: a cursor is bound to them."""
         return repr(
             (
                 self.key,
@@ -75,7 +75,11 @@ def micros_of(name: str, text: str | int | None) -> int | None:
 
 
 def included(text: str | None) -> frozenset[str]:
-    """Return what a list such as "open,quarantined" names; RefusedError for anything else."""
+    """Return the names in a list such as "open,quarantined"; RefusedError for other names.
+
+    >>> sorted(included("open,quarantined")), sorted(included(None))
+    (['open', 'quarantined'], [])
+    """
     names = frozenset((text or "").split(",")) - {""}
     if names - ALL:
         raise RefusedError(

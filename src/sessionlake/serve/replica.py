@@ -1,7 +1,7 @@
-"""A pipeline's local shard stores, read beside the stream as of one committed batch.
+"""A pipeline's local shard stores, read next to the stream as of one committed batch.
 
-Stores lag one commit: what batch n writes lies in a file beside the store until batch n + 1 applies it. So a shard as of batch
-n is a store that is at n's commit, or one at the commit that n's file builds on, with that file laid over it.
+Stores lag one commit: the writes of batch n lie in a file next to the store until batch n + 1 applies them. So a shard
+as of batch n is either a store at n's commit, or a store at the commit before with n's file laid over it.
 """
 
 import heapq
@@ -14,19 +14,16 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from sessionlake.columnar.keys import shard_of_key
 from sessionlake.config.load import Config
 from sessionlake.engine.erasure import FORGET
 from sessionlake.engine.pending import PENDING, Pending
 from sessionlake.errors import ConfigError, NoBatchesError, StoreError
-from sessionlake.serve.decoded import SessionDecoder, decoder_of
-from sessionlake.serve.found import ALL, Decoder, Packed
-from sessionlake.serve.queryable import key_value_store, require, session_store
-from sessionlake.serve.windowed import window_store
+from sessionlake.serve.decoder import Decoder, OpenRowDecoder, RowDecoder, StoreType, decoder_of
+from sessionlake.serve.result_rows import ALL, Packed, ResultRow
 from sessionlake.store.secondary import (
     NoSegments,
     OverlaidSegments,
@@ -37,12 +34,10 @@ from sessionlake.store.secondary import (
 from sessionlake.store.standalone.interface import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import SESSIONS
 from sessionlake.warehouse.lake import Lake
 
 COMMIT = "commit_id"
-"""A store's metadata: the commit that it is at (`engine/shard.py`)."""
-_LENGTH = " length"
+"""A store's metadata: its commit (`engine/shard.py`)."""
 _ATTEMPTS = 20
 _PAUSE_S = 0.02
 
@@ -57,13 +52,13 @@ class LocalShard:
 
     path: Path
     identity: tuple[int, int] | None
-    """None where no batch has touched the shard."""
+    """None if no batch has touched the shard."""
     segments: ReadSegments
 
     @property
     def is_there(self) -> bool:
-        """Whether its directory is the one that was opened, and nobody has asked for its removal."""
-        # Each look-up asks this, so that paths are made once.
+        """Whether its directory is still the one that was opened, and is not marked for removal."""
+        # Every look-up uses these paths, so they are built once.
         if os.path.exists(self._forget):  # noqa: PTH110
             return False
         return self.identity is None or identity(self._store) == self.identity
@@ -79,7 +74,7 @@ class LocalShard:
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Keys from low to high, both inclusive and None where open, in the order of their UTF-8 bytes."""
+    """Keys from low to high, both inclusive and None if open, in the order of their UTF-8 bytes."""
 
     low: str | None
     high: str | None
@@ -91,11 +86,11 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class Page:
-    """Rows of a range of keys: all that some keys have."""
+    """Rows of a range of keys: all rows of the first keys."""
 
     rows: pa.Table
     last_key: str | None
-    """The last key that was looked at; None where none is left."""
+    """The last key that was looked at; None if none is left."""
     looked: int
     """How many stored values were looked at."""
 
@@ -107,7 +102,7 @@ class View:
     commit: BatchCommit
     shards: Mapping[int, LocalShard]
     missing: Mapping[int, str]
-    """Why a shard is not among them: here there is none, or it is at another commit."""
+    """The reason for which a shard is missing: there is no store here, or it is at another commit."""
     decoder: Decoder
     covered: frozenset[int] | None = None
     """The shards that are read; None for all. Of others it knows no keys."""
@@ -128,22 +123,20 @@ class View:
 
     @property
     def complete_from_us(self) -> int | None:
-        """Rows that ended before it may lie in the tables only; None where all are here."""
+        """Rows that ended before it may lie in the tables only; None if all are here."""
         return self.decoder.complete_from_us
 
     def session_store(self) -> ReadOnlySessionStore[str, dict[str, Any]]:
         """Return the sessions as a store with the reads of KIP-94 and KIP-617, whose order is that of a session store on disk.
 
-        Values are the columns by name, times in microseconds. Those that live views leave out are there, too. ConfigError where the
-        pipeline computes something else; reads raise NotLocalError where a shard is not here.
+        Values are the columns by name, times in microseconds. Those that live views leave out are there, too. ConfigError if the
+        pipeline computes something else; reads raise NotLocalError if a shard is not here.
         """
-        require(self, "session", self.decoder.operator)
-        return session_store(self)
+        return self._store("session_store")
 
     def key_value_store(self) -> ReadOnlyKeyValueStore[str, dict[str, Any]]:
         """Return a keyed table's rows as a store, by key; values and errors as in `session_store`."""
-        require(self, "table", self.decoder.operator)
-        return key_value_store(self)
+        return self._store("key_value_store")
 
     def window_store(self) -> ReadOnlyWindowStore[str, dict[str, Any]]:
         """Return the windows by time as a store, by key and start, whether they were sent or not; merged as they are read.
@@ -151,24 +144,37 @@ class View:
         Values and errors as in `session_store`. Those that begin before `complete_from_us` are in the tables only. Keys come in
         no order that is promised; windows of a key come by their start.
         """
-        require(self, "window", self.decoder.operator)
-        return window_store(self)
+        return self._store("window_store")
+
+    def _store(self, asked: StoreType) -> Any:
+        if self.decoder.store_type != asked:
+            raise ConfigError(f"{asked}: this pipeline's rows are in no such store; use: {self.decoder.store_type}()")
+        return self.decoder.open_store(self)
+
+    @cached_property
+    def row_decoder(self) -> RowDecoder:
+        """The decoder; ConfigError if stored values are no whole rows."""
+        if not isinstance(self.decoder, RowDecoder):
+            raise ConfigError(
+                f"find: the stores hold parts of rows; ask for `{self.decoder.store_type}()`, or the tables"
+            )
+        return self.decoder
 
     def segments_of(self, key: str) -> ReadSegments | None:
-        """Return the segments of a key's shard; None where others read it, NotLocalError where it is not here."""
+        """Return the segments of a key's shard; None if others read it, NotLocalError if it is not here."""
         shard = self.shard_of(key)
         return self._local(shard) if self.covered is None or shard in self.covered else None
 
     def segments(self) -> list[ReadSegments]:
-        """Return the segments of each shard that is read; NotLocalError where one is not here."""
+        """Return the segments of each shard that is read; NotLocalError if one is not here."""
         return [self._local(shard) for shard in self.numbers]
 
     def shard_of(self, key: str) -> int:
         """Return the shard of a key."""
-        return crc32(key.encode()) % len(self.commit.shards)
+        return shard_of_key(key.encode(), len(self.commit.shards))
 
     def why_missing(self, shard: int) -> str | None:
-        """Return why a shard can't be read here; None where it can."""
+        """Return why a shard can't be read here; None if it can."""
         local = self.shards.get(shard)
         if local is not None and local.is_there:
             return None
@@ -181,26 +187,26 @@ class View:
         return {shard: reason for shard, reason in reasons.items() if reason is not None}
 
     def require_local(self, keys: Iterable[str]) -> None:
-        """Raise NotLocalError if a shard of these keys is not here."""
+        """Raise NotLocalError if a shard of these keys is missing here."""
         for shard in {self.shard_of(key) for key in keys}:
             if self.covered is None or shard in self.covered:
                 self._local(shard)
 
     def find(self, keys: Sequence[str], include: Collection[str] = ALL) -> pa.Table:
-        """Return the rows of keys, by key and time; NotLocalError where a shard of theirs is not here.
+        """Return the rows of keys, by key and time; NotLocalError if a shard of theirs is missing here.
 
-        `include` names what is shown that the live view leaves out: all, where nothing is given.
+        `include` names the rows to show that the live view leaves out, by default all.
         """
-        return self.decoder.rows(self.packed(keys), include)
+        return self.row_decoder.rows(self.packed(keys), include)
 
     def packed(self, keys: Iterable[str]) -> Packed:
-        """Return what the shards have of keys, these ascending, each once; NotLocalError where a shard of theirs is not here."""
+        """Return the stored values of keys, which are ascending and unique; NotLocalError if a shard of theirs is missing here."""
         names = sorted({key.encode() for key in keys})
         if self.covered is not None:
-            names = [name for name in names if crc32(name) % len(self.commit.shards) in self.covered]
+            names = [name for name in names if shard_of_key(name, len(self.commit.shards)) in self.covered]
         by_shard: dict[int, list[int]] = {}
         for at, name in enumerate(names):
-            by_shard.setdefault(crc32(name) % len(self.commit.shards), []).append(at)
+            by_shard.setdefault(shard_of_key(name, len(self.commit.shards)), []).append(at)
         found: list[tuple[int, bytes]] = []
         for shard, places in by_shard.items():
             segments, asked = self._local(shard), [names[at] for at in places]
@@ -225,22 +231,22 @@ class View:
         """Return the rows of the first `limit` keys from low to high, both inclusive, that begin with a prefix and come after a key.
 
         Keys are in the order of their UTF-8 bytes. The page ends before the key at which `most` stored values would be exceeded,
-        unless it is the first. `include` as in `find`. NotLocalError where any shard is not here.
+        unless it is the first. `include` as in `find`. NotLocalError if any shard is not here.
         """
         packed, last_key = self.packed_range(KeyRange(low, high, after, prefix), limit, most=most)
-        return Page(self.decoder.rows(packed, include), last_key, len(packed.values))
+        return Page(self.row_decoder.rows(packed, include), last_key, len(packed.values))
 
     def packed_range(
         self, asked: KeyRange, limit: int, *, most: int | None = None, rows: int | None = None
     ) -> tuple[Packed, str | None]:
-        """Return what the shards have of the keys of a page, as in `scan`, and the last of them where there are more.
+        """Return the stored values of a page's keys, as `scan` does, and the last key if there are more.
 
-        It ends with the key that makes it so many rows, too, be they shown or not.
+        The last key is the one with which the page reaches `rows` rows, whether these are shown or not.
         """
         names: list[bytes] = []
         owner: list[int] = []
         values: list[bytes] = []
-        left, rows_left = False, rows
+        left, rows_left, decoder = False, rows, self.row_decoder
         for name, found in self._keys(asked):
             enough = len(names) == limit or (rows_left is not None and rows_left <= 0)
             if enough or (most is not None and names and len(values) + len(found) > most):
@@ -249,45 +255,41 @@ class View:
             for value in found:
                 owner.append(len(names))
                 values.append(value)
-                rows_left = None if rows_left is None else rows_left - self.decoder.size(value)
+                rows_left = None if rows_left is None else rows_left - decoder.size(value)
             names.append(name)
         return Packed(names, owner, values), names[-1].decode() if left else None
 
-    def longest_open(self, limit: int, most: int) -> tuple[pa.Table, bool]:
-        """Return the longest sessions that events can still lengthen, and whether all were looked at; it looks at `most` stored values.
+    def longest_open(self, limit: int, most: int) -> tuple[list[ResultRow], bool]:
+        """Return the longest rows that events can still lengthen, and whether all were looked at; it looks at `most` stored values.
 
-        NotLocalError where any shard is not here, ConfigError where the stores hold no sessions.
+        NotLocalError if any shard is not here, ConfigError if rows don't stay open.
         """
         decoder = self.decoder
-        if not isinstance(decoder, SessionDecoder):
-            raise ConfigError("open: is of sessions, and this pipeline computes none; ask for its rows")
-        found: list[pa.Table] = []
+        if not isinstance(decoder, OpenRowDecoder):
+            raise ConfigError("open: this pipeline computes no rows that stay open; ask for all of them")
+        found: list[ResultRow] = []
         left = most
         for shard in self.numbers:
             segments = self._local(shard)
-            # Segments go by the end: where none is open in one, none is in those before it.
+            # Segments are ordered by the end of their rows: if no row is open in one, none is open in those before
+            # it.
             for number in reversed(segments.segments):
                 items = list(islice(segments.items(number), left))
                 left -= len(items)
                 names, values = [name for name, _ in items], [value for _, value in items]
                 rows, any_open = decoder.longest_open(Packed(names, range(len(names)), values), limit)
-                found.append(rows)
+                found += rows
                 if left == 0 or (items and not any_open):
                     break
-        rows = pa.concat_tables(found) if found else decoder.rows(Packed([], [], []))
-        length = pc.subtract(rows[SESSIONS.start].cast(pa.int64()), rows[SESSIONS.end].cast(pa.int64()))
-        order = pc.sort_indices(
-            rows.append_column(_LENGTH, length),
-            [(_LENGTH, "ascending"), (SESSIONS.start, "ascending"), (SESSIONS.key, "ascending")],
-        )
-        return rows.take(order[:limit]), left > 0
+        found.sort(key=lambda row: (row.start_us - row.end_us, row.start_us, row.key))
+        return found[:limit], left > 0
 
     def _keys(self, asked: KeyRange) -> Iterator[tuple[bytes, list[bytes]]]:
         """Yield keys of all shards and their values, ascending, as they are asked for."""
         prefix = asked.prefix.encode()
         after = b"" if asked.after is None else asked.after.encode() + b"\0"
         first = max((asked.low or "").encode(), prefix, after) or None
-        # No UTF-8 has this byte: what begins with the prefix comes before it.
+        # 0xff occurs in no UTF-8, so all texts with the prefix come before it.
         lasts = [*([] if asked.high is None else [asked.high.encode()]), *([prefix + b"\xff"] if prefix else [])]
         last = min(lasts, default=None)
         each = [
@@ -330,7 +332,7 @@ class Replica:
         return self._view
 
     def refresh(self) -> View:
-        """Follow the last committed batch, and return the view of it; NoBatchesError where there is none.
+        """Follow the last committed batch, and return the view of it; NoBatchesError if there is none.
 
         A shard whose store or file changes meanwhile is looked at again, for less than a second; then it is missing in the view.
         """
@@ -341,7 +343,7 @@ class Replica:
         return self.view
 
     def close(self) -> None:
-        """Let go of the stores; views that are still held stay readable."""
+        """Close the stores; views that are still in use stay readable."""
         self._view = None
 
     def _is_whole(self, view: View) -> bool:
@@ -369,7 +371,7 @@ _NONE = "there is none"
 
 
 def _local_shard(path: Path, expected: str | None) -> LocalShard | str:
-    """Return a shard at a commit, or why that can't be."""
+    """Return a shard at a commit, or the reason for which there is none."""
     if expected is None:
         return LocalShard(path, None, NoSegments())
     if path.with_suffix(FORGET).exists():

@@ -12,7 +12,7 @@ from sessionlake.config.serve import ServeSection, Tokens
 from sessionlake.errors import ConfigError
 from sessionlake.serve.app import Server
 from sessionlake.serve.connections import LimitedProtocol
-from sessionlake.serve.following import Following
+from sessionlake.serve.follower import Follower
 from sessionlake.serve.guard import HEADERS, Guard
 
 CONNECTIONS = 512
@@ -22,16 +22,16 @@ _SHUTDOWN_S = 3
 
 @contextmanager
 def prepared(config: Config, tokens: Tokens) -> Iterator[tuple[uvicorn.Server, socket.socket, str]]:
-    """Yield a server that is ready to `run(sockets=[...])`, its socket and its address; ConfigError where it can't listen.
+    """Yield a server that is ready to `run(sockets=[...])`, its socket and its address; ConfigError if it can't listen.
 
     Without tokens it asks for none. The pipeline is followed from then on, also before it has a batch.
     """
     section = config.serve
     bound = _listening(section)
-    following = Following(config)
-    application = Server(config, following)
+    follower = Follower(config)
+    application = Server(config, follower)
     try:
-        following.start()
+        follower.start()
         settings = uvicorn.Config(
             Guard(application.application(), section, tokens, application.meters.refused),
             http=LimitedProtocol,
@@ -64,7 +64,7 @@ def prepared(config: Config, tokens: Tokens) -> Iterator[tuple[uvicorn.Server, s
     finally:
         bound.close()
         application.close()
-        following.stop()
+        follower.stop()
 
 
 def _listening(section: ServeSection) -> socket.socket:
@@ -81,6 +81,6 @@ def _listening(section: ServeSection) -> socket.socket:
             raise
     except OSError as error:
         raise ConfigError(
-            f"serve.port: {section.host}:{section.port} can't be listened on ({error.strerror or error}); stop what uses it, or choose another"
+            f"serve.port: {section.host}:{section.port} can't be listened on ({error.strerror or error}); stop the process that uses it, or choose another"
         ) from error
     return bound

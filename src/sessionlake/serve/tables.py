@@ -1,4 +1,4 @@
-"""Answers from the tables, as of one batch, where the stores of this host don't have them: read by DuckDB, without a JVM."""
+"""Answers from the tables, as of one batch, if the stores of this host don't have them: read by DuckDB, without a JVM."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,9 +13,9 @@ from duckdb import DuckDBPyConnection
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError
 from sessionlake.serve.database import open_rows
-from sessionlake.serve.found import OPEN, QUARANTINED
 from sessionlake.serve.questions import Question
-from sessionlake.serve.refused import RefusedError
+from sessionlake.serve.refusals import RefusedError
+from sessionlake.serve.result_rows import OPEN, QUARANTINED
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.changelog import DUCKDB, FOLD
@@ -27,7 +27,7 @@ _STATE = "state"
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class TablesAtBatch:
     """The tables as of one batch: at versions that never move. Any number of threads may read it."""
 
     config: Config
@@ -35,7 +35,7 @@ class Moment:
     commit: BatchCommit
 
     def find(self, asked: Question) -> pa.Table:
-        """Return the rows that are asked for, in order; RefusedError where they are not found in time."""
+        """Return the rows that are asked for, in order; RefusedError if they are not found in time."""
         of, section = self.lake.changelog, self.config.section
         given: dict[str, Any] = {"limit": asked.limit}
         where = list(_about_keys(of.key, asked))
@@ -55,7 +55,7 @@ class Moment:
         """Return the longest sessions that events can still lengthen, as `View.longest_open` does."""
         of, section = self.lake.changelog, self.config.section
         watermark = self.commit.watermark_us or 0
-        # What is not final ended after this, so that files of older sessions need not be read.
+        # A row that is not final ended after this time: the bound spares reading files of older sessions.
         oldest = watermark - section.to_close_us - section.closes_late_us
         where = [f"not {section.final_sql(of.end, self.commit.state)}", f"epoch_us({of.end}) >= {oldest}"]
         shown = self._shown(Question(include={OPEN}), where)
@@ -63,19 +63,19 @@ class Moment:
         return self._rows(None, f"{shown} order by {length} desc, {of.start}, {of.key} limit $limit", {"limit": limit})
 
     def position(self, row: dict[str, Any]) -> tuple[str | int, ...]:
-        """Return what a cursor keeps of a row."""
+        """Return the values of a row that a cursor keeps."""
         return row[self._order[0]], *(_whole(row[name]) for name in self._order[1:])
 
     @property
     def _order(self) -> tuple[str, ...]:
         of = self.lake.changelog
-        return (of.key,) if of.keyed else tuple(dict.fromkeys((of.key, of.start, *of.identity)))
+        return (of.key,) if of.keeps_deletions else tuple(dict.fromkeys((of.key, of.start, *of.identity)))
 
     def _after(self, asked: Question) -> str:
-        """Return the condition of rows that come after a position; of the whole key, where its rows are not named."""
+        """Return the condition of rows that come after a position; of the whole key, if its rows are not named."""
         of = self.lake.changelog
         key, *rest = asked.after or ("",)
-        times = set() if of.numbered else {of.start}
+        times = {of.start} if of.has_times else set()
         names = [f"epoch_us({name})" if name in times else name for name in self._order]
         values = [sql_text(str(key)), *map(str, rest)]
         compared = "<" if asked.descending else ">"
@@ -97,7 +97,7 @@ class Moment:
         with closing(open_rows(self.config, self.lake, self.commit, pushed)) as database, self._in_time(database):
             found = database.sql(f"select * {query}", params=given).to_arrow_table()
         of = self.lake.changelog
-        hidden = {of.date, *of.hidden, *([] if of.keyed else [_STATE])}
+        hidden = {of.date, *of.hidden, *([] if of.keeps_deletions else [_STATE])}
         return found.select([name for name in found.column_names if name not in hidden])
 
     @contextmanager
@@ -120,8 +120,8 @@ class Moment:
             timer.cancel()
 
 
-def open_moment(config: Config) -> Moment:
-    """Return the tables as of the last batch; NoBatchesError where there is none."""
+def open_tables_at_batch(config: Config) -> TablesAtBatch:
+    """Return the tables as of the last batch; NoBatchesError if there is none."""
     for _ in range(_ATTEMPTS):
         lake = Lake.of(config)
         of = lake.changelog
@@ -130,7 +130,7 @@ def open_moment(config: Config) -> Moment:
         commit = last_batch(lake)
         fold = lake[of.snapshot].app_version(FOLD)
         if fold is None or fold <= commit.batch_id:
-            return Moment(config, lake, commit)
+            return TablesAtBatch(config, lake, commit)
         # The snapshot was opened after a later batch had been folded into it: its rows would be of two batches.
     raise LakeError("tables: are folded faster than they can be opened; ask again")
 

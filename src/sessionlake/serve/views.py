@@ -1,11 +1,11 @@
-"""`sessions_live` or `windows_live` for other engines: the statement that makes the view where they see the tables."""
+"""`sessions_live` or `windows_live` for other engines: the statement that makes the view in an engine that sees the tables."""
 
 from collections.abc import Callable
 
 from sessionlake.config.load import Config
 from sessionlake.errors import NoBatchesError
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, live_sql
+from sessionlake.warehouse.changelog import DUCKDB, SPARK, TRINO, Dialect, shown_sql
 from sessionlake.warehouse.lake import Lake
 from sessionlake.warehouse.scan import sql_text
 
@@ -14,15 +14,16 @@ DIALECTS: dict[str, tuple[Dialect, Callable[[str], str] | None]] = {
     "duckdb": (DUCKDB, lambda path: f"delta_scan({sql_text(path)})"),
     "trino": (TRINO, None),
 }
-"""By name: what differs in its SQL, and how it names a Delta table by its path, where it can."""
+"""By engine: its SQL dialect, and how it names a Delta table by its path, if it can."""
 
 
 def live_view(config: Config, name: str, schema: str | None = None) -> str:
     """Return the statement that creates or replaces the view of the latest rows in an engine's SQL.
 
-    The tables are named by their paths, or as those of a schema in which they are registered; the view is made there too. An
-    engine that knows no paths gets their names alone, which mean the schema in use.
-    What is final hangs on the watermark of the saved batches, which may be behind: none is called final too early.
+    The tables are named by their paths, or by their names in a schema in which they are registered; the view is then
+    made there too. An engine that knows no paths gets the names alone, which mean the current schema.
+
+    A row is final by the watermark of the saved batches, which may be behind: no row is called final too early.
     """
     dialect, by_path = DIALECTS[name]
     lake = Lake.of(config)
@@ -41,7 +42,7 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
     lag_us = section.to_close_us + dialect.rounding_us
     closing, watermark = section.closing_sql(dialect.micros, of.end), dialect.micros.format("max(watermark)")
     final = f"{closing} < (select {watermark} - {lag_us} from {table(schemas.BATCHES)})"
-    if section.by_count:
+    if not of.has_times:
         final = section.final_sql(of.end, {})
     rule = config.quarantined_sql(dialect.micros)
     conditions = [*([final] if section.shown == "final" else []), *([f"{rule} is null"] if rule else [])]
@@ -50,16 +51,8 @@ def live_view(config: Config, name: str, schema: str | None = None) -> str:
         # A batch starts after its clock: rows are hidden a moment sooner than by the stream.
         seen = f"select {dialect.micros.format('max(started_at)')} - {section.hides_us} from {table(schemas.BATCHES)}"
         hidden_us = f"coalesce(({seen}), 0)"
-    live = live_sql(
-        dialect,
-        columns,
-        of=of,
-        snapshot=table(of.snapshot),
-        changelog=table(of.changes),
-        where=" and ".join(conditions) or None,
-        final=final if section.shown == "marked" else None,
-        hidden_us=hidden_us,
-    )
+    every = of.live_sql(dialect, columns, snapshot=table(of.snapshot), changelog=table(of.changes), hidden_us=hidden_us)
+    live = shown_sql(every, " and ".join(conditions) or None, final if section.shown == "marked" else None)
     remark = (
         f"-- in the schema in which the tables are registered, as after: use delta.{config.pipeline.name}\n"
         if by_use

@@ -1,1 +1,1 @@
-"""Where events come from: files, Delta tables, topics; their decoding, the event contract, type inference."""
+"""Sources of events: files, Delta tables, topics; their decoding, the event contract, type inference."""

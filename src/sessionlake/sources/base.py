@@ -1,4 +1,4 @@
-"""What a source of events is to everything above: the driver's half; `decoding.rows.Decoder` is the workers'."""
+"""The interface of a source of events: the driver's half. `decoding.rows.Decoder` is the workers' half."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
@@ -11,25 +11,25 @@ from sessionlake.sources.decoding.rows import Decoder
 from sessionlake.warehouse.tables import Tables
 
 Offsets = Sequence[tuple[int, Mapping[str, Any] | None]]
-"""Of batches in order: the batch, and the position in the source up to which it read, as Spark logs it; None for the start."""
+"""For each batch, in order: the batch, and the position in the source up to which it read, as Spark logs it; None for the start."""
 
 
 def same(name: str) -> str:
-    """Return the name: where a source's rows are a pipeline's only events, they keep their columns' names."""
+    """Return the name unchanged: if a source's rows are a pipeline's only events, they keep their columns' names."""
     return name
 
 
 class PlannedInput(Protocol):
-    """What the checkpoint says of the input of batches that are planned."""
+    """The checkpoint's record of the input of planned batches."""
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
-        """Return a batch's rows with what Spark leaves out of them; `offsets` is the text of the batch's offset file."""
+        """Return a batch's rows, with the rows that Spark leaves out; `offsets` is the text of the batch's offset file."""
 
     def gone(self, batch_id: int) -> list[str]:
-        """Return what was planned for a batch and is there no more."""
+        """Return the names of input that was planned for a batch and is gone, for example deleted files."""
 
     def reached(self, batch_id: int) -> int:
-        """Return the last entry of the source's log that a batch and those before it read; -1 where none has."""
+        """Return the last entry of the source's log that a batch and those before it read; -1 if none has."""
 
 
 class RankedInput(Protocol):
@@ -48,16 +48,19 @@ class Source(Protocol):
     """Whether rows of its stream are files, few and decoded by the workers, and not events."""
 
     def check(self) -> None:
-        """Raise SourceError where the source can't be read at all; warn of what is probably not meant."""
+        """Raise SourceError if the source can't be read at all; warn about settings that are probably mistakes."""
 
     def watch(self) -> None:
-        """Warn of what has come since the start and can't be read; called about every second beside a stream."""
+        """Warn about new input that can't be read. The stream calls it about every second."""
+
+    def grew(self, told: str) -> bool:
+        """Say, by the text of a query's failure, whether only the source's columns have changed, so that a new query may go on."""
 
     def columns(self) -> list[str]:
         """Return all columns of the source."""
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
-        """Return the types of the needed columns as the source has them now; SourceError where one is missing."""
+        """Return the types of the needed columns as the source has them now; SourceError if one is missing."""
 
     def decoder(self, columns: EventColumns) -> Decoder:
         """Return the workers' half."""
@@ -66,18 +69,18 @@ class Source(Protocol):
         """Return the source as a stream, its batches bounded by the config's limits or by nothing."""
 
     def planned(self, tables: Tables, column: Callable[[str], str] = same) -> PlannedInput | None:
-        """Return what the checkpoint says of planned input; None where the source has nothing to add to Spark's own rows.
+        """Return the checkpoint's record of planned input; None if the source adds no rows to those of Spark.
 
-        `column` says how a column of its stream is called among a batch's rows.
+        `column` gives the name, among a batch's rows, of a column of the source's stream.
         """
 
     def ranked(self, tables: Tables) -> RankedInput | None:
-        """Return the order of planned files; None where a row's place in the order can be told from the row alone."""
+        """Return the order of planned files; None if each row by itself says its place in the order."""
 
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:
         """Return the rows that the needed batches read, with a column BATCH, for `Decoder.decode_again`; None for none.
 
-        Raises JobError where the source can't be read again, SourceError where what is needed is gone.
+        Raises JobError if the source can't be read again, SourceError if needed rows are gone.
         """

@@ -1,10 +1,11 @@
 """Which columns of the source are read, and as which Arrow types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from sessionlake.columnar.joint_keys import key_parts
 from sessionlake.warehouse import schemas
 
 TIMESTAMP = schemas.TIME
@@ -13,7 +14,7 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """Name the key, time, id and aggregate input columns, with the pinned type of each.
+    """Name the key, time, id and the source's columns that the operator reads (`inputs`), with the pinned type of each.
 
     Without a key all events have one, the empty text; with further keys it is a JSON array of the texts of all of them.
     `time_unit` is the unit of epoch numbers, None for timestamps and ISO 8601 text. Raises ValueError for an unknown unit or a
@@ -22,15 +23,23 @@ class EventColumns:
 
     key: str | None
     time: str | None
-    """Where none is named, events have the time of their batch's clock."""
+    """If no column is named, events have the time of their batch's clock."""
     time_unit: str | None
     id: str | None
     inputs: tuple[str, ...]
     types: Mapping[str, pa.DataType]
     ordered: bool = False
-    """Whether the rows' places in the order of the source are needed beside the columns (`Decoder.decode_in_order`)."""
+    """Whether the rows' places in the source's order are needed besides the columns (`Decoder.decode_in_order`)."""
     further_keys: tuple[str, ...] = ()
     """More columns that make the key with `key`, in that order."""
+    further_ids: tuple[str, ...] = ()
+    """More columns that make the id with `id`, in that order."""
+    computed: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Columns that are computed, with their types. Those of key, time and id may be; the source's columns of these names are hidden."""
+    asked: tuple[str, ...] = ()
+    """The source's columns that `where` reads. They come first, so that a wrong type among them is the one that is told."""
+    also: tuple[str, ...] = ()
+    """The source's columns that a computed key, time and id read."""
 
     def __post_init__(self) -> None:
         if self.time_unit is not None and self.time_unit not in TIME_UNITS:
@@ -41,16 +50,27 @@ class EventColumns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """List key, further keys, time, id and inputs once each, in that order."""
-        first = (name for name in (self.key, *self.further_keys, self.time, self.id) if name is not None)
-        return tuple(dict.fromkeys((*first, *self.inputs)))
+        """List the source's columns that are read, once each: `asked`, those of key, time and id, `inputs` and `also`, in that order."""
+        own = (self.key, *self.further_keys, self.time, self.id, *self.further_ids)
+        first = (name for name in own if name is not None and name not in self.computed)
+        return tuple(dict.fromkeys((*self.asked, *first, *self.inputs, *self.also)))
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of a key of several columns; none of a key of one column."""
+        return (self.key, *self.further_keys) if self.key is not None and self.further_keys else ()
+
+    def key_parts(self, keys: pa.Array) -> dict[str, pa.Array]:
+        """Return, by name, the texts of the columns that keys were made of; nothing of a key of one column."""
+        names = self.key_columns
+        return dict(zip(names, key_parts(keys, len(names)), strict=True)) if names else {}
 
     @property
     def lone_key(self) -> str | None:
-        """The key where it is text that is read as nothing but the key, and so may come as a dictionary; else None."""
-        if self.key is None or self.further_keys or self.types[self.key] != pa.string():
+        """The key if it is text that is read as nothing but the key, and so may come as a dictionary; else None."""
+        if self.key is None or self.key in self.computed or self.further_keys or self.types[self.key] != pa.string():
             return None
-        if self.key in (self.time, self.id, *self.inputs):
+        if self.key in (self.time, self.id, *self.further_ids, *self.asked, *self.inputs, *self.also):
             return None
         return self.key
 
@@ -70,7 +90,7 @@ def normal_type(type_: pa.DataType) -> pa.DataType:
 
 
 def type_named(text: str) -> pa.DataType:
-    """Return the type that a commit's metadata names; KeyError for what no column of events can be."""
+    """Return the type that a commit's metadata names; KeyError for a type that no column of events can have."""
     if text.startswith("decimal128"):
         precision, scale = text[11:-1].split(",")
         return pa.decimal128(int(precision), int(scale))

@@ -1,12 +1,12 @@
 """The contract of an event: a key that isn't empty and a time, nothing of the wrong type."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sessionlake.columnar.joint_keys import joint_key
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.decoded import error_array, shorten, shown
 from sessionlake.sources.decoding.safe_cast import Mask, nulls_of
@@ -15,9 +15,9 @@ from sessionlake.sources.decoding.times import Micros, parse_times
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Hold what the sessionizer needs of each row.
+    """The columns that the stream needs for each row.
 
-    `time_us` is 0 where `no_time` says that there is none. `reason` is null for rows that keep the contract, and None
+    `time_us` is 0 if `no_time` says that there is none. `reason` is null for rows that keep the contract, and None
     altogether when all do. `key` may be a dictionary of text.
     """
 
@@ -38,15 +38,14 @@ def check(
     """Check decoded rows.
 
     The reason is the first of: the decode error, null key, empty key, key too long, null time, unparsable time. A key of
-    more than `max_key_bytes`, in UTF-8, becomes null. Where the columns name no key, every row has the empty one. Where they
-    name further ones, the key is a JSON array of the texts of all, and null where one of them is. Where they name no time,
-    every row has that of the clock.
+    more than `max_key_bytes`, in UTF-8, becomes null. If the columns name no key, every row has the empty one. If they
+    name further ones, the key is a JSON array of the texts of all, and null if one of them is. So is an id. If they name
+    no time, every row has that of the clock.
     """
     if columns.key is None:
         key, lengths = pa.repeat("", decoded_table.num_rows), None
     elif columns.further_keys:
-        names = (columns.key, *columns.further_keys)
-        key = joint_key([_text(decoded_table.column(name)) for name in names])
+        key = _joint(decoded_table, (columns.key, *columns.further_keys))
         lengths = pc.binary_length(key)
     else:
         key, lengths = _keys(decoded_table.column(columns.key), max_key_bytes)
@@ -55,7 +54,7 @@ def check(
     else:
         times = decoded_table.column(columns.time).combine_chunks()
     time_us, no_time = parse_times(times, columns.time_unit)
-    event_id = None if columns.id is None else _text(decoded_table.column(columns.id))
+    event_id = None if columns.id is None else _joint(decoded_table, (columns.id, *columns.further_ids))
     too_long = _too_long(lengths, max_key_bytes)
     reason = _reason(key, lengths, too_long, times, no_time, error)
     if too_long:
@@ -63,20 +62,10 @@ def check(
     return Checked(time_us, no_time, key, event_id, reason)
 
 
-def joint_key(texts: Sequence[pa.Array]) -> pa.Array:
-    """Return for each row a JSON array of its texts, compact; null where one of them is null."""
-    quoted = [pc.binary_join_element_wise('"', _escaped(text), '"', "") for text in texts]
-    return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*quoted, ","), "]", "")
-
-
-def _escaped(text: pa.Array) -> pa.Array:
-    """Return texts as they stand in JSON's strings."""
-    for character in '\\"':
-        text = pc.replace_substring(text, character, f"\\{character}")
-    if pc.any(pc.match_substring_regex(text, "[\\x00-\\x1f]")).as_py():
-        for number in range(0x20):
-            text = pc.replace_substring(text, chr(number), f"\\u{number:04x}")
-    return text
+def _joint(table: pa.Table, names: tuple[str, ...]) -> pa.Array:
+    """Return the texts of a column, or the arrays of those of several."""
+    texts = [_text(table.column(name)) for name in names]
+    return joint_key(texts) if len(texts) > 1 else texts[0]
 
 
 def _keys(values: pa.ChunkedArray, limit: int | None) -> tuple[pa.Array, pa.Array | None]:

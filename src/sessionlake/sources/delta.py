@@ -14,10 +14,14 @@ from sessionlake.config.load import Config
 from sessionlake.errors import MissingColumnsError, SourceError
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
+from sessionlake.sources.decoding.decoded import type_name
 from sessionlake.sources.decoding.tables import BLOCK, FILE, TableDecoder
 from sessionlake.sources.limits import limits_of
 from sessionlake.warehouse.streamed_files import BATCH, read_files, streamed_files
 from sessionlake.warehouse.tables import Table, Tables, spark_schema
+
+_GREW = ("DELTA_SCHEMA_CHANGED", "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART")
+"""Signs of a query that Spark has ended because the table's schema is another one than when it began."""
 
 
 class DeltaSource:
@@ -30,10 +34,14 @@ class DeltaSource:
         self._spark, self._config, self._number = spark, config, number
 
     def check(self) -> None:
-        """Do nothing: a table that can't be read is met when its columns are asked for."""
+        """Do nothing: a table that can't be read raises an error when its columns are read."""
 
     def watch(self) -> None:
         """Do nothing: Spark reads all of a table, or fails."""
+
+    def grew(self, told: str) -> bool:
+        """Say whether Spark has ended the query because the table's schema is another one."""
+        return any(sign in told for sign in _GREW)
 
     def columns(self) -> list[str]:
         """Return the table's columns."""
@@ -52,11 +60,15 @@ class DeltaSource:
         return {name: normal_type(schema.field(name).type) for name in needed}
 
     def decoder(self, columns: EventColumns) -> TableDecoder:
-        """Return what takes the rows as they are."""
+        """Return the decoder, which takes the rows as they are."""
         return TableDecoder(columns, self._config.source.path)
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
-        """Return the rows that versions add; those that change or remove some are passed over."""
+        """Return the rows that versions add; those that change or remove some are passed over.
+
+        Raises SourceError if the table has no column that is read, or has it in another type.
+        """
+        self._check_types(columns)
         limits = limits_of(self._config.source, everything_at_once=everything_at_once)
         reader = self._spark.readStream.format("delta").option("skipChangeCommits", "true").options(**limits)
         # Spark knows no column `_metadata` in a stream of a Delta table.
@@ -77,6 +89,15 @@ class DeltaSource:
         table = Table(tables, self._config.source.path)
         files = streamed_files(table, offsets, needed)
         return self._needed(read_files(table, files), columns, BATCH) if files else None
+
+    def _check_types(self, columns: EventColumns) -> None:
+        for name, found in self.types(columns.needed).items():
+            pinned = normal_type(columns.types[name])
+            if found != pinned:
+                raise SourceError(
+                    f"{self._config.source.AT}.path: column {name!r} of {self._config.source.path!r} is now {type_name(found)}, and was "
+                    f"{type_name(pinned)}; bring the old type back, or give the new values a column of their own"
+                )
 
     def _needed(self, rows: DataFrame, columns: EventColumns, *others: str | Column) -> DataFrame:
         return rows.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(columns.schema)), *others)
@@ -99,7 +120,7 @@ class VersionedFiles:
         self._number = number
 
     def ranks(self, batch_id: int) -> Mapping[str, int]:
-        """Return a batch's files by name; SourceError where the table's log no longer has the versions that it read."""
+        """Return a batch's files by name; SourceError if the table's log no longer has the versions that it read."""
         offsets = [(batch, self._offset(batch)) for batch in (batch_id - 1, batch_id) if batch >= 0]
         files = streamed_files(self._source, offsets, {batch_id})
         return {file.name: rank for rank, file in enumerate(files)}

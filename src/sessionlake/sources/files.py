@@ -21,7 +21,7 @@ from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.files import CONTENT, PATH, FileDecoder, base_of, is_local, refusal
 from sessionlake.sources.decoding.json_lines import is_utf8
 from sessionlake.sources.decoding.rows import BATCH
-from sessionlake.sources.infer import all_columns, declared_and_found, infer_types
+from sessionlake.sources.infer import all_columns, declared_and_inferred, infer_types
 from sessionlake.sources.limits import limits_of
 from sessionlake.sources.planned_files import PlannedFiles, log_names
 from sessionlake.warehouse.tables import Tables
@@ -80,28 +80,33 @@ class FileSource:
         took = time.monotonic() - began
         self._next_look = began + max(_LOOK_EVERY_S, took / _LOOKING_SHARE)
 
+    def grew(self, told: str) -> bool:
+        """Return False: a query does not know its columns."""
+        del told
+        return False
+
     def columns(self) -> list[str]:
         """Return the columns of the files that are there."""
         return all_columns(source_files(self._config), self._format)
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types that the config declares or else the files that are there have."""
-        return declared_and_found(
+        return declared_and_inferred(
             self._config.source, needed, lambda names: infer_types(source_files(self._config), self._format, names)
         )
 
     def decoder(self, columns: EventColumns) -> FileDecoder:
-        """Return what decodes the files."""
+        """Return the decoder of the files."""
         return FileDecoder(columns, self._format, self._path, self._config.source.max_line_bytes)
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
-        """Return the files' paths, and their content where workers can't open them."""
+        """Return the files' paths, and their content if workers can't open them."""
         del columns
         reader = (
             self._spark.readStream.format("binaryFile")
             .schema("path string, modificationTime timestamp, length long, content binary")
             .options(**limits_of(self._config.source, everything_at_once=everything_at_once))
-            # Spark would otherwise pass over files a week older than the newest, without a word.
+            # Otherwise Spark silently ignores files that are a week older than the newest one.
             .option("maxFileAge", _FOREVER)
             .option("recursiveFileLookup", "true")
         )
@@ -121,7 +126,7 @@ class FileSource:
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:
-        """Return the files that the needed batches read, spread over tasks, with their content where workers can't open them."""
+        """Return the files that the needed batches read, spread over tasks, with their content if workers can't open them."""
         del columns
         files = self._logged(tables, offsets, needed)
         return None if files is None else self._with_content(files)
@@ -156,7 +161,7 @@ class FileSource:
         directory = f"{self._config.checkpoint}/sources/{self._number}"
         lines = self._spark.read.text([f"{directory}/{name}" for name in log_names(tables, directory, reached)])
         entry = F.from_json("value", "path string, batchId long")
-        # In the log paths are URL-encoded, where + stands for itself.
+        # Paths in the log are URL-encoded, except that + stands for itself.
         path = F.url_decode(F.replace("e.path", F.lit("+"), F.lit("%2B")))
         logged = lines.where("value like '{%'").select(entry.alias("e")).select(path.alias(PATH), F.col("e.batchId"))
         batches = self._spark.createDataFrame(pairs, f"batchId long, {BATCH} long")
@@ -165,7 +170,7 @@ class FileSource:
 
 
 def source_files(config: Config) -> list[str]:
-    """Return the files that the source directory holds now, hidden ones left out; SourceError where there are none."""
+    """Return the files that the source directory holds now, hidden ones left out; SourceError if there are none."""
     path, format_, at = config.source.path, config.source.format, config.source.AT
     root = Path(path.removeprefix("file:"))
     if "://" in path:
@@ -191,7 +196,7 @@ def source_files(config: Config) -> list[str]:
 def names_of_no_utf8(root: Path) -> list[str]:
     """Return the files and directories below a directory whose own name is no UTF-8, escaped.
 
-    What such a directory holds is left out, and what is hidden, which Spark does not read.
+    Entries inside of such a directory are left out. So are hidden files, which Spark does not read.
     """
     found = []
     for folder, folders, files in os.walk(os.fsencode(root)):

@@ -25,7 +25,7 @@ _LONG_TEXT = r"^-?(0|[1-9]\d{0,17})$"
 _DOUBLE_TEXT = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _BOOL_TEXT = r"^(true|false|True|False|TRUE|FALSE)$"
 
-Found = dict[str, pa.DataType | None]
+InferredTypes = dict[str, pa.DataType | None]
 """The columns of a file, None for one without any value."""
 
 
@@ -55,9 +55,9 @@ def infer_types(
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
-def infer_values(values: Sequence[bytes]) -> Found:
+def infer_values(values: Sequence[bytes]) -> InferredTypes:
     """Infer the columns of JSON values by the same rules; those that are no objects are passed over."""
-    found: Found = {}
+    found: InferredTypes = {}
     _add_objects(index_values(pa.array(values, pa.binary())), found, None)
     return found
 
@@ -67,12 +67,16 @@ def all_columns(paths: list[str], format: Format) -> list[str]:  # noqa: A002
     return list(_scan(paths, format, 32, set()))
 
 
-def _scan(paths: list[str], file_format: Format, max_files: int, needed: AbstractSet[str]) -> Found:
+def _scan(paths: list[str], file_format: Format, max_files: int, needed: AbstractSet[str]) -> InferredTypes:
     """Return all columns of the files, with the types of the needed ones."""
-    scanners: dict[str, Callable[[str, AbstractSet[str]], Found]] = {"json": _json, "csv": _csv, "parquet": _parquet}
+    scanners: dict[str, Callable[[str, AbstractSet[str]], InferredTypes]] = {
+        "json": _json,
+        "csv": _csv,
+        "parquet": _parquet,
+    }
     if file_format not in scanners:
         raise SourceError(f"unknown format {file_format!r}: write json, csv or parquet")
-    found: Found = {}
+    found: InferredTypes = {}
     failure = "there are no files"
     readable = False
     for path in _spread(paths, max_files):
@@ -104,8 +108,8 @@ def _unify(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | 
     return pa.string()
 
 
-def _json(path: str, needed: AbstractSet[str]) -> Found:
-    found: Found = {}
+def _json(path: str, needed: AbstractSet[str]) -> InferredTypes:
+    found: InferredTypes = {}
     lines_read = bytes_read = objects = 0
     for lines in json_lines(path, path, SAMPLE_BYTES):
         if isinstance(lines, LongLine):
@@ -120,8 +124,8 @@ def _json(path: str, needed: AbstractSet[str]) -> Found:
     return found
 
 
-def _add_objects(lines: Lines, found: Found, needed: AbstractSet[str] | None) -> int:
-    """Add the names of the lines that are objects, with the types of those needed (None: all), and count the objects."""
+def _add_objects(lines: Lines, found: InferredTypes, needed: AbstractSet[str] | None) -> int:
+    """Add the names in the lines that are objects, with the types of the needed names (None: all); return the number of objects."""
     objects = 0
     for row in range(len(lines)):
         try:
@@ -146,7 +150,7 @@ def _json_type(value: object) -> pa.DataType | None:
     return pa.string() if isinstance(value, (str, dict, list)) else pa.float64()
 
 
-def _csv(path: str, needed: AbstractSet[str]) -> Found:
+def _csv(path: str, needed: AbstractSet[str]) -> InferredTypes:
     header: list[str] = []
     for names, records in with_header(path, path, SAMPLE_BYTES):
         header = names
@@ -159,7 +163,7 @@ def _csv(path: str, needed: AbstractSet[str]) -> Found:
     return dict.fromkeys(header)
 
 
-def _text_types(table: pa.Table) -> Found:
+def _text_types(table: pa.Table) -> InferredTypes:
     return {name: _text_type(table.column(name).drop_null()) for name in table.column_names}
 
 
@@ -173,7 +177,7 @@ def _text_type(values: pa.ChunkedArray) -> pa.DataType | None:
     return pa.string()
 
 
-def _parquet(path: str, needed: AbstractSet[str]) -> Found:
+def _parquet(path: str, needed: AbstractSet[str]) -> InferredTypes:
     del needed  # the file's schema names them all
     with open_parquet(path) as file:
         return {column.name: _parquet_type(column.type) for column in file.schema_arrow}
@@ -193,7 +197,7 @@ def _parquet_type(kind: pa.DataType) -> pa.DataType | None:
     return kind if pa.types.is_boolean(kind) or pa.types.is_decimal128(kind) else pa.string()
 
 
-def declared_and_found(
+def declared_and_inferred(
     source: SourceSection,
     needed: Sequence[str],
     find: Callable[[list[str]], Mapping[str, pa.DataType]],

@@ -1,4 +1,4 @@
-"""A Kafka topic as a source: the stream of its records, its columns, and what a user should know of it."""
+"""A Kafka topic as a source: the stream of its records, its columns, and warnings about its settings."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -21,7 +21,7 @@ from sessionlake.errors import JobError, MissingColumnsError, SourceError, first
 from sessionlake.sources.base import Offsets, same
 from sessionlake.sources.columns import EventColumns, normal_type
 from sessionlake.sources.decoding.kafka_records import DECODED, EVENT, HEADERS, TOMBSTONE, RecordDecoder, Topic
-from sessionlake.sources.infer import declared_and_found, infer_values
+from sessionlake.sources.infer import declared_and_inferred, infer_values
 from sessionlake.sources.kafka_cluster import Cluster
 from sessionlake.sources.record_columns import KEY, META
 from sessionlake.warehouse.tables import Tables
@@ -45,7 +45,7 @@ class KafkaSource:
         self._spark, self._source = spark, config.source
 
     def check(self) -> None:
-        """Raise SourceError where the topic can't be read; warn where it is compacted."""
+        """Raise SourceError if the topic can't be read; warn if it is compacted."""
         cluster = Cluster(self._source.AT, self._source.bootstrap_servers or "", option_texts(self._source.options))
         topic = self._source.topic or ""
         if cluster.describe(self._spark, topic).compacted:
@@ -59,6 +59,11 @@ class KafkaSource:
     def watch(self) -> None:
         """Do nothing: Spark reads all of a topic, or fails."""
 
+    def grew(self, told: str) -> bool:
+        """Return False: a query does not know its columns."""
+        del told
+        return False
+
     def columns(self) -> list[str]:
         """Return the columns of the records' values."""
         if self._source.format == "avro":
@@ -67,14 +72,14 @@ class KafkaSource:
 
     def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the types that the config declares, or else the Avro schema or the topic's first records have."""
-        return declared_and_found(self._source, needed, self._found, META)
+        return declared_and_inferred(self._source, needed, self._inferred, META)
 
     def decoder(self, columns: EventColumns) -> RecordDecoder:
-        """Return what decodes the records."""
+        """Return the decoder of the records."""
         return RecordDecoder(columns, Topic(self._source.topic or "", self._source.format == "avro"))
 
     def stream(self, columns: EventColumns, *, everything_at_once: bool = False) -> DataFrame:
-        """Return what workers need of each record."""
+        """Return the columns of each record that workers need."""
         reader = self._spark.readStream.format("kafka").options(**_options(self._source))
         if not everything_at_once:
             reader = reader.option("maxOffsetsPerTrigger", self._source.max_offsets_per_batch)
@@ -89,11 +94,11 @@ class KafkaSource:
     def replay(
         self, tables: Tables, columns: EventColumns, offsets: Offsets, needed: Collection[int]
     ) -> DataFrame | None:
-        """Raise JobError: what a topic held may be gone from it, and nothing says so."""
+        """Raise JobError: records may be gone from a topic without a sign of it."""
         del tables, columns, offsets, needed
         raise JobError(f"{self._source.AT}.kind: 'kafka' can't be read again")
 
-    def _found(self, names: list[str]) -> dict[str, pa.DataType]:
+    def _inferred(self, names: list[str]) -> dict[str, pa.DataType]:
         if self._source.format == "avro":
             schema = to_arrow_schema(_avro_schema(self._spark, self._source))
             found: dict[str, pa.DataType | None] = {field.name: normal_type(field.type) for field in schema}
@@ -129,7 +134,7 @@ def _needed(spark: SparkSession, source: SourceSection, columns: EventColumns) -
 
 
 def _tombstone() -> Column:
-    """Return the headers of a tombstone; null where the record has a value, or none of them."""
+    """Return the headers of a tombstone; null if the record has a value, or none of them."""
     header = {name: _header(full).alias(name) for name, full in HEADERS.items()}
     named = reduce(or_, (value.isNotNull() for value in header.values()))
     return F.when(F.col("value").isNull() & named, F.struct(*header.values()))
@@ -143,7 +148,7 @@ def _header(name: str) -> Column:
 
 
 def _options(source: SourceSection) -> dict[str, str]:
-    # A stream's default is to begin with what comes next; sessions are of all there is.
+    # Spark's default is to begin with the next record; a pipeline begins with the topic's earliest one.
     # A fetch is a megabyte of a partition, of which Kafka's consumer hands on 500 records a call; before each call Spark asks
     # the broker for the partition's first and last offset.
     defaults = {"startingOffsets": "earliest", "kafka.max.poll.records": "20000"}
@@ -180,7 +185,7 @@ def _decoded(source: SourceSection) -> Column:
 
 
 def read_avro_schema(source: SourceSection) -> str:
-    """Return the text of the file with a topic's Avro schema; SourceError where it can't be read."""
+    """Return the text of the file with a topic's Avro schema; SourceError if it can't be read."""
     try:
         return Path(source.avro_schema or "").read_text()
     except (OSError, UnicodeDecodeError) as error:

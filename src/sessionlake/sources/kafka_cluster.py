@@ -1,4 +1,4 @@
-"""A Kafka cluster apart from what is read from it: whether it answers, how it keeps a topic, and records for one."""
+"""A Kafka cluster's administration: whether it answers, how it keeps a topic, and sending records to a topic."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -32,9 +32,9 @@ class Topic:
     """A topic as the cluster describes it."""
 
     id: str
-    """Another one once a topic of this name is made anew."""
+    """The topic's id, which changes if a topic of this name is recreated."""
     cleanup_policy: str
-    """Empty where this user may not see it."""
+    """Empty if this user may not see it."""
 
     @property
     def compacted(self) -> bool:
@@ -52,7 +52,7 @@ class Cluster:
 
     @property
     def servers(self) -> str:
-        """The bootstrap servers; ConfigError where a reference in them has no value."""
+        """The bootstrap servers; ConfigError if a reference in them has no value."""
         return reveal(f"{self.section}.bootstrap_servers", self.bootstrap_servers)
 
     @property
@@ -62,7 +62,7 @@ class Cluster:
         return reveal_all(f"{self.section}.options", given)
 
     def require_reachable(self) -> None:
-        """Raise UnreachableError where no bootstrap server takes a connection; Kafka's client would log for a while first."""
+        """Raise UnreachableError if no bootstrap server takes a connection; Kafka's client would log for a while first."""
         failures = []
         for server in self.servers.split(","):
             host, _, port = server.strip().rpartition(":")
@@ -78,7 +78,7 @@ class Cluster:
         )
 
     def describe(self, spark: SparkSession, topic: str) -> "Topic":
-        """Return what there is to know of a topic; MissingTopicError where there is none."""
+        """Return a topic's properties; MissingTopicError if there is no such topic."""
         self.require_reachable()
         jvm: Any = spark._jvm
         with self._admin(jvm) as admin:
@@ -109,7 +109,7 @@ class Cluster:
                     raise self._explained(topic, str(error.java_exception)) from error
 
     def end_offsets(self, spark: SparkSession, topic: str) -> dict[int, int]:
-        """Return by partition the offset that the topic's next record gets; SourceError where that can't be learnt."""
+        """Return by partition the offset that the topic's next record gets; SourceError if that can't be learnt."""
         jvm: Any = spark._jvm
         with self._admin(jvm) as admin:
             try:
@@ -123,7 +123,7 @@ class Cluster:
             return {place.partition(): found.get(place).offset() for place in wanted.keySet()}
 
     def write(self, records: DataFrame, topic: str) -> None:
-        """Produce records (key, value, and headers and partition if there are); SourceError where Kafka is the cause of a failure."""
+        """Produce records (key, value, and headers and partition if there are); SourceError if Kafka is the cause of a failure."""
         options = {**self.client_options, "kafka.bootstrap.servers": self.servers, "topic": topic}
         try:
             records.write.format("kafka").options(**options).save()
@@ -155,7 +155,7 @@ class Cluster:
         if any(sign in text for sign in _REFUSED):
             return SourceError(
                 f"{self.section}.topic: {topic!r} is closed to this user ({text.rpartition(': ')[2]}); "
-                f"give it the right to, or set kafka.security.protocol and what it needs in {self.section}.options"
+                f"give it the right to read, or set kafka.security.protocol and its options in {self.section}.options"
             )
         return SourceError(
             f"{self.section}.bootstrap_servers: {self.bootstrap_servers!r} does not answer as Kafka ({text.rpartition(': ')[2]}); "
@@ -170,24 +170,24 @@ class MissingTopicError(SourceError):
 def only_the_report_failed(text: str) -> bool:
     """Say whether a query failed by a bug of Spark 4.1's connector only, and is to be started again.
 
-    The first batch after a restart, where it is one that was planned before, is run and committed; then the connector's
+    The first batch after a restart, if it is one that was planned before, is run and committed; then the connector's
     metrics fail on the latest offsets, which were not asked for yet (https://github.com/apache/spark/issues/55236).
     """
     return "IterableOps.map" in text and 'return value of "scala.Option.get()" is null' in text
 
 
 def explained(text: str, section: str = "source") -> SourceError | None:
-    """Return what a failed query's messages mean where Kafka is the cause."""
+    """Return the error that a failed query's messages mean if Kafka is the cause; else None."""
     if any(sign in text for sign in _LOST):
         return SourceError(
-            f"{section}.topic: records that were not read yet are gone from Kafka (retention, or the topic was made anew); "
+            f"{section}.topic: records that were not read yet are gone from Kafka (retention, or the topic was recreated); "
             f"set failOnDataLoss = false in {section}.options to go on without them, or start a new warehouse"
         )
     if _MISSING in text:
         return SourceError(f"{section}.topic: was deleted, or partitions of it were; create it again or restore it")
     if any(sign in text for sign in _REFUSED):
         return SourceError(
-            f"{section}.topic: is closed to this user; give it the right to, or set what Kafka needs in {section}.options"
+            f"{section}.topic: is closed to this user; give it the right to read, or set Kafka's options in {section}.options"
         )
     if any(sign in text for sign in _SILENT):
         return UnreachableError(

@@ -22,7 +22,7 @@ _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
 class PlannedFiles:
-    """What the checkpoint of a pipeline with a source of files says.
+    """The files that the checkpoint of a pipeline has planned.
 
     `number` says which of the pipeline's event inputs the files are, from 0, and `column` how a column of theirs is called
     among a batch's rows.
@@ -39,8 +39,8 @@ class PlannedFiles:
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
         """Return the rows of a batch as they are, or with NUMBER and PARTS.
 
-        That is if a planned file is there no more, which Spark passes over without a word (it has 0 parts); if it is planned
-        through a link; and if there are fewer files than cores, and large ones among them. `offsets` is the text of the batch's offset file.
+        They are needed in three cases: a planned file is gone, which Spark silently ignores (it has 0 parts); a file is planned
+        through a link; there are fewer files than cores, and some are large. `offsets` is the text of the batch's offset file.
         """
         self._reached[batch_id] = _last_entry(offsets, self._number)
         planned = self._planned(batch_id)
@@ -49,7 +49,7 @@ class PlannedFiles:
         special = {path: count for path, count in parts.items() if count != 1}
         if offsets is None or not (special or set(sizes) != set(planned)):
             return rows
-        # Spark's own rows of the files stay where it has read their content. Else the plan says the same.
+        # Spark's own rows of the files stay if it has read their content. Else the plan says the same.
         listed = parts if self._local else special
         tasks = [(path, i, count) for path, count in listed.items() for i in range(max(1, count))]
         path, number, parts_ = (self._column(name) for name in (PATH, NUMBER, PARTS))
@@ -57,7 +57,7 @@ class PlannedFiles:
         made = made.toDF(path, number, parts_)
         if self._local and rows.columns == [path]:
             return made
-        # What is no file is of another input.
+        # A row that is no file belongs to another input.
         others = rows.where(rows[path].isNull()) if self._local else rows
         return others.withColumns({number: F.lit(0), parts_: F.lit(1)}).unionByName(made, allowMissingColumns=True)
 
@@ -70,7 +70,7 @@ class PlannedFiles:
         return [path for path, size in self._sizes(batch_id).items() if size is None]
 
     def _parts(self, path: str, size: int | None, files: int) -> int:
-        """Return into how many parts a file is cut, 0 where it is gone."""
+        """Return into how many parts a file is cut, 0 if it is gone."""
         if size is None:
             return 0
         if not self._local or files >= self._cores or self._format is None:
@@ -93,7 +93,7 @@ class PlannedFiles:
         return [path for entry in range(before + 1, end + 1) for path in self._entry(entry)]
 
     def reached(self, batch_id: int) -> int:
-        """Return the last entry of the file log that a batch and those before it read; -1 where none has."""
+        """Return the last entry of the file log that a batch and those before it read; -1 if none has."""
         if batch_id not in self._reached:
             offsets = self._tables.read_text(f"{self._checkpoint}/offsets/{batch_id}")
             self._reached[batch_id] = _last_entry(offsets, self._number)
@@ -112,7 +112,7 @@ class PlannedFiles:
             return dict(zip(planned, pool.map(self._size, planned), strict=True))
 
     def _size(self, path: str) -> int | None:
-        """Return a file's bytes; None where it is gone, 0 where that can't be told."""
+        """Return a file's size in bytes; None if it is gone, 0 if the size is unknown."""
         if not self._local:
             system, found = self._tables.file_system(path)
             return 0 if system.exists(found) else None
@@ -125,7 +125,7 @@ class PlannedFiles:
 
 
 def log_names(tables: Tables, directory: str, reached: int) -> list[str]:
-    """Return the files of a log of files up to an entry: the last compacted one and what came after it."""
+    """Return the files of a file log up to an entry: those of the last compacted entry, and of the entries after it."""
     parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]
     compacted = max((n for n, is_compact, _ in parsed if is_compact), default=-1)
     names = [name for n, is_compact, name in parsed if n == compacted and is_compact]

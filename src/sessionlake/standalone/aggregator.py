@@ -12,21 +12,23 @@ from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.durations import format_duration
 from sessionlake.engine.operator import Aside, Piece
 from sessionlake.errors import ConfigError, NotKeptError
+from sessionlake.local.columns import Types, aggregated
+from sessionlake.local.rows import Row, plain_rows
 from sessionlake.operators.counts.definition import CountDefinition
+from sessionlake.operators.counts.operator import Counter
 from sessionlake.operators.counts.spec import CountSpec
 from sessionlake.operators.sessions.gap_by import parsed_gap, source_columns, typed_gap
+from sessionlake.operators.sessions.operator import Sessionizer
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import SessionWindows
 from sessionlake.operators.windows.definition import WindowDefinition
+from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.spec import Grid, WindowSpec
 from sessionlake.standalone.base import Chunk, Judgement, Positions, Standalone
-from sessionlake.standalone.columns import Types, aggregated
 from sessionlake.standalone.emit import Emit
-from sessionlake.standalone.kept import KeptMessages, Room
-from sessionlake.standalone.kernels import CountKernel, SessionKernel, WindowKernel
 from sessionlake.standalone.outbox import Downstream
-from sessionlake.standalone.rows import Row, plain_rows
-from sessionlake.standalone.windows import Asked, windows_in
+from sessionlake.standalone.retained_messages import MessageRetention, RetainedMessages
+from sessionlake.standalone.windows import WindowQuery, windows_in
 from sessionlake.stream.ingest import ARCHIVED, DEAD_LETTER, EVENTS
 from sessionlake.stream.positions import PARTITION
 
@@ -35,13 +37,13 @@ _MAX_SLICES = 4096
 """Slices of a window, and windows of a slice, as in a config."""
 
 
-class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel]):
+class WindowedAggregator(Standalone[Windower | Counter | Sessionizer]):
     """Windows by time or count, or sessions, over messages that are added one at a time or as tables.
 
     `aggregates` are as in the section [aggregates]: {"hottest": "max(celsius)"}. `key` names the column of the key, None for
-    one window of all messages at a time; `time` that of the event time, in microseconds or, where `schema` says "timestamp",
+    one window of all messages at a time; `time` that of the event time, in microseconds or, if `schema` says "timestamp",
     timestamps; None, by count and in `keep_messages` alone, for the clock's. `schema` = {"column": "long" | "double" |
-    "string" | "boolean" | "timestamp" | "date"}; the first message tells the types of other columns, for good.
+    "string" | "boolean" | "timestamp" | "date"}; the first message fixes the types of other columns.
 
     Outputs are dicts with the columns of window_changelog, of sessions of session_changelog, times in microseconds. With
     `keep_messages` the messages themselves are kept for `get_messages`, with the columns that aggregates read and
@@ -52,7 +54,17 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
     time that the directory is opened.
 
     `batch` is how many messages `add_message` gathers to one batch (`Standalone`); it may be another one each time that the
-    directory is opened. ConfigError for a definition that can't be, or that is not the directory's.
+    directory is opened. ConfigError for an invalid definition, or for one that is not the directory's.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from sessionlake import TumblingWindows
+    >>> with TemporaryDirectory() as directory:
+    ...     minutes, each = TumblingWindows.of("1 minute"), Emit(early="batch", late="batch")
+    ...     with WindowedAggregator(directory, minutes, {"hottest": "max(celsius)"}, key="sensor", emit=each) as run:
+    ...         run.add_message({"sensor": "a", "celsius": 21.5, "time_us": 10_000_000}, position=1)
+    ...         run.add_message({"sensor": "a", "celsius": 23.0, "time_us": 50_000_000}, position=2)
+    ...         [(row["window_start"], row["window_end"], row["hottest"]) for row in run.get_result()]
+    [(0, 60000000, 21.5), (0, 60000000, 23.0)]
     """
 
     def __init__(
@@ -86,8 +98,8 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
             "keep_messages": keep_messages,
             "columns": list(columns),
         }
-        judged = Judgement.of(beyond_retention, max_future_skew, _skew_us(definition))
-        super().__init__(directory, asked, schema, downstream, batch, judged)
+        self._judged = Judgement.of(beyond_retention, max_future_skew, _skew_us(definition))
+        super().__init__(directory, asked, schema, downstream, batch)
 
     def add_message(
         self, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
@@ -95,7 +107,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         """Add a message. One whose position is not above the last of its partition is a replay, and changes nothing.
 
         `clock_us` is the clock in microseconds, by default the system's; it never goes back. Of messages that are gathered
-        to a batch the last clock is that of all. BackPressureError where downstream took not all outputs: those of earlier
+        to a batch the last clock is that of all. BackPressureError if downstream took not all outputs: those of earlier
         calls (the message is not taken), or of this one (it is).
         """
         self._add_one(EVENTS, message, position, partition, clock_us)
@@ -110,12 +122,12 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
     ) -> None:
         """Add the rows of a table as one batch, each with its position and its partition; else as `add_message`.
 
-        ConfigError where a column is missing or of another type: then nothing is added.
+        ConfigError if a column is missing or of another type: then nothing is added.
         """
         self._add_table(EVENTS, table, positions, partitions, clock_us)
 
     def positions(self) -> dict[int, int]:
-        """Return by partition the last position that is flushed: after a crash, add what follows."""
+        """Return by partition the last position that is flushed. After a crash, add the messages after it."""
         return self._positions(EVENTS)
 
     def get_windows(self, start: int, end: int, key: str | None = None) -> list[dict[str, Any]]:
@@ -125,7 +137,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         those that are not full. Aggregates are those of all that was added, sent or not.
         """
         self._require_settled()
-        return plain_rows(windows_in(self._kernel, self._store, self._saved.state, Asked(start, end, key)))
+        return plain_rows(windows_in(self._operator, self._store, self._stream.state, WindowQuery(start, end, key)))
 
     def get_messages(
         self, start: int, end: int, *, join_keys: Sequence[Any] | None = None, session_key: str | None = None
@@ -133,7 +145,7 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         """Return the kept messages in [start, end], by place, of all keys or of `session_key`: key, time_us, position, columns.
 
         By time the range is of times; by count of positions, partition * 2^40 + the message's number in it, from 1. Late
-        messages are among them. NotKeptError where none are kept; ConfigError for `join_keys`, which joins have.
+        messages are among them. NotKeptError if none are kept; ConfigError for `join_keys`, which joins have.
         """
         self._require_settled()
         if join_keys is not None:
@@ -141,31 +153,31 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
         if self._kept is None:
             raise NotKeptError("get_messages: no messages are kept; open a new directory with keep_messages=True")
         return self._kept.between(
-            start, end, session_key, self._kernel.expired_us(self._saved.state), self._kept_so_far
+            start, end, session_key, self._operator.expired_us(self._stream.state), self._retained_so_far
         )
 
-    def _made(self, types: Mapping[str, Types]) -> WindowKernel | CountKernel | SessionKernel:
+    def _build(self, types: Mapping[str, Types]) -> Windower | Counter | Sessionizer:
         given = {**types.get(EVENTS, {}), **self._declared}
         others = [name for name in given if name not in (self._key, self._time)]
         sql = parsed_gap(self._windows.gap_by) if isinstance(self._windows, SessionWindows) else None
         wanted = [*self._columns, *source_columns(sql)]
-        aggregates, columns = aggregated(
+        aggregates, columns, shape = aggregated(
             self._texts, given, key=self._key, time=self._time, columns=wanted, others=others
         )
         ordered = replace(columns, ordered=True)
-        events = self._judged.events(ordered, archive=self._room is not None)
-        self._kept = None if self._room is None else KeptMessages(self._room, events, self._segments.part(1))
+        events = replace(self._judged.events(ordered, archive=self._room is not None), shape=shape)
+        self._kept = None if self._room is None else RetainedMessages(self._room, events, self._segments.part(1))
         defined = self._windows
         if isinstance(defined, SessionWindows):
             self._emit.of_sessions()
-            return SessionKernel(SessionizerSpec(defined, aggregates, events, typed_gap(sql, columns.types)))
+            return Sessionizer(SessionizerSpec(defined, aggregates, events, typed_gap(sql, columns.types)))
         if isinstance(defined, CountDefinition):
             policies = self._emit.of_counts()
-            return CountKernel(
+            return Counter(
                 CountSpec(defined.windows, defined.numbered, aggregates, events, policies, defined.retention_us)
             )
         policies = self._emit.of_windows()
-        return WindowKernel(
+        return Windower(
             WindowSpec(
                 defined.windows,
                 aggregates,
@@ -177,33 +189,33 @@ class WindowedAggregator(Standalone[WindowKernel | CountKernel | SessionKernel])
             )
         )
 
-    def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]]) -> None:
+    def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]], before: Mapping[str, Any]) -> None:
         if self._kept is None:
             return
-        kept, expired = self._kept_so_far, self._kernel.expired_us(self._saved.state)
+        kept, expired_us = self._retained_so_far, self._operator.expired_us(before)
         for chunk, some in zip(chunks, pieces, strict=False):
             for piece in some:
                 if isinstance(piece, Aside) and piece.kind == ARCHIVED and len(piece.rows):
-                    before = kept.get(chunk.partition, 0)
-                    numbers = before + 1 + np.arange(len(piece.rows))
-                    kept[chunk.partition] = before + len(piece.rows)
-                    self._kept.add(piece.rows, chunk.partition * PARTITION + numbers, expired, kept)
+                    first = kept.get(chunk.partition, 0) + 1
+                    numbers = first + np.arange(len(piece.rows))
+                    kept[chunk.partition] = first - 1 + len(piece.rows)
+                    self._kept.add(piece.rows, chunk.partition * PARTITION + numbers, expired_us, kept)
         self._saved = replace(self._saved, kept={str(p): n for p, n in kept.items()})
 
     @property
-    def _kept_so_far(self) -> dict[int, int]:
+    def _retained_so_far(self) -> dict[int, int]:
         return {int(p): n for p, n in self._saved.kept.items()}
 
 
 def _skew_us(definition: Definition) -> int:
-    """Return how far ahead of the clock messages may be where nothing else is said, as in a pipeline; a minute at least."""
+    """Return how far ahead of the clock messages may be if nothing else is said, as in a pipeline; a minute at least."""
     if isinstance(definition, CountDefinition):
         return 0
     return definition.windows.size_us if isinstance(definition, WindowDefinition) else definition.grace_us
 
 
-def _room(definition: Definition, keep: int) -> Room | None:
-    """Return what is kept; ConfigError where by count no number says so, or by time one does."""
+def _room(definition: Definition, keep: int) -> MessageRetention | None:
+    """Return the retention of messages; ConfigError if it is no number by count, or a number by time."""
     if keep is False:
         return None
     if isinstance(definition, CountDefinition):
@@ -211,12 +223,12 @@ def _room(definition: Definition, keep: int) -> Room | None:
             raise ConfigError(
                 f"keep_messages: {keep!r} says not how many; by count write the number of messages of each partition, as in 1000"
             )
-        return Room(by_time=False, length=keep, near=keep)
+        return MessageRetention(by_time=False, length=keep, near=keep)
     if keep is not True:
         raise ConfigError(f"keep_messages: {keep!r} is of windows by count; by time write True, for the retention")
     if isinstance(definition, SessionWindows):
-        return Room(by_time=True, length=definition.kept_us, near=definition.widest_us)
-    return Room(by_time=True, length=definition.retention_us, near=definition.windows.span_us)
+        return MessageRetention(by_time=True, length=definition.kept_us, near=definition.widest_us)
+    return MessageRetention(by_time=True, length=definition.retention_us, near=definition.windows.span_us)
 
 
 def _check(definition: Definition, time: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What the standalone operators share: batches of one message or many, replays, outputs, and the flush of everything at once."""
+"""The base of the standalone operators: batches of one message or many, replays, outputs, and one flush of everything."""
 
 import time
 from abc import ABC, abstractmethod
@@ -13,31 +13,36 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.config.durations import MINUTE_US, parse_duration
-from sessionlake.engine.operator import Aside, BatchContext, Counted, Piece, ShardResult, add_stats
+from sessionlake.engine.operator import Operator, Piece, add_stats
 from sessionlake.errors import BackPressureError, ConfigError, StoreError
+from sessionlake.local.columns import Types, declared_types, types_in, types_of
+from sessionlake.local.rows import Row, event_rows, plain_rows, table_rows
+from sessionlake.local.shards import LocalShards
+from sessionlake.local.stream import LocalBatch, LocalStream
 from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.decoded import plain
 from sessionlake.sources.decoding.rows import Origin, Rows
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import OFFSET, PARTITION
-from sessionlake.standalone.columns import Types, declared_types, types_in, types_of
-from sessionlake.standalone.gathered import Gathered
-from sessionlake.standalone.kernels import Kernel
+from sessionlake.standalone.batching import MessageBatch
+from sessionlake.standalone.checkpoint import NAME, opened_database, read_checkpoint
 from sessionlake.standalone.outbox import Downstream, Outbox
-from sessionlake.standalone.rows import Row, event_rows, plain_rows, table_rows
-from sessionlake.standalone.saved import NAME, opened_database, read_saved
-from sessionlake.standalone.shards import LocalShards
+from sessionlake.store.buffered import Part
 from sessionlake.stream.ingest import DEAD, DEAD_LETTER, DROP, EventSpec
 from sessionlake.stream.outputs import LATE
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import PARTLY
 
-COUNTS = ("input", "accepted", "late", "partly_late", "dead", "dropped")
-"""What `counts` has, beside `replayed`: input = accepted + late + dead + dropped."""
+COUNTS = ("input", "accepted", "late", "partly_late", "dead", "dropped", "filtered")
+"""The names in `counts`, besides `replayed`: input = accepted + late + dead + dropped + filtered."""
 Positions: TypeAlias = Sequence[int] | Ints | pa.Array
 Messages: TypeAlias = Sequence[Row] | pa.Table
 _NEVER = -(1 << 62)
+_ANYWHERE = Path()
+"""The path of a store whose database is open already."""
 _PARTITIONS = 1 << 22
-"""Positions of so many, 2^40 each, fit an int64."""
-_K = TypeVar("_K", bound=Kernel[Any])
+"""The most partitions: with 2^40 positions each, all positions fit an int64."""
+_O = TypeVar("_O", bound=Operator[Any])
 
 
 @dataclass(frozen=True)
@@ -52,14 +57,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Which messages are refused, whatever the operator computes of them; as in a pipeline."""
+    """The rules by which messages are refused, the same for every operator and as in a pipeline."""
 
     beyond_retention: str
     max_future_skew_us: int
 
     @classmethod
     def of(cls, beyond_retention: str, max_future_skew: str | None, skew_us: int) -> Self:
-        """Return what arguments say; `skew_us` is what the operator takes where they say nothing, a minute at least."""
+        """Return the rules that the arguments give; `skew_us` is the operator's default for `max_future_skew`, a minute at least."""
         if beyond_retention not in (DEAD_LETTER, DROP):
             raise ConfigError(f"beyond_retention: {beyond_retention!r} is unknown; write {DEAD_LETTER} or {DROP}")
         given = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
@@ -70,16 +75,19 @@ class Judgement:
         return EventSpec(TableDecoder(columns, None), self.beyond_retention, self.max_future_skew_us, archive)
 
 
-class Standalone(ABC, Generic[_K]):
+class Standalone(ABC, Generic[_O]):
     """An operator on one directory, for one thread of one process.
 
-    What is added lies in memory until it is flushed: a crash, and `close`, go back to the last flush, and what was added since
-    is to be added again, from behind `positions()` on. Only where outputs are offered downstream are they flushed by
+    Added messages lie in memory until they are flushed: a crash, and `close`, go back to the last flush, and messages added since
+    is to be added again, from behind `positions()` on. Only if outputs are offered downstream are they flushed by
     themselves, once all of a call were taken.
 
-    With `batch` above 1 messages that are added one at a time are gathered until they are so many, and then computed as one
+    With `batch` above 1, messages that are added one at a time are gathered until there are `batch` of them, and then computed as one
     batch, as the rows of a table are; every other call computes those that are gathered first.
     """
+
+    _of: Changelog | None = None
+    """The changelog whose key columns outputs have beside the key; None if keys are one column."""
 
     def __init__(
         self,
@@ -88,49 +96,52 @@ class Standalone(ABC, Generic[_K]):
         schema: Mapping[str, str] | None,
         downstream: Downstream | None,
         batch: int,
-        judged: "Judgement",
     ) -> None:
-        self._judged = judged
         if batch < 1:
             raise ConfigError(f"batch: {batch!r} is no number of messages; write 1 or more")
         path, self._declared = Path(directory), declared_types(schema)
         self._where, self._outbox = str(path), Outbox(downstream)
         self._counts = dict.fromkeys((*COUNTS, "replayed"), 0)
-        self._batch, self._gathered = batch, Gathered()
+        self._batch, self._gathered = batch, MessageBatch()
         self._segments = opened_database(path)
         self._is_open = True
         try:
-            self._saved = read_saved(self._segments, path, definition)
+            self._saved = read_checkpoint(self._segments, path, definition)
             self._last = {name: dict(each) for name, each in self._saved.positions.items()}
             self._types = self._saved.known_types()
             self._check_schema()
-            self._kernel: _K = self._made(self._types)
-            self._shards = LocalShards[Any](1, lambda *_: self._kernel.opened(lambda _: self._segments.part(0)))
+            self._operator: _O = self._build(self._types)
+            shards = LocalShards[Any](1, lambda operator, _: self._opened(operator, self._segments.part(0)))
+            self._stream = LocalStream(shards, state=self._saved.state, batches=self._saved.batches)
         except BaseException:
             self._segments.close()
             raise
 
     @abstractmethod
-    def _made(self, types: Mapping[str, Types]) -> _K:
-        """Return the operator, given by input the types beside the declared ones; a column without is taken for whole numbers."""
+    def _build(self, types: Mapping[str, Types]) -> _O:
+        """Return the operator, given by input the types of columns besides the declared ones; a column without a type has whole numbers."""
 
-    def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]]) -> None:
-        """Keep messages of a batch, beside what the operator's store has of them; `pieces` are what became of each chunk."""
+    def _opened(self, operator: Operator[Any], part: Part) -> Any:
+        """Return the operator's store in its part of the directory's database."""
+        return operator.open_store(_ANYWHERE, lambda _: part)
+
+    def _keep(self, chunks: Sequence[Chunk], pieces: Sequence[Sequence[Piece]], before: Mapping[str, Any]) -> None:
+        """Keep messages of a batch after a state; `pieces` are those of each chunk."""
 
     def timeout(self, clock_us: int | None = None) -> bool:
-        """Send what is due by the clock, microseconds, by default the system's; say whether nothing waits to be taken.
+        """Send the outputs that are due by the clock, microseconds, by default the system's; return whether no output waits any more.
 
-        What downstream has refused is offered first, from where it stopped; while it is refused nothing else happens.
+        Outputs that downstream has refused are offered first, in order. As long as it refuses them nothing else happens.
         """
         self._require_open()
         self._compute_gathered()
         if self._outbox.is_waiting and not self._offered():
             return False
-        self._run(self._clock(clock_us), [], {}, [[Counted({})]])
+        self._run(self._clock(clock_us), [], {})
         return self._offered(always=True)
 
     def get_result(self) -> list[dict[str, Any]]:
-        """Return copies of the outputs since the last flush, or, with a downstream, of those that it has not taken yet."""
+        """Return copies of the outputs since the last flush; with a downstream, of the outputs that it has not taken yet."""
         self._settle()
         return self._outbox.waiting_outputs()
 
@@ -140,14 +151,14 @@ class Standalone(ABC, Generic[_K]):
         return [dict(row) for row in self._outbox.late]
 
     def dead(self) -> list[dict[str, Any]]:
-        """Return `message` and `reason` of those refused since the last `flush`, but those that `downstream.error` has taken."""
+        """Return `message` and `reason` of the messages refused since the last `flush`, without those that `downstream.error` has taken."""
         self._settle()
         return [dict(row) for row in self._outbox.dead]
 
     def flush(self) -> None:
         """Write all that was added to disk, in one batch, and forget the outputs: fetch them before.
 
-        BackPressureError where downstream has not taken them: what is on disk is never ahead of it.
+        BackPressureError if downstream has not taken them: the state on disk is never ahead of it.
         """
         self._require_settled()
         if self._outbox.is_waiting:
@@ -159,12 +170,12 @@ class Standalone(ABC, Generic[_K]):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many messages came in since it was opened, and what became of them; replays are counted apart."""
+        """How many messages came in since it was opened, by outcome; replays are counted separately."""
         self._settle()
         return dict(self._counts)
 
     def close(self) -> None:
-        """Release the directory. What was not flushed is gone, but with a downstream, where all is flushed that it has taken."""
+        """Release the directory. Messages that were not flushed are lost. If a downstream has taken all outputs, they are flushed first."""
         if not self._is_open:
             return
         try:
@@ -173,9 +184,9 @@ class Standalone(ABC, Generic[_K]):
                 if not self._outbox.is_waiting:
                     self._persist()
         finally:
-            self._gathered = Gathered()
+            self._gathered = MessageBatch()
             self._is_open = False
-            self._shards.close()
+            self._stream.close()
             self._segments.close()
 
     def __enter__(self) -> Self:
@@ -202,12 +213,12 @@ class Standalone(ABC, Generic[_K]):
             self._send()
 
     def _compute_gathered(self) -> None:
-        """Compute what is gathered, if anything, as one batch; where that fails, none of it is added."""
-        gathered, self._gathered = self._gathered, Gathered()
+        """Compute the gathered messages, if any, as one batch; if that fails, none of them is added."""
+        gathered, self._gathered = self._gathered, MessageBatch()
         if not len(gathered):
             return
         chunks = [
-            Chunk(name, partition, event_rows(self._kernel.columns(name), some, Origin(partition, (0, 0, 0))))
+            Chunk(name, partition, event_rows(self._operator.columns(name), some, Origin(partition, (0, 0, 0))))
             for (name, partition), some in gathered.parted()
         ]
         self._add(chunks, gathered.messages, gathered.clock_us)
@@ -215,7 +226,7 @@ class Standalone(ABC, Generic[_K]):
             self._last[name] = {**self._last.get(name, {}), str(partition): position}
 
     def _settle(self) -> None:
-        """Compute what is gathered, and offer what it gives: whatever is asked for knows all that was added."""
+        """Compute the gathered messages, and offer the outputs: a query sees all added messages."""
         if len(self._gathered):
             self._compute_gathered()
             self._offered()
@@ -246,7 +257,7 @@ class Standalone(ABC, Generic[_K]):
             return
         if name not in self._types:
             self._learn(name, types_of(table))
-        columns, placed = self._kernel.columns(name), _placed(table, of, at)
+        columns, placed = self._operator.columns(name), _placed(table, of, at)
         chunks = [
             Chunk(name, p, table_rows(columns, placed, rows, Origin(p, (0, 0, 0))))
             for p, rows in places.items()
@@ -259,22 +270,23 @@ class Standalone(ABC, Generic[_K]):
         self._send()
 
     def _learn(self, name: str, given: Types) -> None:
-        """Fix the types of an input's columns by its first message; ConfigError where one has no value to tell it by.
+        """Fix the types of an input's columns by its first message; ConfigError if a column has no value in it.
 
         A message without a key or a time fixes none: it is refused.
         """
-        kernel = self._made({**self._types, name: given})
-        columns = kernel.columns(name)
-        if not given.keys() >= {c for c in (columns.key, *columns.further_keys, columns.time) if c is not None}:
+        operator = self._build({**self._types, name: given})
+        columns = operator.columns(name)
+        own = {c for c in (columns.key, *columns.further_keys, columns.time) if c is not None}
+        if not given.keys() >= own - columns.computed.keys():
             return
         known = {*given, *self._declared, PARTITION, OFFSET}
         untold = [column for column in columns.needed if column not in known]
         if untold:
             raise ConfigError(
-                f"schema: {untold[0]!r} has no value in the first message to tell its type by; "
-                f"write schema={{{untold[0]!r}: 'double'}}, or what it is"
+                f"schema: {untold[0]!r} has no value in the first message that would show its type; "
+                f"write schema={{{untold[0]!r}: 'double'}}, or another type"
             )
-        self._kernel, self._types = kernel, {**self._types, name: {n: columns.types[n] for n in columns.needed}}
+        self._operator, self._types = operator, {**self._types, name: {n: columns.types[n] for n in columns.needed}}
         self._saved = self._saved.with_types(name, self._types[name])
 
     def _check_schema(self) -> None:
@@ -287,57 +299,51 @@ class Standalone(ABC, Generic[_K]):
                     )
 
     def _add(self, chunks: Sequence[Chunk], given: Mapping[str, Messages], clock_us: int | None) -> None:
-        clock = self._clock(clock_us)
-        context = self._context(clock)
-        pieces = [list(self._kernel.split(context, chunk.name, i, chunk.rows)) for i, chunk in enumerate(chunks)]
-        self._run(clock, chunks, given, pieces)
+        self._run(self._clock(clock_us), chunks, given)
 
     @property
     def _store(self) -> Any:
-        return self._shards.store(self._kernel.operator, 0)
+        return self._stream.stores(self._operator)[0]
 
-    def _context(self, clock_us: int) -> BatchContext:
-        number = self._saved.batches
-        return BatchContext(number, f"c{number}", self._saved.state, clock_us)
-
-    def _run(
-        self,
-        clock_us: int,
-        chunks: Sequence[Chunk],
-        given: Mapping[str, Messages],
-        pieces: Sequence[Sequence[Piece]],
-    ) -> None:
-        """Compute a batch, and take what it writes, and its outputs."""
-        split = [piece for some in pieces for piece in some]
-        results, stats = self._shards.run(self._kernel.operator, split, self._context(clock_us))
-        state = self._kernel.next_state(self._saved.state, stats)
-        self._keep(chunks, pieces)
-        self._saved = replace(self._saved, state=state, batches=self._saved.batches + 1, clock_us=clock_us)
-        add_stats(self._counts, {n: stats[n] for n in COUNTS if n in stats})
-        outputs = [row for result in results if len(result.changes) for row in plain_rows(result.changes)]
-        late, dead = ([self._named(given, row) for row in _told(split, results, kind)] for kind in (LATE, DEAD))
-        reasons = [row["reason"] for row in _told(split, results, DEAD)]
-        refused = [{"message": row, "reason": reason} for row, reason in zip(dead, reasons, strict=True)]
-        self._outbox.put(outputs, late, refused)
+    def _run(self, clock_us: int, chunks: Sequence[Chunk], given: Mapping[str, Messages]) -> None:
+        """Compute a batch, and take its writes and its outputs."""
+        before = self._stream.state
+        batch = self._stream.run(self._operator, clock_us, [(chunk.name, chunk.rows) for chunk in chunks])
+        self._keep(chunks, batch.pieces, before)
+        state, batches = self._stream.state, self._stream.batches
+        self._saved = replace(self._saved, state=state, batches=batches, clock_us=clock_us)
+        add_stats(self._counts, {n: batch.stats[n] for n in COUNTS if n in batch.stats})
+        changes = [result.changes for result in batch.results if len(result.changes)]
+        outputs = [row for some in changes for row in plain_rows(some, self._of)]
+        late, refused = (_rows_aside(batch, kind) for kind in (LATE, DEAD))
+        self._outbox.put(
+            outputs,
+            [self._named(given, row) for row in late],
+            [{"message": self._named(given, row), "reason": row["reason"]} for row in refused],
+        )
 
     @staticmethod
     def _named(given: Mapping[str, Messages], told: Row) -> dict[str, Any]:
         """Return the message that a row of late events or dead letters is of; of several inputs with its side."""
         name, place = told.get("side") or next(iter(given)), int(told["source"])
         of = given[name]
-        message = of.slice(place, 1).to_pylist()[0] if isinstance(of, pa.Table) else dict(of[place])
+        if isinstance(of, pa.Table):
+            # Not to_pylist: the message may be refused because Python has no date for its time.
+            message = {column: plain(of.column(column)[place]) for column in of.column_names}
+        else:
+            message = dict(of[place])
         return {**message, "side": name} if told.get("side") else message
 
     def _send(self) -> None:
-        """Offer what a call gave."""
+        """Offer the outputs of a call."""
         if not self._offered():
             raise BackPressureError(
-                "downstream: it took no more outputs; the message is taken, and what is left waits for timeout",
+                "downstream: it took no more outputs; the message is taken, and the remaining outputs wait for timeout",
                 taken=True,
             )
 
     def _offered(self, *, always: bool = False) -> bool:
-        """Offer what waits; flush where something was, and all of it was taken. Without a downstream nothing happens."""
+        """Offer the outputs that wait; flush if there were some and all of them were taken. Without a downstream nothing happens."""
         offering = always or self._outbox.is_waiting
         if not self._outbox.deliver():
             return False
@@ -358,7 +364,7 @@ class Standalone(ABC, Generic[_K]):
 
     def _require_open(self) -> None:
         if not self._is_open:
-            raise StoreError(f"directory: {self._where!r} is closed; open it anew")
+            raise StoreError(f"directory: {self._where!r} is closed; open it again")
 
     def _require_settled(self) -> None:
         self._require_open()
@@ -384,7 +390,7 @@ def _numbers(name: str, given: Positions | int, rows: int) -> Ints:
 
 
 def _placed(table: pa.Table, partitions: Ints, positions: Ints | None) -> pa.Table:
-    """Return a table with the columns of a topic's place, where it has none of its own."""
+    """Return a table with the columns of a record's place in a topic; columns that it already has stay."""
     places = {PARTITION: partitions, OFFSET: pa.nulls(len(table), pa.int64()) if positions is None else positions}
     for name, values in places.items():
         if name not in table.column_names:
@@ -403,10 +409,8 @@ def _fresh(rows: Ints, positions: Ints, last: int) -> Ints:
     return rows[positions > reached]
 
 
-def _told(pieces: Sequence[Piece], results: Sequence[ShardResult], kind: str) -> list[dict[str, Any]]:
+def _rows_aside(batch: LocalBatch, kind: str) -> list[dict[str, Any]]:
     """Return the rows of late events or dead letters of a batch, by the place of their messages; not those that are accepted, too."""
-    tables = [piece.rows for piece in pieces if isinstance(piece, Aside) and piece.kind == kind]
-    tables += [result.side[kind] for result in results if kind in result.side]
     names = ("source", "reason", "side", PARTLY)
-    rows = [r for t in tables for r in t.select([n for n in names if n in t.column_names]).to_pylist()]
+    rows = [r for t in batch.tables(kind) for r in t.select([n for n in names if n in t.column_names]).to_pylist()]
     return sorted((row for row in rows if not row.get(PARTLY)), key=lambda row: int(row["source"]))

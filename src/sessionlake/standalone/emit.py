@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from sessionlake.config.durations import parse_duration
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.spec import policies as count_policies
-from sessionlake.operators.windows.emission import BATCH, CLOSE, END, OFF, Policies
+from sessionlake.operators.shared.windowing.policies import BATCH, CLOSE, END, OFF, Policies
 
 
 @dataclass(frozen=True)
 class Emit:
-    """When outputs are sent; of what is not given, the default of a config holds.
+    """When outputs are sent. An argument that is None has the default of a config.
+
+    >>> Emit(early="1 minute").of_windows().early
+    60000000
+
 
     `early`: of windows "off" (the default), "batch" or a period, as in "1 minute"; of joins "batch" (the default) or a period.
     `full`: of windows by time "end" (the default) or "close". `late`: of windows by time a period ("10 seconds" is the default),
@@ -24,7 +28,7 @@ class Emit:
     tick_offset: str = "0 seconds"
 
     def of_windows(self) -> Policies:
-        """Return the policies of windows by time; ConfigError for a word that is none of theirs."""
+        """Return the policies of windows by time; ConfigError for a word that they do not have."""
         early = _policy("early", self.early or OFF, OFF, BATCH)
         late = _policy("late", self.late or "10 seconds", BATCH, CLOSE)
         full = self.full or END

@@ -9,7 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
+from sessionlake.engine.operator import Operator
 from sessionlake.errors import ConfigError
+from sessionlake.local.columns import Types
+from sessionlake.local.rows import Row
+from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.spec import (
     LEFT,
@@ -24,35 +28,42 @@ from sessionlake.operators.joins.spec import (
 )
 from sessionlake.sources.columns import EventColumns
 from sessionlake.standalone.base import Judgement, Positions, Standalone
-from sessionlake.standalone.columns import Types
 from sessionlake.standalone.emit import Emit
 from sessionlake.standalone.join_settings import JoinSettings
 from sessionlake.standalone.join_windows import side_windows
-from sessionlake.standalone.kept import rows_of
-from sessionlake.standalone.kernels import JoinKernel
 from sessionlake.standalone.outbox import Downstream
-from sessionlake.standalone.rows import Row
-from sessionlake.store.messages import Messages
+from sessionlake.standalone.retained_messages import rows_of
+from sessionlake.store.buffered import Part
+from sessionlake.store.messages import Messages, MessageStore
 from sessionlake.stream.ingest import DEAD_LETTER
 
 _LETTERS = {LEFT: "l", RIGHT: "r"}
 _FOREVER = 1 << 61
 
 
-class JoinWindow(Standalone[JoinKernel]):
+class JoinWindow(Standalone[Joiner]):
     """Pairs of messages of two streams, left and right, that are added one at a time or as tables.
 
     The arguments are the keys of the section [join]. `left` and `right` have `name`, `size` (a duration, by count a number of
-    messages, None for as long as the retention allows; of sliding joins), `columns`, and `time` ("time_us" where it is not
-    given: event time in microseconds or, where `schema` says "timestamp", timestamps; by count None takes the clock's).
-    Equal fields are `on` = ["id"], or ["order_id = id"] where names differ. `schema` = {"column": "long" | "double" |
-    "string" | "boolean" | "timestamp" | "date"} is of both sides; a side's first message tells the types of other columns,
-    for good.
+    messages, None for as long as the retention allows; of sliding joins), `columns`, and `time` ("time_us" if it is not
+    given: event time in microseconds or, if `schema` says "timestamp", timestamps; by count None takes the clock's).
+    Equal fields are `on` = ["id"], or ["order_id = id"] if names differ. `schema` = {"column": "long" | "double" |
+    "string" | "boolean" | "timestamp" | "date"} is for both sides; a side's first message fixes the types of other columns.
 
     Outputs are dicts with the columns of join_changelog, times in microseconds; late and refused messages have their `side`.
     `max_future_skew` is as of a `WindowedAggregator`, by default the grace, a minute at least.
     `batch` is how many messages of both sides `add_message` gathers to one batch (`Standalone`).
-    ConfigError for a join that can't be, or that is not the directory's.
+    ConfigError for an invalid join, or for one that is not the directory's.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> orders = {"name": "orders", "size": "2 minutes", "columns": ["value"]}
+    >>> shipments = {"name": "shipments", "size": "30 seconds", "columns": ["cost"]}
+    >>> with TemporaryDirectory() as directory:
+    ...     with JoinWindow(directory, on=["id"], left=orders, right=shipments, retention_time="1 day") as run:
+    ...         run.add_message("left", {"id": 1, "time_us": 0, "value": 5})
+    ...         run.add_message("right", {"id": 1, "time_us": 90_000_000, "cost": 2})
+    ...         [(pair["orders_value"], pair["shipments_cost"]) for pair in run.get_result()]
+    [(5, 2)]
     """
 
     def __init__(
@@ -92,8 +103,8 @@ class JoinWindow(Standalone[JoinKernel]):
             emit=emit or Emit(),
         )
         asked = {"layout": STATE_LAYOUT, **self._join.shown()}
-        judged = Judgement.of(beyond_retention, max_future_skew, self._join.settings["grace_us"])
-        super().__init__(directory, asked, schema, downstream, batch, judged)
+        self._judged = Judgement.of(beyond_retention, max_future_skew, self._join.settings["grace_us"])
+        super().__init__(directory, asked, schema, downstream, batch)
 
     def add_message(
         self, side: str, message: Row, *, position: int | None = None, partition: int = 0, clock_us: int | None = None
@@ -114,7 +125,7 @@ class JoinWindow(Standalone[JoinKernel]):
         self._add_table(_side(side), table, positions, partitions, clock_us)
 
     def positions(self, side: str) -> dict[int, int]:
-        """Return by partition the last position of a side that is flushed: after a crash, add what follows."""
+        """Return by partition the last position of a side that is flushed. After a crash, add the messages after it."""
         return self._positions(_side(side))
 
     def get_windows(
@@ -129,16 +140,16 @@ class JoinWindow(Standalone[JoinKernel]):
         """Return the windows of a side that overlap [start, end], by start, as far as its messages are kept.
 
         A window is, of tumbling and hopping joins, one with a message of the side; of session joins a session, which messages
-        of both sides make; of sliding joins, for each message, what it and those at most the side's size before it are in.
+        of both sides make. A sliding join has a window for each message: the message and those at most the side's size before it.
         Each has window_key, window_start, window_end (exclusive on a grid, else inclusive), event_count, first_position and
         last_position of the side's messages. Bounds are microseconds, or numbers by count. Keys are as in `get_messages`.
         """
         self._require_settled()
         names, found = self._scanned(_side(side), -_FOREVER, _FOREVER, self._keys(side, join_keys, session_key))
         others: tuple[list[bytes], Messages] = ([], Messages.empty())
-        if self._kernel.spec.kind == SESSION:
+        if self._operator.spec.kind == SESSION:
             others = self._scanned(other_of(side), -_FOREVER, _FOREVER, self._keys(side, join_keys, session_key))
-        return side_windows(self._kernel.spec, side, (names, found), others, start, end)
+        return side_windows(self._operator.spec, side, (names, found), others, start, end)
 
     def get_messages(
         self,
@@ -157,11 +168,11 @@ class JoinWindow(Standalone[JoinKernel]):
         """
         self._require_settled()
         names, found = self._scanned(_side(side), start, end, self._keys(side, join_keys, session_key))
-        return rows_of(self._kernel.spec.side(side), names, found)
+        return rows_of(self._operator.spec.side(side), names, found)
 
     def _scanned(self, side: str, low: int, high: int, key: tuple[str, bool] | None) -> tuple[list[bytes], Messages]:
-        """Return the messages of a side that are kept, and their keys: of all, of one key, or of those that begin with a text."""
-        least = JoinProgress.of(self._saved.state).horizon(side)
+        """Return the kept messages of a side, and their keys: of all keys, of one key, or of the keys that begin with a text."""
+        least = JoinProgress.of(self._stream.state).horizon(side)
         whole = key is not None and key[1]
         name = key[0].encode() if key is not None else None
         names, found = self._store.scan(_LETTERS[side], max(low, least), high, name if whole else None)
@@ -171,7 +182,7 @@ class JoinWindow(Standalone[JoinKernel]):
         return names, found
 
     def _keys(self, side: str, join_keys: Sequence[Any] | None, session_key: Any) -> tuple[str, bool] | None:
-        """Return the text of a key, and whether it is all of it; None where nothing is given."""
+        """Return the text of a key, and whether it is all of it; None if nothing is given."""
         if join_keys is None and session_key is None:
             return None
         given = [*([] if session_key is None else [session_key]), *(join_keys or ())]
@@ -180,7 +191,7 @@ class JoinWindow(Standalone[JoinKernel]):
             raise ConfigError(
                 f"join_keys: {given!r} are {len(given)} values, and `on` has {len(fields)} fields; give them in its order"
             )
-        columns = self._kernel.columns(side)
+        columns = self._operator.columns(side)
         texts = [
             pa.scalar(value, columns.types[name]).cast(pa.string()).as_py()
             for name, value in zip(fields, given, strict=False)
@@ -190,11 +201,17 @@ class JoinWindow(Standalone[JoinKernel]):
         quoted = "[" + ",".join(json.dumps(text, ensure_ascii=False) for text in texts)
         return (f"{quoted}]", True) if len(texts) == len(fields) else (f"{quoted},", False)
 
-    def _made(self, types: Mapping[str, Types]) -> JoinKernel:
-        left, right = (self._made_side(side, {**types.get(side, {}), **self._declared}) for side in SIDES)
-        return JoinKernel(JoinSpec(self._join.on, left, right, **self._join.settings))
+    def _opened(self, operator: Operator[Any], part: Part) -> MessageStore:
+        """Return the store of messages, which are asked for by time, too."""
+        store: MessageStore = super()._opened(operator, part)
+        store.index()
+        return store
 
-    def _made_side(self, side: str, types: Types) -> Side:
+    def _build(self, types: Mapping[str, Types]) -> Joiner:
+        left, right = (self._build_side(side, {**types.get(side, {}), **self._declared}) for side in SIDES)
+        return Joiner(JoinSpec(self._join.on, left, right, **self._join.settings))
+
+    def _build_side(self, side: str, types: Types) -> Side:
         given = self._join.sides[side]
         keys = [pair[SIDES.index(side)] for pair in self._join.on]
         names, time = tuple(given.get("columns", ())), given.get("time", "time_us")

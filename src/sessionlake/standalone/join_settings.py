@@ -15,12 +15,13 @@ from sessionlake.operators.joins.spec import (
     SLIDING,
     TIME_AXIS,
     TUMBLING,
+    UNBOUNDED,
     least_retention,
 )
 from sessionlake.standalone.emit import Emit
 
 Length = str | int | None
-"""A duration, by count a number of messages; None where it is not given."""
+"""A duration, by count a number of messages; None if it is not given."""
 _OF_KIND = {SLIDING: (), TUMBLING: ("size",), HOPPING: ("size", "advance"), SESSION: ("gap",)}
 """The lengths that each kind of join needs."""
 
@@ -51,7 +52,7 @@ class JoinSettings:
         idle: str,
         emit: Emit,
     ) -> Self:
-        """Return settings; ConfigError where one is unknown or contradicts another."""
+        """Return settings; ConfigError if one is unknown or contradicts another."""
         for name, value, words in (("by", by, (TIME_AXIS, "count")), ("kind", kind, KINDS)):
             if value not in words:
                 raise ConfigError(f"{name}: {value!r} is unknown; write {', '.join(words)}")
@@ -79,7 +80,7 @@ class JoinSettings:
         return found
 
     def shown(self) -> dict[str, Any]:
-        """Return all of it as JSON values, by what the arguments are called."""
+        """Return all settings as JSON values, by the names of the arguments."""
         sides = {f"{side}.{name}": value for side, given in self.sides.items() for name, value in given.items()}
         emit = asdict(self.settings["emit"])
         return {"on": [list(pair) for pair in self.on], **sides, **self.settings, "emit": emit}
@@ -104,7 +105,7 @@ class JoinSettings:
         bounded = settings["kind"] != SESSION and (settings["kind"] != SLIDING or None not in self.sizes.values())
         if by_time and by_name["retention_count"] and not bounded:
             raise ConfigError(
-                "retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have "
+                "retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have "
                 "partners, leave it out"
             )
         least = max(self._least_retention(), 1)
@@ -119,7 +120,7 @@ class JoinSettings:
 
 
 def _check_lengths(kind: str, known: Mapping[str, int | None]) -> None:
-    """Refuse lengths of other kinds of joins, and what is missing or too short."""
+    """Refuse lengths of other kinds of joins, and lengths that are missing or too short."""
     needed = _OF_KIND[kind]
     allowed = (*needed, "offset") if kind in (TUMBLING, HOPPING) else needed
     for name, length in known.items():
@@ -134,7 +135,7 @@ def _check_lengths(kind: str, known: Mapping[str, int | None]) -> None:
 
 
 def _size(side: str, given: Mapping[str, Any], *, by_time: bool, kind: str) -> int | None:
-    """Return the size of a side; ConfigError for what a side does not have."""
+    """Return the size of a side; ConfigError for a key that a side does not have."""
     unknown = given.keys() - {"name", "size", "columns", "time"}
     if unknown or "name" not in given:
         wrong = f"{min(unknown)!r} is unknown" if unknown else "'name' is missing"
@@ -143,7 +144,8 @@ def _size(side: str, given: Mapping[str, Any], *, by_time: bool, kind: str) -> i
         raise ConfigError(f"{side}.time: None goes with by = 'count'; write the column of the event time")
     if given.get("size") is not None and kind != SLIDING:
         raise ConfigError(f"{side}.size: is of sliding joins, and this one is {kind}; write the join's own size")
-    return _length(f"{side}.size", given.get("size"), by_time=by_time)
+    size = given.get("size")
+    return None if size == UNBOUNDED else _length(f"{side}.size", size, by_time=by_time)
 
 
 def _fields(text: str) -> tuple[str, str]:
@@ -154,7 +156,7 @@ def _fields(text: str) -> tuple[str, str]:
 
 
 def _length(name: str, value: Length, *, by_time: bool) -> int | None:
-    """Return a length on the axis; ConfigError where it is of the other one."""
+    """Return a length on the axis; ConfigError if it is of the other one."""
     if value is None:
         return None
     if isinstance(value, int) == by_time:

@@ -1,4 +1,4 @@
-"""Where outputs go: kept for the caller to fetch, or offered to what comes downstream until it has taken them."""
+"""The outbox: outputs are kept for the caller to fetch, or offered to a downstream function until it has taken them."""
 
 import logging
 from collections import deque
@@ -7,8 +7,8 @@ from typing import Any
 
 Row = Mapping[str, Any]
 Downstream = Callable[[dict[str, Any]], Any]
-"""Takes an output: what it returns says whether it has, None and whatever is true do. `error(message, reason)` and
-`late(message)`, where it has them, take messages that were refused, and late ones."""
+"""Takes an output. It returns None or a true value if it has taken it, and a false one if not. `error(message, reason)` and
+`late(message)`, if it has them, take messages that were refused, and late ones."""
 _OUTPUT, _LATE, _DEAD = "output", "late", "error"
 _log = logging.getLogger("sessionlake.standalone")
 
@@ -21,7 +21,7 @@ class Outbox:
         self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
         self._warned = False
         self.outputs: list[dict[str, Any]] = []
-        """What was put, where nothing is downstream."""
+        """The outputs, if there is no downstream."""
         self.late: list[dict[str, Any]] = []
         """Late messages that nobody took."""
         self.dead: list[dict[str, Any]] = []
@@ -38,7 +38,7 @@ class Outbox:
         return bool(self._waiting)
 
     def put(self, outputs: Sequence[dict[str, Any]], late: Sequence[Row], dead: Sequence[Row]) -> None:
-        """Add what a batch gave."""
+        """Add the outputs of a batch."""
         if self._downstream is None:
             self.outputs += outputs
             self.late += map(dict, late)
@@ -49,7 +49,7 @@ class Outbox:
         self._waiting += [(_OUTPUT, row) for row in outputs]
 
     def deliver(self) -> bool:
-        """Offer what waits, from where it stopped; say whether all was taken. A refusal is logged once until then."""
+        """Offer the outputs that wait, in order; return whether all were taken. A refusal is logged once until then."""
         while self._waiting:
             kind, row = self._waiting[0]
             if not self._is_taken(kind, row):
@@ -66,7 +66,7 @@ class Outbox:
         return [dict(row) for row in self.outputs] + [dict(row) for kind, row in self._waiting if kind == _OUTPUT]
 
     def clear(self) -> None:
-        """Forget what the caller may have fetched."""
+        """Drop the outputs that the caller may have fetched."""
         self.outputs, self.late, self.dead = [], [], []
 
     def _is_taken(self, kind: str, row: dict[str, Any]) -> bool:

@@ -12,15 +12,17 @@ from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Ints, sorted_codes
 from sessionlake.operators.counts import rules as counts
+from sessionlake.operators.counts.operator import Counter
 from sessionlake.operators.counts.series import keys_of, partitions_of
 from sessionlake.operators.counts.spec import Grid as CountGrid
 from sessionlake.operators.counts.spec import Sessions as CountSessions
 from sessionlake.operators.counts.spec import Sliding as SlidingCounts
 from sessionlake.operators.sessions.kernel import until_of
-from sessionlake.operators.windows.emission import EARLY, Progress
+from sessionlake.operators.sessions.operator import Sessionizer
+from sessionlake.operators.shared.windowing.emission import EARLY, Progress
+from sessionlake.operators.shared.windowing.slices import Pairs, SliceAxis, Windows, states_of
+from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.reading import windows_starting
-from sessionlake.operators.windows.rules import Pairs, SliceAxis, Windows, states_of
-from sessionlake.standalone.kernels import CountKernel, SessionKernel, State, WindowKernel
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.store.series import SeriesStore
 from sessionlake.store.slices import Slices, SliceStore
@@ -28,9 +30,11 @@ from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.positions import PARTITION, POSITIONS
 from sessionlake.stream.watermark import watermark_of
 
+State = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
-class Asked:
+class WindowQuery:
     """A question for windows that overlap [low, high], of all keys or of one."""
 
     low: int
@@ -43,20 +47,20 @@ class Asked:
         return None if self.key is None else self.key.encode()
 
 
-def windows_in(kernel: WindowKernel | CountKernel | SessionKernel, store: Any, state: State, asked: Asked) -> pa.Table:
+def windows_in(operator: Windower | Counter | Sessionizer, store: Any, state: State, asked: WindowQuery) -> pa.Table:
     """Return the windows of a store: window_key, window_start, window_end, event_count and aggregates, by start and key.
 
     Ends are as in outputs: of tumbling and hopping windows by time exclusive, of all others inclusive.
     """
-    if isinstance(kernel, WindowKernel):
-        return _by_time(kernel, store, state, asked)
-    if isinstance(kernel, CountKernel):
-        return _by_count(kernel, store, state, asked)
-    return _sessions(kernel, store, state, asked)
+    if isinstance(operator, Windower):
+        return _by_time(operator, store, state, asked)
+    if isinstance(operator, Counter):
+        return _by_count(operator, store, state, asked)
+    return _sessions(operator, store, state, asked)
 
 
-def _by_time(kernel: WindowKernel, store: SliceStore, state: State, asked: Asked) -> pa.Table:
-    spec, windows = kernel.spec, kernel.spec.windows
+def _by_time(operator: Windower, store: SliceStore, state: State, asked: WindowQuery) -> pa.Table:
+    spec, windows = operator.spec, operator.spec.windows
     names, found = store.scan(asked.key_bytes)
     horizon = Progress.of(state).horizon_us(windows.span_us)
     keys, slices = _ordered(pa.array(names, pa.binary()), found.take(np.flatnonzero(found["start"] >= horizon)))
@@ -65,14 +69,14 @@ def _by_time(kernel: WindowKernel, store: SliceStore, state: State, asked: Asked
     return _table(spec.aggregates, keys, slices, there, there.start, shown)
 
 
-def _by_count(kernel: CountKernel, store: SeriesStore, state: State, asked: Asked) -> pa.Table:
-    spec, windows = kernel.spec, kernel.spec.windows
+def _by_count(operator: Counter, store: SeriesStore, state: State, asked: WindowQuery) -> pa.Table:
+    spec, windows = operator.spec, operator.spec.windows
     names, found = store.scan(asked.key_bytes)
     series, slices = _ordered(
         pa.array(names, pa.binary()), found.take(np.flatnonzero(found["newest"] >= Progress.of(state).expired_us))
     )
     base = np.zeros(len(series), np.int64) if spec.per_key else partitions_of(series) * PARTITION
-    numbers = _numbers(kernel, series, slices, state)
+    numbers = _numbers(operator, series, slices, state)
     if isinstance(windows, SlidingCounts):
         rows = np.zeros(0, np.int64)  # each was full, and sent, with its message
         there = Windows(rows, rows, rows, rows, rows, pa.array([], pa.string()))
@@ -87,8 +91,8 @@ def _by_count(kernel: CountKernel, store: SeriesStore, state: State, asked: Aske
     return _table(spec.aggregates, keys_of(series), slices, there.take(overlap), start[overlap], end[overlap])
 
 
-def _sessions(kernel: SessionKernel, store: SegmentedSessionStore, state: State, asked: Asked) -> pa.Table:
-    spec = kernel.spec
+def _sessions(operator: Sessionizer, store: SegmentedSessionStore, state: State, asked: WindowQuery) -> pa.Table:
+    spec = operator.spec
     bounds = spec.windows.bounds(watermark_of(state))
     names, found = store.scan(bounds.oldest_end_us)
     warm = until_of(spec.windows, found) >= bounds.expired_us
@@ -101,12 +105,12 @@ def _sessions(kernel: SessionKernel, store: SegmentedSessionStore, state: State,
     return _rows(spec.aggregates, keys, found.start, found.end, found.count, values)
 
 
-def _numbers(kernel: CountKernel, series: pa.Array, slices: Slices, state: State) -> counts.Numbers:
-    """Return where windows of series begin, and how far they have come."""
+def _numbers(operator: Counter, series: pa.Array, slices: Slices, state: State) -> counts.Numbers:
+    """Return the starts of windows of series, and how far they have come."""
     since = np.ones(len(series), np.int64)
     since[slices.codes] = slices["first"]
     never = np.full(len(series), -(1 << 60))
-    if kernel.spec.per_key:
+    if operator.spec.per_key:
         after = since - 1
         after[slices.codes] = slices["last"]  # ascending: a series' last slice is written last
         return counts.Numbers(since, since, never, after)

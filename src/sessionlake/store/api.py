@@ -1,4 +1,4 @@
-"""What the engine asks of a shard's store, whatever the operator keeps in it, and what a store asks of its database."""
+"""Interfaces of a shard's store for the engine, and of a database for the store, independent of the operator."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ class ShardStore(Protocol):
     """
 
     def meta(self, name: str) -> bytes | None:
-        """Return a named text that was written with the last writes that named it; None where none was."""
+        """Return a named text that was written with the last writes that named it; None if none was."""
 
     def clear(self) -> None:
         """Remove all that is stored, metadata included."""

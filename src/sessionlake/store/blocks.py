@@ -1,6 +1,6 @@
-"""Values in blocks of an axis: found for many keys at once, and written so that what is older than a place goes by whole segments.
+"""Values in blocks of an axis, read for many keys at once. Whole segments of old blocks are dropped without a scan.
 
-A block's key is the bytes of the key, a letter where a store has blocks of several kinds, and the block's number in eight bytes
+A block's key is the bytes of the key, a letter if a store has blocks of several kinds, and the block's number in eight bytes
 that sort as the number does.
 """
 

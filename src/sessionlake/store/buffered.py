@@ -1,8 +1,8 @@
 """Writes that wait in memory for a flush: an overlay over a database of segments, through which all reads go.
 
-What is written is seen by every read at once, and is on disk only after `flush`, which writes all of it and the metadata in one
-batch: after a crash the database is as the last flush left it. Several stores can lie in one such database, each in a part of
-its own, so that one flush takes what all of them have written.
+Every read sees a write at once. `flush` brings all writes and the metadata to disk in one batch, so after a crash the database
+is as the last flush left it. Several stores can lie in one such database, each in a separate part, and one flush writes the
+changes of all of them.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -19,7 +19,7 @@ _INSERTED = 16
 
 
 class _Pending:
-    """What waits for one segment: values by key, None for those that are deleted."""
+    """The waiting writes of one segment: values by key; None deletes a key."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes | None] = {}
@@ -51,6 +51,8 @@ class BufferedSegments:
         self._pending: dict[int, _Pending] = {}
         self._dropped: set[int] = set()
         """Live segments of the database that go with the flush."""
+        self._meta: dict[str, bytes] = {}
+        """Metadata entries of parts that wait for the flush."""
 
     @property
     def segments(self) -> list[int]:
@@ -58,8 +60,12 @@ class BufferedSegments:
         return sorted((set(self._db.segments) - self._dropped) | self._pending.keys())
 
     def meta(self, name: str) -> bytes | None:
-        """Return a metadata entry, as of the last flush."""
-        return self._db.meta(name)
+        """Return a metadata entry: of the flush as of the last one, of a part as it was put last."""
+        return self._meta[name] if name in self._meta else self._db.meta(name)
+
+    def put_meta(self, meta: Mapping[str, bytes]) -> None:
+        """Take metadata entries of a part, which are written with the next flush."""
+        self._meta |= meta
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment."""
@@ -90,13 +96,13 @@ class BufferedSegments:
         return sorted(found.items())[:limit]
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
-        """Take writes; metadata is the flush's, so that none may be given."""
+        """Add writes to memory. Metadata belongs to `flush`, so `meta` must be empty."""
         if meta:
             raise ValueError(f"metadata {', '.join(meta)} is written by flush alone")
         for segment, (keys, values) in writes.items():
             pending = self._pending.setdefault(segment, _Pending())
             if segment in self._dropped:
-                # It is live again, and empty: what the database has goes key by key.
+                # The segment is live again, and empty: the database's rows of it are deleted key by key.
                 self._dropped.remove(segment)
                 for key, _ in self._db.items(segment):
                     pending.put(key, None)
@@ -116,26 +122,26 @@ class BufferedSegments:
                 self._dropped.add(number)
 
     def flush(self, meta: Mapping[str, bytes]) -> None:
-        """Write all that waits, and metadata, in one batch; then drop what is to be dropped.
-
-        The order matters: until the batch is there, a dropped segment belongs to the state that a crash goes back to.
-        """
+        """Write all waiting writes and the metadata in one batch, then drop the segments that are due."""
+        # The order matters: until the batch is written, a dropped segment belongs to the state that a crash goes back to.
         writes = {
             number: (list(pending.values), list(pending.values.values())) for number, pending in self._pending.items()
         }
-        self._db.write(writes, meta)
+        self._db.write(writes, {**self._meta, **meta})
         self._pending.clear()
+        self._meta.clear()
         self._db.drop(sorted(self._dropped))
         self._dropped.clear()
 
     def clear(self) -> None:
-        """Remove everything, what waits too, and start empty."""
+        """Remove everything, with the waiting writes, and start empty."""
         self._pending.clear()
         self._dropped.clear()
+        self._meta.clear()
         self._db.clear()
 
     def close(self) -> None:
-        """Release the database; what waits is lost."""
+        """Release the database; waiting writes are lost."""
         self._pending.clear()
         self._db.close()
 
@@ -159,8 +165,9 @@ class Part(Segments):
         return [number // PARTS for number in self._db.segments if number % PARTS == self._number]
 
     def meta(self, name: str) -> bytes | None:
-        """Return a metadata entry, as of the last flush."""
-        return self._db.meta(name)
+        """Return a metadata entry of the part's own, else of the flush."""
+        own = self._db.meta(f"{self._number}/{name}")
+        return self._db.meta(name) if own is None else own
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a live segment."""
@@ -173,8 +180,9 @@ class Part(Segments):
         return self._db.items(self._whole(segment), low, high, limit)
 
     def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
-        """Take writes."""
-        self._db.write({self._whole(number): values for number, values in writes.items()}, meta)
+        """Take writes, and metadata of the part's own."""
+        self._db.write({self._whole(number): values for number, values in writes.items()}, {})
+        self._db.put_meta({f"{self._number}/{name}": value for name, value in meta.items()})
 
     def drop_before(self, segment: int) -> None:
         """Drop all segments numbered below `segment`."""

@@ -1,7 +1,7 @@
 """A store's directory: made for its owner only, marked as ours, and removed file by file, so that nothing else goes with it.
 
-A store that is damaged is removed without asking, since it is a cache; `pipeline.store` is a path that a user wrote. So
-what is removed must be ours beyond doubt.
+A damaged store is removed without asking, since it is a cache. But a user wrote the path `pipeline.store`, so only directories
+that are certainly ours may be removed.
 """
 
 import errno
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from sessionlake.config.paths import make_private
 from sessionlake.errors import CorruptionError, LayoutError, StoreError, StoreHeldError
+from sessionlake.store.disk_space import disk_full, is_full
 from sessionlake.store.layout import FORMAT
-from sessionlake.store.room import disk_full, is_full
 
 MARKER = "SESSIONLAKE"
-"""File that tells a store of ours from any other directory: JSON of the pipeline's name and the format of the bytes."""
+"""The file that marks a directory as a store of ours: JSON of the pipeline's name and the format of the bytes."""
 STANDALONE = "SESSIONLAKE-STORE"
-"""File that tells a store of `sessionlake.stores`: its user's, and no cache, so that none of it is removed."""
+"""The file that marks a store of `sessionlake.stores`. It belongs to its user and is no cache, so it is never removed."""
 _UNMARKED_FORMAT = 1
 """Of the stores that were made before there was a marker."""
 _LOCK = "LOCK"
@@ -33,9 +33,9 @@ _FILES = re.compile(
 
 
 def claim(path: Path) -> None:
-    """Make the directory of a store where it is not there, and mark it; the directory above names the pipeline.
+    """Make the directory of a store if it is not there, and mark it; the directory above names the pipeline.
 
-    Raises LayoutError where the store's bytes are of another format, and StoreError for a directory that is neither
+    Raises LayoutError if the store's bytes are of another format, and StoreError for a directory that is neither
     empty nor a store: it may be anything, and a store that must be restored is removed.
     """
     make_private(path)
@@ -47,10 +47,10 @@ def claim(path: Path) -> None:
 
 
 def remove_store(path: Path) -> None:
-    """Remove a store, if it is there; files that are none of a store's stay.
+    """Remove a store, if it exists; files that do not belong to a store stay.
 
-    Raises StoreHeldError where a process has it open, and StoreError where the directory is not a store or where any of
-    it can't be removed: nothing may be merged with what is left.
+    Raises StoreHeldError if a process has it open, and StoreError if the directory is not a store or if any of
+    it can't be removed, because new writes must not mix with the remains of an old store.
     """
     try:
         if not path.exists():
@@ -72,11 +72,9 @@ def remove_store(path: Path) -> None:
 
 
 @contextmanager
-def damage_found(path: Path) -> Iterator[None]:
-    """Raise what RocksDB raises meanwhile as CorruptionError, where the store's bytes are at fault, else as StoreError.
-
-    Only the former may cost the store: too many open files, a full disk or missing rights say nothing of its bytes.
-    """
+def mark_damage(path: Path) -> Iterator[None]:
+    """Convert RocksDB's errors: CorruptionError if the store's bytes are damaged, else StoreError."""
+    # A store is removed only for CorruptionError. Too many open files, a full disk or missing rights do not damage its bytes.
     try:
         yield
     except StoreError:
@@ -98,7 +96,7 @@ def is_held(text: str) -> bool:
 
 
 def is_damage(text: str, path: Path) -> bool:
-    """Say whether a message of RocksDB's means that bytes or files of the store are not what was written."""
+    """Say whether a message of RocksDB means that bytes or files of the store are damaged."""
     if any(os.strerror(number) in text for number in errno.errorcode if number not in _ERRORS_OF_DAMAGE):
         return False
     missing = os.strerror(errno.ENOENT) in text and f"{path}/" in text
@@ -106,7 +104,7 @@ def is_damage(text: str, path: Path) -> bool:
 
 
 _ERRORS_OF_DAMAGE = (errno.ENOENT, errno.EINVAL)
-"""What the system says where files of a store are gone or cut; all else that it says is of the machine."""
+"""Messages of the operating system if files of a store are missing or truncated. Its other messages concern the machine."""
 
 
 def _mark(path: Path, format_: int) -> None:
@@ -121,7 +119,7 @@ def _names(path: Path) -> set[str]:
 
 
 def _format(path: Path) -> object:
-    """Return the format that the marker names; None where it can't be read, which is no format that there is."""
+    """Return the format that the marker names; None, which is no valid format, if it can't be read."""
     try:
         return json.loads((path / MARKER).read_text())["format"]
     except (ValueError, KeyError, TypeError):
@@ -129,7 +127,7 @@ def _format(path: Path) -> object:
 
 
 def _require_ours(path: Path) -> bool:
-    """Say whether a directory is a store, marked or not; False where it is empty, StoreError where it is neither."""
+    """Say whether a directory is a store, marked or not; False if it is empty, StoreError if it is neither."""
     names = {name for name in _names(path) if not name.startswith(f"{MARKER}.")}
     if STANDALONE in names or (
         names and MARKER not in names and not (_ROCKSDICT in names and names & {"CURRENT", "IDENTITY"})

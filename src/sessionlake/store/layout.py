@@ -1,9 +1,9 @@
 """Byte layout of a store's values: the sessions of one key that end in one segment, ordered by (end, start).
 
-A value is the number of its sessions (u32), for each session start, end, event count and revision (i64) and the length
-of its state (u32), and then the states. Little endian. Of pipelines whose sessions' `open_until` does not follow from the end
-it stands, as another i64, before the length: a store has one of the two layouts for all its life. `pack` and `unpack` work on many values at once; `pack_heads` and
-`unpack_heads` do so for records with other fields.
+A value has three parts, all little endian: the number of its sessions (u32); a head for each session, with start, end, event
+count and revision (i64) and the length of its state (u32); then the states. If a session's `open_until` does not follow from
+its end, the head has it as another i64 before the length. A store has one of the two layouts for all its life. `pack` and
+`unpack` work on many values at once. `pack_heads` and `unpack_heads` do so for records with other fields.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,14 @@ Heads = npt.NDArray[Any]
 
 
 def pack(sessions: Records, sizes: Ints) -> pa.Array:
-    """Return one value for each run of sessions; run i has sizes[i] >= 1 sessions, which come in (end, start) order."""
+    """Return one value for each run of sessions; run i has sizes[i] >= 1 sessions, in (end, start) order.
+
+    >>> ints, state = (lambda *some: np.array(some)), pa.array([b"x", b"yz"])
+    >>> sessions = Records(ints(0, 0), ints(10, 30), ints(20, 40), ints(2, 1), ints(7, 7), state)
+    >>> values = pack(sessions, ints(2))
+    >>> count_of(values[0].as_py()), unpack(values).end.tolist(), unpack(values).state.to_pylist()
+    (2, [20, 40], [b'x', b'yz'])
+    """
     head = np.empty(len(sessions.start), _HEAD if sessions.until is None else _HEAD_UNTIL)
     for name in ("start", "end", "count", "revision", *(() if sessions.until is None else ("until",))):
         head[name] = getattr(sessions, name)
@@ -47,25 +54,15 @@ def unpack(values: pa.Array, *, with_until: bool = False) -> Records:
     return Records(owner, start, end, count, revision, state, until)
 
 
-def each(value: bytes, *, backward: bool) -> Iterator[tuple[int, int, bytes]]:
-    """Yield of the sessions of one value start, end, and the rest: event count and revision as in the head, then the state.
-
-    For few values: numpy takes longer to begin than this to end.
-    """
-    parts = _parts(value, _ONE_HEAD)
-    for (start, end, *_), head, low, high in reversed(list(parts)) if backward else parts:
-        yield start, end, value[head + 16 : head + 32] + value[low:high]
-
-
 def count_of(value: bytes) -> int:
     """Return how many sessions a value has."""
     return int(_ONE_COUNT.unpack_from(value)[0])
 
 
 def sessions_of(value: bytes, *, with_until: bool) -> list[tuple[tuple[int, ...], bytes]]:
-    """Return of the sessions of one value start, end, event count and revision, `open_until` where the layout has it, and the state.
+    """Return the sessions of one value: a tuple of start, end, event count, revision and, with `with_until`, `open_until`; the state.
 
-    `unpack` does so of many values; for few this takes less.
+    It is faster than `unpack` for few values.
     """
     return [
         (head[:-1], value[low:high])
@@ -74,11 +71,13 @@ def sessions_of(value: bytes, *, with_until: bool) -> list[tuple[tuple[int, ...]
 
 
 def _parts(value: bytes, head: Struct) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Return of the sessions of one value the head, where in the value that begins, and where the state begins and ends."""
+    """Yield for each session of one value its head, the head's offset in the value, and the offsets [begin, end) of its state."""
     (count,) = _ONE_COUNT.unpack_from(value)
     first = _ONE_COUNT.size
     states = first + count * head.size
     heads = list(head.iter_unpack(memoryview(value)[first:states]))
+    # The lengths, added up from the first state's offset, are the states' bounds: one more than there are states, so that
+    # `zip` (not strict) pairs each begin with its end.
     ends = list(accumulate((fields[-1] for fields in heads), initial=states))
     return zip(heads, range(first, states, head.size), ends, ends[1:], strict=False)
 
@@ -89,16 +88,18 @@ def heads_of(value: bytes, *, with_until: bool) -> Heads:
 
 
 def states_of(value: bytes, heads: Heads, places: Ints) -> list[bytes]:
-    """Return the states of those sessions of one value that stand at some places."""
+    """Return the states of the sessions of one value at the given indices."""
     ends = np.cumsum(heads["length"], dtype=np.int64) + (_COUNT.itemsize + heads.nbytes)
     lows = (ends - heads["length"])[places]
     return [value[low:high] for low, high in zip(lows.tolist(), ends[places].tolist(), strict=True)]
 
 
 def pack_heads(head: Heads, state: pa.Array, sizes: Ints) -> pa.Array:
-    """Return one value for each run of records, of sizes[i] >= 1; fills the heads' field `length`."""
+    """Return one value for each run of records; run i has sizes[i] >= 1 records. It sets the heads' field `length`."""
     offsets, data = offsets_of(state)
     head["length"] = np.diff(offsets)
+    # Run i has the records [ends[i], ends[i + 1]). Heads have a fixed width and states lie at `offsets`, so both buffers are
+    # cut at the runs' bounds without a copy of single records.
     ends = np.concatenate([[0], np.cumsum(sizes)])
     counts = binary_array(sizes.astype(_COUNT), np.arange(len(sizes) + 1) * _COUNT.itemsize)
     return pc.binary_join_element_wise(
@@ -114,10 +115,12 @@ def unpack_heads(values: pa.Array, dtype: np.dtype[Any]) -> tuple[Ints, Heads, p
     at = offsets[owner]
     counts = _fields(data, at, _COUNT).astype(np.int64)
     first = np.cumsum(counts) - counts
-    # The place of each record within its value, then the bytes at which its head and its state begin.
+    # `order` is the index of each record within its value. Its head begins `order` heads after the value's count.
     order = np.arange(counts.sum()) - np.repeat(first, counts)
     head = _fields(data, np.repeat(at + _COUNT.itemsize, counts) + order * dtype.itemsize, dtype)
     size = head["length"].astype(np.int64)
+    # `running` is the bytes of all states before a record's. Less its value's first one, it is the state's offset within the
+    # states of its value, which begin after the value's last head.
     running = np.cumsum(size) - size
     states = (
         np.repeat(at + _COUNT.itemsize + counts * dtype.itemsize, counts)

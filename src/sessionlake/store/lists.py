@@ -1,7 +1,7 @@
-"""Lists of a store: names of what is to be looked at once the frontier passes a place on the axis, or at a tick.
+"""Lists of a store: names of entries that are due once the frontier passes a place on the axis, or at a tick.
 
-They lie in a segment of their own, which never expires, by the stretch of the axis (bucket) that what they name starts in, so
-that what the frontier passes is found without a scan.
+They lie in a separate segment, which never expires. Entries are bucketed by their start on the axis, so those behind the
+frontier are found without a scan.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
-from sessionlake.store.api import OpenSegments
+from sessionlake.store.api import OpenSegments, Segments
 from sessionlake.store.blocks import BlockStore
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
@@ -27,7 +27,7 @@ _SIGN = 1 << 63
 
 @dataclass(frozen=True)
 class Listed:
-    """What a list names: slices by start and key."""
+    """The entries of a list: slices, by start and key."""
 
     start: Ints
     keys: pa.Array
@@ -43,22 +43,22 @@ class Listed:
 NONE_LISTED = Listed(np.zeros(0, np.int64), pa.array([], pa.string()))
 
 
-class ListedStore(BlockStore):
-    """A database of segments with lists; what other segments hold, subclasses say."""
+class HasLists:
+    """The lists of a database; subclasses have other segments beside them."""
 
-    def __init__(self, path: Path, bucket: int, opened: OpenSegments = RocksSegments) -> None:
-        super().__init__(path, opened)
-        self.bucket = bucket
-        """Length of the stretch of the axis that a list is of."""
+    _db: Segments
+    bucket: int
+    """Length of the stretch of the axis that a list is of."""
 
     def list_writes(self, kind: str, number: int, start: Ints, keys: pa.Array) -> pa.Table:
-        """Return the writes of lists of a kind, a letter, that name slices; `number` tells a batch's lists from others'.
+        """Return the writes of lists of a kind (a letter) that name slices. `number` distinguishes the lists of different batches.
 
-        Lists of another batch with the same number are replaced.
+        Existing lists of the same kind, bucket and number are replaced.
         """
         bucket = start // self.bucket
         order = np.lexsort((start, bucket))
         bucket = bucket[order]
+        # The prepended number differs from the first bucket, so the first row begins a list.
         cuts = [*np.flatnonzero(np.diff(bucket, prepend=bucket[:1] - 1)).tolist(), len(order)]
         names, values = [], []
         for low, high in itertools.pairwise(cuts):
@@ -70,10 +70,11 @@ class ListedStore(BlockStore):
         return list_table(names, values)
 
     def lists(self, kind: str, low: int, high: int) -> Listed:
-        """Return what the lists of a kind name whose buckets overlap the times [low, high).
+        """Return the entries of a kind's lists whose buckets overlap the times [low, high).
 
-        What is named may lie outside of the times, and more than once.
+        An entry may lie outside of the times, and may occur more than once.
         """
+        # `-(-high // bucket)` rounds up: the last bucket is the one that begins before `high`, which is exclusive.
         first, last = low // self.bucket, -(-high // self.bucket) - 1
         tables = [pa.ipc.open_stream(value).read_all() for _, value in self._lists(kind, first, last)]
         if not tables:
@@ -98,6 +99,14 @@ class ListedStore(BlockStore):
         yield from self._db.items(LISTS, low, _list_key(kind, last, _SIGN - 1, (1 << 32) - 1))
 
 
+class ListedStore(HasLists, BlockStore):
+    """A database of segments with lists. Subclasses define the content of the other segments."""
+
+    def __init__(self, path: Path, bucket: int, opened: OpenSegments = RocksSegments) -> None:
+        super().__init__(path, opened)
+        self.bucket = bucket
+
+
 def _list_key(kind: str, bucket: int, number: int, part: int) -> bytes:
     return kind.encode() + (bucket + _SIGN).to_bytes(8, "big") + number.to_bytes(8, "big") + part.to_bytes(4, "big")
 
@@ -109,7 +118,7 @@ def list_table(names: list[bytes], values: Sequence[bytes | None]) -> pa.Table:
 
 
 def packed_list(table: pa.Table) -> bytes:
-    """Return what a list names as bytes; `pa.ipc.open_stream` reads them."""
+    """Return a list's entries as bytes, which `pa.ipc.open_stream` reads."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

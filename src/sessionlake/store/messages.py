@@ -1,13 +1,13 @@
-"""The store of a join: the messages of two sides by key, in blocks of the axis they are joined on; and lists of what waits.
+"""The store of a join: the messages of two sides by key, in blocks of the join's axis, and lists of waiting messages.
 
 A message has a place x on that axis: its time, or its number. Messages of a side and key lie in blocks of equal length, one
-value each: what is near a place is read by one sorted multi-get of few blocks, whatever else the key has. A block lies in
-one segment, and what is older than any partner can be goes by whole segments, without a scan.
+value each. The messages near a place are read by one sorted multi-get of few blocks, however many the key has. A block lies in
+one segment. Messages too old for any partner are dropped as whole segments, without a scan.
 
-Lists name messages whose pairs are to be made later. They lie in a segment of their own, which never expires.
+Lists name messages whose pairs are sent later. They lie in a separate segment, which never expires.
 
-A store that is asked for messages of all keys has an index by place, too: beside the blocks of a segment, a row without a value
-for each of them, by its number and then its key.
+If messages of all keys are read by place, the store also has an index: each segment has, next to its blocks, a row without a
+value for each block, ordered by the block's number and then its key.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ HEAD = np.dtype(
 )
 """Heads of messages: place; time; position; the batch that brought it; whether it is of the late policy."""
 _INDEX = b"\xff"
-"""What rows of the index begin with, and no key's UTF-8."""
+"""The first byte of the index's rows. No key begins with it, because UTF-8 has no such byte."""
 _SUFFIX = 9
 """Bytes of a block's name behind the key: the side's letter and the number."""
 
@@ -69,8 +69,8 @@ def together(parts: Sequence[Messages]) -> Messages:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """What lists name: messages of either side by side's letter, place and key."""
+class ListedMessages:
+    """The entries of lists: messages of both sides, by the side's letter, place and key."""
 
     sides: pa.Array
     x: Ints
@@ -84,11 +84,11 @@ class MessageStore(BlockStore):
         super().__init__(path, opened)
         self.block = block
         self._blocks = -(-segment // block)
-        """Blocks of a segment: it is as long as was asked for, at least."""
+        """The number of blocks in a segment, rounded up, so a segment is at least as long as the parameter `segment`."""
         self._indexed = False
 
     def index(self) -> None:
-        """Keep an index by place from here on; what is stored without one is indexed first."""
+        """Keep an index by place from now on; blocks already stored are indexed first."""
         self._indexed = True
         for segment in self._db.segments:
             if segment == LISTS or self._db.items(segment, _INDEX, limit=1):
@@ -113,6 +113,7 @@ class MessageStore(BlockStore):
     def writes(self, side: str, keys: pa.Array, messages: Messages) -> pa.Table:
         """Return the writes that make messages the whole content of their blocks; they come by (code, x, position)."""
         block = messages["x"] // self.block
+        # Codes are at least 0, so the first row differs from the prepended -1 and begins a block.
         new = (np.diff(messages.codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0)
         at = np.flatnonzero(new)
         if not len(at):
@@ -125,7 +126,7 @@ class MessageStore(BlockStore):
             segment = np.concatenate([segment, segment])
         return block_writes(segment, names, values)
 
-    def list_writes(self, letter: str, number: int, waiting: Waiting) -> pa.Table:
+    def list_writes(self, letter: str, number: int, waiting: ListedMessages) -> pa.Table:
         """Return the writes of lists of a kind, a letter; of the same kind and number, a batch's, others are replaced."""
         table = pa.table({"side": waiting.sides, "x": waiting.x, "key": waiting.keys})
         names, values = [], []
@@ -134,8 +135,8 @@ class MessageStore(BlockStore):
             values.append(packed_list(table.slice(first, LIST_ROWS)))
         return list_table(names, values)
 
-    def lists(self, letter: str) -> tuple[list[bytes], Waiting]:
-        """Return the names of the lists of a kind, and what they name, which may be more than once."""
+    def lists(self, letter: str) -> tuple[list[bytes], ListedMessages]:
+        """Return the names of the lists of a kind, and their entries; an entry may occur more than once."""
         found = []
         if LISTS in self._db.segments:
             found = self._db.items(LISTS, letter.encode(), letter.encode() + b"\xff" * 12)
@@ -143,7 +144,7 @@ class MessageStore(BlockStore):
             {"side": pa.array([], pa.string()), "x": np.zeros(0, np.int64), "key": pa.array([], pa.string())}
         )
         table = pa.concat_tables([empty, *(pa.ipc.open_stream(value).read_all() for _, value in found)])
-        named = Waiting(combined(table["side"]), table["x"].to_numpy(), combined(table["key"]))
+        named = ListedMessages(combined(table["side"]), table["x"].to_numpy(), combined(table["key"]))
         return [name for name, _ in found], named
 
     @staticmethod
@@ -152,13 +153,13 @@ class MessageStore(BlockStore):
         return list_table(list(names), [None] * len(names))
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest: int) -> None:
-        """Apply writes, ascending by segment, and metadata atomically, then drop what lies before a place by whole segments."""
+        """Apply writes, ascending by segment, and metadata atomically, then drop the whole segments before a place."""
         self.commit(writes, meta, oldest // self.block // self._blocks)
 
     def scan(self, side: str, low: int, high: int, key: bytes | None = None) -> tuple[list[bytes], Messages]:
         """Return the messages of a side with places in [low, high], by place, and their keys, which codes point into.
 
-        It reads the blocks that these places lie in; of all keys only where there is an index, else whole segments.
+        It reads the blocks that these places lie in; of all keys only if there is an index, else whole segments.
         """
         first, last = (place // self.block // self._blocks for place in (low, high))
         items = [

@@ -1,31 +1,26 @@
-"""Whether a store holds keys, asked without a change to it, and beside a process that has it open."""
+"""Check whether a store holds keys, without a change to it, even while another process has it open."""
 
-import tempfile
 import time
 from pathlib import Path
 from typing import cast
 
-from rocksdict import AccessType, Options, Rdict
-
-from sessionlake.store.rocks import META, store_options
+from sessionlake.store.database import Database, is_data
 
 _ATTEMPTS = 50
 _PAUSE_S = 0.1
-_LOGS_AND_LOCKS = ("LOG", "LOCK")
-"""Beginnings of names of files that change without any data changing."""
 
 
 def may_hold(path: Path, keys: list[bytes]) -> bool:
     """Say whether a store has one of the keys in any of its segments, or can't be read, so that nobody knows.
 
-    Another process may write to the store meanwhile: a "no" counts only where no file changed while it was looked for.
+    Another process may write to the store meanwhile: a "no" counts only if no file changed while it was looked for.
     """
     for _ in range(_ATTEMPTS):
         before = _files(path)
         if "CURRENT" not in before:
             return False
         try:
-            found = _has(path, list(before), keys)
+            found = _has(path, keys)
         except Exception:  # noqa: BLE001 (RocksDB's own have no type)
             found = None
         if found or _files(path) == before:
@@ -42,37 +37,17 @@ def _files(path: Path) -> dict[str, tuple[int, int]]:
             status = file.stat()
         except FileNotFoundError:
             continue
-        if not file.name.startswith(_LOGS_AND_LOCKS):
+        if is_data(file.name):
             found[file.name] = (status.st_size, status.st_mtime_ns)
     return found
 
 
-def _has(path: Path, names: list[str], keys: list[bytes]) -> bool:
-    # Opening writes beside the data even where it only reads; so it gets a directory of its own with links to the data.
-    with tempfile.TemporaryDirectory(prefix="sessionlake-look-") as own:
-        for name in names:
-            Path(own, name).symlink_to(path / name)
-        Path(own, "rocksdict-config.json").unlink(missing_ok=True)
-        families = {name: _options() for name in Rdict.list_cf(own)}
-        store = Rdict(own, options=_options(), column_families=families, access_type=AccessType.read_only())
-        try:
-            return any(_in_segment(store, name, keys) for name in families if name != META)
-        finally:
-            store.close()
-
-
-def _in_segment(store: Rdict, name: str, keys: list[bytes]) -> bool:
-    segment = store.get_column_family(name)
+def _has(path: Path, keys: list[bytes]) -> bool:
+    db = Database(path, read_only=True)
+    asked = cast(list[str | int | float | bytes | bool], keys)
     try:
-        values = cast(list[bytes | None], segment.get(cast(list[str | int | float | bytes | bool], keys)))
-        return any(value is not None for value in values)
+        return any(
+            value is not None for name in db.names for value in cast(list[bytes | None], db.family(name).get(asked))
+        )
     finally:
-        segment.close()
-
-
-def _options() -> Options:
-    """Return a store's options without the two that would make what is not there."""
-    options = store_options()
-    options.create_if_missing(create_if_missing=False)
-    options.create_missing_column_families(create_missing_cfs=False)
-    return options
+        db.close()

@@ -1,12 +1,12 @@
-"""The store of a keyed table: of each key its row, or the marker of its deletion.
+"""The store of a keyed table: for each key its row, or the marker of its deletion.
 
-Rows lie in a segment of their own, which never expires: a table keeps what nobody deletes. Or, where a row's time to live is over
-so long after it was written, in segments of these times, which are dropped whole (`hidden_us`). A marker lies in the segment of its
-time, so that those nothing can meet any more go by whole segments, without a scan. A key has a row, a marker or nothing.
-Beside the rows may lie an index of them: entries without values, a number in eight bytes that sort as it does, then the key.
+A key has a row, a marker or nothing. Without a TTL, rows lie in a separate segment, which never expires. With a TTL that counts
+from the last write, rows lie in segments by the time of writing, which are dropped as a whole (`hidden_us`). A marker lies in the
+segment of its time. Markers that no event can meet any more are dropped as whole segments, without a scan.
+The store may also have an index of the rows: entries without values, a number in eight bytes that sort as it does, then the key.
 
-A value is a head (HEAD), as many bytes of an event's id as the head says, and then the packed columns; a marker has none of
-these.
+A value is a head (HEAD), an event's id with the length that the head says, and the packed columns. A marker has no id and no
+columns.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, binary_array, byte_slices, offsets_of
+from sessionlake.store.api import OpenSegments
 from sessionlake.store.blocks import BlockStore
 from sessionlake.store.layout import Heads
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA, segment_interval
 
 ROWS, EXPIRY, RECENCY = (1 << 62) + 2, (1 << 62) + 3, (1 << 62) + 4
 """The segments of rows, and of indexes of them, by their expiry and by their last change; those of markers have numbers of
 times, which are far below."""
 _WRITTEN, _MARKERS_END = 1 << 61, 1 << 60
-"""From where on segments of rows by the time of writing are numbered; below what those of markers are."""
+"""The first number of row segments by the time of writing. Numbers below it are segments of markers."""
 _SIGN = 1 << 63
 _FIRST = b"\0"
 """The key in an index whose value no entry is less than; all entries are greater."""
@@ -41,7 +43,7 @@ HEAD = np.dtype(
         ("id", "<u4"),
     ]
 )
-"""The event's time and offset; the batch that wrote the value, and its clock; the clock of the batch that gave the key a row, where
+"""The event's time and offset; the batch that wrote the value, and its clock; the clock of the batch that gave the key a row, if
 it had none (0 of markers); the event's source partition; the length of its id."""
 
 _ONE_HEAD = Struct("<5qiI")
@@ -56,7 +58,7 @@ class StoredRow(NamedTuple):
     written: int
     partition: int
     id: bytes
-    """Of the event; empty for none."""
+    """The event's id; empty if there is none."""
     packed: bytes
     """The columns."""
 
@@ -76,15 +78,15 @@ class Stored:
         return self.head[name].astype(np.int64, copy=False)
 
     def where(self, which: Bools) -> "Stored":
-        """Return those of which something is true."""
+        """Return the rows for which a mask is true."""
         return Stored(self.codes[which], self.head[which], self.values.filter(pa.array(which)))
 
     def ids(self, at: Ints) -> pa.Array:
-        """Return the ids, text, of what stands at some places; empty for none."""
+        """Return the ids, as text, of the rows at the given indices; empty if a row has no id."""
         return self._parts(at, ids=True).cast(pa.string())
 
     def packed(self, at: Ints) -> pa.Array:
-        """Return the packed columns of what stands at some places; empty of markers."""
+        """Return the packed columns of the rows at the given indices; empty for markers."""
         return self._parts(at, ids=False)
 
     def _parts(self, at: Ints, *, ids: bool) -> pa.Array:
@@ -98,7 +100,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Values:
-    """What is to be written for some keys, by their codes."""
+    """The writes for some keys, by their codes."""
 
     codes: Ints
     head: Heads
@@ -115,9 +117,16 @@ def has_rows(segment: int) -> bool:
 class RowStore(BlockStore):
     """Rows and markers of one shard. `rows`, `markers` and `writes` change nothing; `apply` comes once a batch is committed."""
 
-    def __init__(self, path: Path, *, retention_us: int, row_interval_us: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        retention_us: int,
+        row_interval_us: int | None = None,
+        opened: OpenSegments = RocksSegments,
+    ) -> None:
         """`row_interval_us` is how long a segment of rows is written to; None for one that never expires."""
-        super().__init__(path)
+        super().__init__(path, opened)
         self._interval, self._row_interval = segment_interval(retention_us), row_interval_us
 
     def rows(self, keys: pa.Array) -> Stored:
@@ -125,7 +134,7 @@ class RowStore(BlockStore):
         return self._looked_up(self._row_segments(), keys, np.arange(len(keys)))
 
     def markers(self, keys: pa.Array, codes: Ints) -> Stored:
-        """Return the markers of those of the keys that codes, ascending, name: of keys without a row."""
+        """Return the markers of the keys that `codes`, ascending, name. Only keys without a row have one."""
         return self._looked_up([number for number in self._db.segments if number < _MARKERS_END], keys, codes)
 
     def _row_segments(self) -> list[int]:
@@ -138,7 +147,7 @@ class RowStore(BlockStore):
         return _WRITTEN + written_us // self._row_interval
 
     def _looked_up(self, segments: list[int], keys: pa.Array, codes: Ints) -> Stored:
-        found = [self._found(number, keys, codes) for number in segments]
+        found = [self._stored(number, keys, codes) for number in segments]
         found = [part for part in found if len(part)]
         if len(found) == 1:
             return found[0]
@@ -149,7 +158,7 @@ class RowStore(BlockStore):
         head = np.concatenate([part.head for part in found])[order]
         return Stored(codes[order], head, pa.concat_arrays([part.values for part in found]).take(pa.array(order)))
 
-    def _found(self, segment: int, keys: pa.Array, codes: Ints) -> Stored:
+    def _stored(self, segment: int, keys: pa.Array, codes: Ints) -> Stored:
         asked = keys if len(codes) == len(keys) else keys.take(pa.array(codes))
         return stored_of(codes, self._db.get(segment, asked.to_pylist()) if len(asked) else [])
 
@@ -185,7 +194,7 @@ class RowStore(BlockStore):
         self._db.drop(self.hidden_segments(hidden_us))
 
     def hidden_segments(self, hidden_us: int) -> list[int]:
-        """Return the segments of which all rows are hidden: those written at a time or before it."""
+        """Return the segments whose rows are all hidden: rows written at the given time or before."""
         if self._row_interval is None:
             return []
         first_kept = _WRITTEN + (hidden_us + 1) // self._row_interval
@@ -224,9 +233,10 @@ class RowStore(BlockStore):
     def index_writes(self, index: int, added: pa.Array, removed: pa.Array, first: bytes | None) -> pa.Table:
         """Return the writes that put entries into an index, and remove others: distinct ones, ascending by their first number.
 
-        `first` is the first entry that was read, if any was: no other will be looked for before it. Entries go at an index' start, and
-        what RocksDB still has of those that went would have to be stepped over again and again.
+        `first` is the first entry that was read, or None. Later reads begin there.
         """
+        # Entries are removed at the start of an index. RocksDB keeps deletion marks of them, over which each scan from the start
+        # would have to step again.
         entries = pa.concat_arrays([added, removed])
         is_removed = np.arange(len(entries)) >= len(added)
         numbers = parted(entries, 1)[0][0]
@@ -246,7 +256,7 @@ class RowStore(BlockStore):
         return pa.Table.from_arrays([segment, names, values], schema=WRITE_SCHEMA)
 
     def _first(self, index: int) -> bytes | None:
-        """Return what no entry of an index is less than; None where nothing is known."""
+        """Return a lower bound of an index's entries; None if no bound is known."""
         return self._db.get(index, [_FIRST])[0] if index in self._db.segments else None
 
     def scan(self) -> tuple[list[bytes], Stored, list[bytes], Stored]:
@@ -267,7 +277,7 @@ def sorted_numbers(*columns: Ints) -> pa.Array:
 
 
 def parted(entries: pa.Array, numbers: int) -> tuple[list[Ints], pa.Array]:
-    """Return the so many numbers that entries of an index begin with, and their keys, bytes."""
+    """Return the numbers that entries of an index begin with, the given number for each entry, and the entries' keys as bytes."""
     offsets, data = offsets_of(entries)
     lengths = np.full(len(entries), 8 * numbers)
     begun = offsets_of(byte_slices(data, offsets[:-1], lengths))[1].view(">u8").reshape(-1, numbers).astype(np.uint64)
@@ -281,14 +291,14 @@ def _listed(items: list[tuple[bytes, bytes]]) -> tuple[list[bytes], Stored]:
 
 
 def row_of(value: bytes) -> StoredRow:
-    """Return what one value of the segment of rows holds, as `stored_of` does of many."""
+    """Return the content of one value of the segment of rows, as `stored_of` does for many."""
     time, offset, revision, written, _, partition, length = _ONE_HEAD.unpack_from(value)
     end = _ONE_HEAD.size + length
     return StoredRow(time, offset, revision, written, partition, value[_ONE_HEAD.size : end], value[end:])
 
 
 def stored_of(codes: Ints, values: Sequence[bytes | None]) -> Stored:
-    """Return what was found for codes, None for what was not."""
+    """Return the value found for each code, None if there is none."""
     array = pa.array(values, pa.binary())
     if array.null_count:
         codes, array = codes[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()

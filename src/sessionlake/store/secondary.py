@@ -1,12 +1,11 @@
-"""A shard's database read beside the process that has it open: one moment of it, which never moves.
+"""A read-only view of a shard's database while another process has it open. The view never changes.
 
-Opening costs milliseconds, so that a later moment is another opening: new segments, or a directory that was removed and made
-anew, need no care then. Nothing is written where the store lies. What is open stays readable, even where the store goes.
+A newer view is another opening, which costs milliseconds. So new segments, or a directory that was removed and recreated, need
+no special care. Nothing is written to the store's directory. An open view stays readable, even if the store is removed.
 """
 
 import heapq
 import os
-import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,14 +15,12 @@ from typing import Protocol, cast
 
 import numpy as np
 import pyarrow as pa
-from rocksdict import AccessType, Rdict
 
 from sessionlake.columnar.arrays import combined, offsets_of
 from sessionlake.errors import StoreError
-from sessionlake.store.rocks import META, store_options
+from sessionlake.store.database import Database
+from sessionlake.store.rocks import SEGMENT
 
-_SEGMENT = "s"
-_NOT_DATA = ("LOG", "LOCK", "rocksdict-config.json")
 _ATTEMPTS = 5
 
 Items = Iterator[tuple[bytes, bytes]]
@@ -37,7 +34,7 @@ class ReadSegments(Protocol):
         """Numbers of the segments, ascending."""
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
-        """Return the values of distinct keys in a segment, None also where there is no such segment."""
+        """Return the values of distinct keys in a segment, None also if there is no such segment."""
 
     def items(
         self, segment: int, low: bytes | None = None, high: bytes | None = None, *, backward: bool = False
@@ -46,7 +43,7 @@ class ReadSegments(Protocol):
 
 
 class NoSegments:
-    """What a shard has that no batch has touched."""
+    """The empty view of a shard that no batch has touched."""
 
     @property
     def segments(self) -> list[int]:
@@ -67,7 +64,7 @@ class NoSegments:
 
 
 class SecondarySegments:
-    """A store as it is now. FileNotFoundError where there is none, StoreError where it can't be read."""
+    """A store as it is now. FileNotFoundError if there is none, StoreError if it can't be read."""
 
     def __init__(self, path: Path) -> None:
         error: Exception | None = None
@@ -83,26 +80,9 @@ class SecondarySegments:
         raise StoreError(f"store: {str(path)!r} can't be read ({error}); mend that, or remove it") from error
 
     def _open(self, path: Path) -> None:
-        # RocksDB writes a log even where it only reads, and rocksdict its settings; both must not lie in the store, whose
-        # removal they would disturb. Once it is open it has all files it needs open, and no need for their names.
-        with tempfile.TemporaryDirectory(prefix="sessionlake-read-") as own:
-            for file in path.iterdir():
-                if not file.name.startswith(_NOT_DATA):
-                    Path(own, file.name).symlink_to(file)
-            names = Rdict.list_cf(own)
-            options = store_options()
-            options.create_if_missing(create_if_missing=False)
-            options.create_missing_column_families(create_missing_cfs=False)
-            self._db = Rdict(
-                own,
-                options=options,
-                column_families=dict.fromkeys(names, options),
-                access_type=AccessType.read_only(),
-            )
-            self._families = {
-                int(name.removeprefix(_SEGMENT)): self._db.get_column_family(name) for name in names if name != META
-            }
-            self._segments = sorted(self._families)
+        self._db = Database(path, read_only=True)
+        self._families = {int(name.removeprefix(SEGMENT)): self._db.family(name) for name in self._db.names}
+        self._segments = sorted(self._families)
 
     @property
     def segments(self) -> list[int]:
@@ -111,7 +91,7 @@ class SecondarySegments:
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
-        return cast(bytes | None, self._db.get(name.encode()))
+        return self._db.meta(name)
 
     def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
         """Return the values of distinct keys in a segment."""
@@ -142,7 +122,7 @@ class SecondarySegments:
                 return
             yield key, cast(bytes, entries.value())
             onward()
-        entries.status()  # raises where reading ended before the last key
+        entries.status()  # raises if reading ended before the last key
 
 
 class OverlaidSegments:
@@ -155,7 +135,7 @@ class OverlaidSegments:
         self._ends, self._names = offsets.data, names.data
         self._values = combined(writes["value"])
         numbers, first = np.unique(writes["segment"].to_numpy(), return_index=True)
-        ends = [*first.tolist(), writes.num_rows][1:]  # none where a batch writes nothing to the store
+        ends = [*first.tolist(), writes.num_rows][1:]  # none if a batch writes nothing to the store
         self._rows = {n: range(a, b) for n, a, b in zip(numbers.tolist(), first.tolist(), ends, strict=True)}
         self._segments = sorted({*base.segments, *self._rows})
 
@@ -185,7 +165,7 @@ class OverlaidSegments:
         written = ((self._key(row), self._values[row].as_py()) for row in (found[::-1] if backward else found))
         stored = self._base.items(segment, low, high, backward=backward)
         before = None
-        # Of a key that is in both, what is written comes first: of equal ones `merge` takes the first argument's.
+        # If a key is in both, the written value comes first: `merge` yields equal entries of the first argument first.
         for key, value in heapq.merge(written, stored, key=itemgetter(0), reverse=backward):
             if key != before and value is not None:
                 yield key, value
@@ -196,9 +176,10 @@ class OverlaidSegments:
 
 
 def identity(path: Path | str) -> tuple[int, int] | None:
-    """Return what tells a store from one that was made in its place; None where there is none.
+    """Return a value that changes if the store is recreated at the same path; None if there is no store.
 
-    It is the file that RocksDB writes when a store is made, and never again: another one in its place has another number, or was made later.
+    It identifies the file that RocksDB writes only when a store is created. A recreated store's file has another inode number or
+    a later time.
     """
     with suppress(OSError):
         found = os.stat(f"{path}/IDENTITY")  # noqa: PTH116 (asked for each look-up)

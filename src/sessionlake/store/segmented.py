@@ -1,10 +1,10 @@
 """KIP-94's session store: segments of session end time, values packed per key, expiry by dropping segments.
 
-Segments go by the END of sessions, since that is what retention goes by: what ended before the horizon lies in whole
-segments below it, and is dropped without being looked for. Of one key a segment holds one value, all its sessions packed.
+A session lies in the segment of its END, because retention depends on the end. Sessions that ended before the horizon lie in
+whole segments below it, and are dropped without a search. A segment has one value for a key, with all its sessions packed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from sessionlake.columnar.arrays import Ints, argsort, combined, distinct, is_among
 from sessionlake.columnar.records import Records, concat
 from sessionlake.store.api import OpenSegments
-from sessionlake.store.interface import SessionStore, StoredSession, Windowed
 from sessionlake.store.layout import pack, unpack
 from sessionlake.store.rocks import RocksSegments
 
@@ -23,10 +22,10 @@ MIN_SEGMENT_INTERVAL_US = 60_000_000
 SEGMENTS = 3
 """Kafka's default. More of them expire sooner, and make a batch look into more."""
 _WRITTEN_PER_KEY = 8
-"""Values that the last batch wrote to a segment for each key asked for, up to which they are looked through before the database.
+"""A read looks through the last batch's writes to a segment before the database, if they are at most this many times its keys.
 
-CPU ms of `find_many` over 400,000 keys of which the last batch wrote 70,000, medians of 10, without and with:
-| keys asked for | written last | read | looked through first |
+CPU ms of `find_many` in a store of 400,000 keys, medians of 10. The last batch wrote 70,000 keys.
+| keys asked for | share written last | database only | last writes first |
 | --- | --- | --- | --- |
 | 70,000 | 5 % | 145 | 150 |
 | 70,000 | 15 % | 169 | 143 |
@@ -36,20 +35,24 @@ CPU ms of `find_many` over 400,000 keys of which the last batch wrote 70,000, me
 
 _ROOM = 1 << 62
 """Numbers below it fit an int64 with room for a position."""
-_ALL_TIMES = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+_LAST = np.iinfo(np.int64).max
 
 WRITE_SCHEMA = pa.schema([("segment", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 """Writes of a batch, ordered by (segment, key): the key's whole value in the segment, null to delete it."""
 
 
 def segment_interval(retention_us: int, segments: int = SEGMENTS) -> int:
-    """Return KIP-94's max(retention / (segments - 1), 60 s), in microseconds."""
+    """Return KIP-94's max(retention / (segments - 1), 60 s), in microseconds.
+
+    >>> segment_interval(600_000_000), segment_interval(1_000_000)
+    (300000000, 60000000)
+    """
     return max(retention_us // (segments - 1), MIN_SEGMENT_INTERVAL_US)
 
 
 @dataclass(frozen=True)
-class Found:
-    """Records found for many keys: `sessions.codes` is the key's position, `segment` where each is stored."""
+class FoundSessions:
+    """Records found for many keys: `sessions.codes` is the key's position, `segment` if each is stored."""
 
     sessions: Records
     segment: Ints
@@ -75,7 +78,7 @@ class Page:
 
 
 class Overlay:
-    """A batch's writes that are not in the store yet, over what is read of it, and further writes with them."""
+    """A batch's writes that are not in the store yet, laid over pages that are read from it."""
 
     def __init__(self, writes: pa.Table | None) -> None:
         """`writes` are ordered as `WRITE_SCHEMA` says; None for none."""
@@ -93,12 +96,13 @@ class Overlay:
             of_segment = combined(self._writes["key"].slice(low, high - low))
             place = pc.index_in(page.keys.take(pa.array(here)), value_set=of_segment)
             found = place.is_valid().to_numpy(zero_copy_only=False)
+            # Indices from len(page) on point to the writes, which are appended to the page's values below.
             at[here[found]] = len(page) + low + place.drop_null().to_numpy().astype(np.int64)
         both = pa.chunked_array([page.values, *self._writes["value"].chunks], pa.binary())
         return Page(page.segment, page.keys, combined(both).take(pa.array(at)))
 
     def merged(self, later: list[pa.Table]) -> pa.Table:
-        """Return the writes with later ones, each of pairs of segment and key of its own, in the place of those of the same pairs."""
+        """Return the writes, replaced by `later` ones with the same segment and key. Each table has a (segment, key) once."""
         if not later:
             return self._writes
         table = pa.concat_tables([self._writes, *later])
@@ -110,8 +114,8 @@ class Overlay:
         return table.filter(pa.array(~replaced))
 
 
-class SegmentedSessionStore(SessionStore):
-    """Records of one shard. Reads and writes many keys at once; the one-session calls of KIP-94 are built on those.
+class SegmentedSessionStore:
+    """Records of one shard. Reads and writes many keys at once.
 
     A batch calls `find_many` and `writes`, which change nothing, and `apply` once the batch is committed.
     """
@@ -123,10 +127,15 @@ class SegmentedSessionStore(SessionStore):
         self._with_until = with_until
         self._db = opened(path)
         self._written: dict[int, pa.Table] = {}
-        """What `apply` wrote last, by segment: a key that is there need not be read."""
+        """The last writes of `apply`, by segment. A key that is in them need not be read from the database."""
         self.interval_us = interval_us
 
-    def find_many(self, keys: pa.Array, earliest_end: Ints) -> Found:
+    @property
+    def segments(self) -> Sequence[int]:
+        """The segments that have sessions, ascending."""
+        return self._db.segments
+
+    def find_many(self, keys: pa.Array, earliest_end: Ints) -> FoundSessions:
         """Return the sessions of keys[i] in all segments that can hold one with end >= earliest_end[i].
 
         Keys are binary, ascending and distinct. Records that end earlier may be among the results.
@@ -134,7 +143,7 @@ class SegmentedSessionStore(SessionStore):
         # A session that ends at or after earliest_end[i] lies in that time's segment or in a later one.
         first = earliest_end // self.interval_us
         parts: list[tuple[Records, int]] = []
-        for segment in self._db.segments:
+        for segment in self.segments:
             wanted = np.flatnonzero(first <= segment)
             if len(wanted):
                 every = len(wanted) == len(keys)
@@ -147,7 +156,7 @@ class SegmentedSessionStore(SessionStore):
         """Return the first `limit` values strictly after a segment and key, of the segments with ends up to a time, inclusive."""
         last, found = latest_end_us // self.interval_us, list[tuple[int, list[tuple[bytes, bytes]]]]()
         left = limit
-        for segment in self._db.segments:
+        for segment in self.segments:
             if segment > last or left == 0:
                 break
             if after is None or segment >= after[0]:
@@ -167,6 +176,8 @@ class SegmentedSessionStore(SessionStore):
         rest = rest.take(np.flatnonzero(np.isin(rest.codes, places)))
         sizes = np.bincount(rest.codes, minlength=len(page))[places]
         packed = pack(rest, sizes[sizes > 0]) if len(rest) else pa.array([], pa.binary())
+        # Only places with sessions have a packed value: a running count of them is the index of each one's value, and a place
+        # without sessions gets null, which deletes it.
         at = np.cumsum(sizes > 0) - 1
         values = packed.take(pa.array(at, mask=sizes == 0))
         index = pa.array(places)
@@ -179,7 +190,7 @@ class SegmentedSessionStore(SessionStore):
         return unpack(values, with_until=self._with_until)
 
     def _values(self, segment: int, keys: pa.Array) -> pa.Array:
-        """Return the keys' values in a segment, null where there is none."""
+        """Return the keys' values in a segment, null if there is none."""
         written = self._written.get(segment)
         if written is None or len(written) > _WRITTEN_PER_KEY * len(keys):
             return _binary(self._db.get(segment, keys.to_pylist()))
@@ -191,6 +202,7 @@ class SegmentedSessionStore(SessionStore):
         if not len(rest):
             return found
         read = _binary(self._db.get(segment, keys.take(pa.array(rest)).to_pylist()))
+        # The values that were read are appended to those that were found, so the indices of the former start at len(keys).
         at = np.arange(len(keys))
         at[rest] = len(keys) + np.arange(len(rest))
         return combined(pa.chunked_array([found, read])).take(pa.array(at))
@@ -198,21 +210,24 @@ class SegmentedSessionStore(SessionStore):
     def writes(
         self, keys: pa.Array, sessions: Records, touched_owner: Ints, touched_segment: Ints, rows: Ints | None = None
     ) -> pa.Table:
-        """Return the writes that make `sessions` (of these rows, where given) the whole content of every touched (owner, segment).
+        """Return the writes that make `sessions` (of these rows, if given) the whole content of every touched (owner, segment).
 
         Each session's own (owner, segment) must be among the touched ones; a touched pair without sessions is deleted.
         """
         if self._with_until and len(sessions) and sessions.until is None:
             raise ValueError("a record lacks its until, which this store's layout has")
-        # One number for (segment, owner), so that values come out ordered as the database wants its writes.
+        # One number for (segment, owner), which is (segment - low) * len(keys) + owner: sorted by it, the values are in the order
+        # in which the database needs its writes. Below, // and % take it apart again.
         rows = np.arange(len(sessions.codes)) if rows is None else rows
         owner, start, end = (column[rows] for column in (sessions.codes, sessions.start, sessions.end))
         segment = end // self.interval_us
-        low = min(segment.min(initial=_ALL_TIMES[1]), touched_segment.min(initial=_ALL_TIMES[1]))
+        low = min(segment.min(initial=_LAST), touched_segment.min(initial=_LAST))
         pair = (segment - low) * len(keys) + owner
         order = self._order(pair, start, end, segment)
         pair = pair[order]
-        at = np.flatnonzero(np.diff(pair, prepend=-1))  # where each value's sessions begin; no pair is negative
+        at = np.flatnonzero(
+            np.diff(pair, prepend=-1)
+        )  # the rows at which each value's sessions begin; no pair is negative
         pair = pair[at]
         values = (
             pack(sessions.take(rows[order]), np.diff(at, append=len(order))) if len(at) else pa.array([], pa.binary())
@@ -238,13 +253,13 @@ class SegmentedSessionStore(SessionStore):
             value = pair * self.interval_us + (end - segment * self.interval_us)
             order = argsort(value, bound)
             ordered = value[order]
-            # Of one key no two sessions end at a time, unless a caller puts them.
+            # No two sessions of one key end at the same time, unless a caller puts them.
             if (ordered[1:] > ordered[:-1]).all():
                 return order
         return np.lexsort((start, end, pair))
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest_end_us: int) -> None:
-        """Apply writes and metadata atomically, then drop what ended before `oldest_end_us` by whole segments.
+        """Apply writes and metadata atomically, then drop the whole segments of sessions that ended before `oldest_end_us`.
 
         Writes to segments that would be dropped at once are left out.
         """
@@ -258,7 +273,7 @@ class SegmentedSessionStore(SessionStore):
             if number >= oldest:
                 part = written[number] = writes.slice(start, stop - start)
                 batch[number] = (part["key"].to_pylist(), part["value"].to_pylist())
-        # Emptied first: where the write fails, nothing is known of what the database holds.
+        # Emptied first: if the write fails, the content of the database is unknown.
         self._written = {}
         self._db.write(batch, meta)
         self._written = written
@@ -270,7 +285,7 @@ class SegmentedSessionStore(SessionStore):
 
     def scan(self, oldest_end_us: int) -> tuple[list[bytes], Records]:
         """Return the keys and sessions that end at or after `oldest_end_us`; for inspection, not for the hot path."""
-        items = [item for segment in self._db.segments for item in self._db.items(segment)]
+        items = [item for segment in self.segments for item in self._db.items(segment)]
         found = self.unpack(_binary([value for _, value in items]))
         return [key for key, _ in items], found.take(np.flatnonzero(found.end >= oldest_end_us))
 
@@ -283,112 +298,14 @@ class SegmentedSessionStore(SessionStore):
         """Flush and release the database."""
         self._db.close()
 
-    # One session at a time (KIP-94, KIP-617).
-
-    def fetch(self, key: str) -> Iterator[StoredSession]:
-        """Yield all sessions of the key, ascending by (end, start)."""
-        return self.find_sessions(key, *_ALL_TIMES)
-
-    def backward_fetch(self, key: str) -> Iterator[StoredSession]:
-        """Yield all sessions of the key, latest first."""
-        return self.backward_find_sessions(key, *_ALL_TIMES)
-
-    def find_sessions(
-        self, key: str, earliest_session_end_us: int, latest_session_start_us: int
-    ) -> Iterator[StoredSession]:
-        """Yield the sessions with end >= earliest_session_end_us and start <= latest_session_start_us."""
-        return iter(self._of_key(key, earliest_session_end_us, latest_session_start_us))
-
-    def backward_find_sessions(
-        self, key: str, earliest_session_end_us: int, latest_session_start_us: int
-    ) -> Iterator[StoredSession]:
-        """Yield what `find_sessions` does, latest first."""
-        return reversed(self._of_key(key, earliest_session_end_us, latest_session_start_us))
-
-    def fetch_range(self, key_from: str | None, key_to: str | None) -> Iterator[StoredSession]:
-        """Yield all sessions of the keys from key_from to key_to, ascending by (key, end, start)."""
-        return self.find_sessions_range(key_from, key_to, *_ALL_TIMES)
-
-    def backward_fetch_range(self, key_from: str | None, key_to: str | None) -> Iterator[StoredSession]:
-        """Yield what `fetch_range` does, backward."""
-        return self.backward_find_sessions_range(key_from, key_to, *_ALL_TIMES)
-
-    def find_sessions_range(
-        self, key_from: str | None, key_to: str | None, earliest_session_end_us: int, latest_session_start_us: int
-    ) -> Iterator[StoredSession]:
-        """Yield the keys' sessions with end >= earliest_session_end_us and start <= latest_session_start_us."""
-        return iter(self._of_range(key_from, key_to, earliest_session_end_us, latest_session_start_us))
-
-    def backward_find_sessions_range(
-        self, key_from: str | None, key_to: str | None, earliest_session_end_us: int, latest_session_start_us: int
-    ) -> Iterator[StoredSession]:
-        """Yield what `find_sessions_range` does, backward."""
-        return reversed(self._of_range(key_from, key_to, earliest_session_end_us, latest_session_start_us))
-
-    def fetch_session(self, key: str, start_us: int, end_us: int) -> StoredSession | None:
-        """Return the session with exactly this window, or None."""
-        found = self._of_key(key, end_us, start_us)
-        return next((s for s in found if s.window == Windowed(key, start_us, end_us)), None)
-
-    def put(self, session: StoredSession) -> None:
-        """Write a session; one with the same window is replaced."""
-        self._rewrite(session.window, [session])
-
-    def remove(self, window: Windowed) -> None:
-        """Remove the session with this window, if there is one."""
-        self._rewrite(window, [])
-
-    def _of_key(self, key: str, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
-        found = self.find_many(pa.array([key.encode()]), np.array([earliest_end_us])).sessions
-        return _records([key], found, earliest_end_us, latest_start_us)
-
-    def _of_range(
-        self, key_from: str | None, key_to: str | None, earliest_end_us: int, latest_start_us: int
-    ) -> list[StoredSession]:
-        low, high = (None if key is None else key.encode() for key in (key_from, key_to))
-        first = earliest_end_us // self.interval_us
-        items = [i for segment in self._db.segments if segment >= first for i in self._db.items(segment, low, high)]
-        keys = [key.decode() for key, _ in items]
-        found = _records(keys, self.unpack(_binary([value for _, value in items])), earliest_end_us, latest_start_us)
-        return sorted(found, key=lambda s: (s.window.key, s.window.end_us, s.window.start_us))
-
-    def _rewrite(self, window: Windowed, added: list[StoredSession]) -> None:
-        """Write the value that a session belongs to anew: without the one of this window, with those added."""
-        segment = window.end_us // self.interval_us
-        kept = [
-            s for s in self.fetch(window.key) if s.window.end_us // self.interval_us == segment and s.window != window
-        ]
-        sessions = _columns([*kept, *added])
-        self.apply(
-            self.writes(pa.array([window.key]), sessions, np.zeros(1, np.int64), np.array([segment])),
-            {},
-            np.iinfo(np.int64).min,
-        )
-
 
 def _binary(values: Sequence[bytes | None]) -> pa.Array:
-    """Return values as one array; StoreError where they are more than Arrow's 2 GiB."""
+    """Return values as one array; StoreError if they are more than Arrow's 2 GiB."""
     return combined(pa.chunked_array([pa.array(values, pa.binary())]))
 
 
-def _records(keys: list[str], found: Records, earliest_end_us: int, latest_start_us: int) -> list[StoredSession]:
-    """Return the sessions within the bounds; found.codes are positions in keys."""
-    rows = np.flatnonzero((found.end >= earliest_end_us) & (found.start <= latest_start_us))
-    columns = (column[rows].tolist() for column in (found.codes, found.start, found.end, found.count, found.revision))
-    records = zip(*columns, found.state.take(pa.array(rows)).to_pylist(), strict=True)
-    return [StoredSession(Windowed(keys[o], start, end), n, rev, state) for o, start, end, n, rev, state in records]
-
-
-def _columns(sessions: list[StoredSession]) -> Records:
-    """Return sessions of one key as columns."""
-    rows = [(s.window.start_us, s.window.end_us, s.event_count, s.revision) for s in sessions]
-    start, end, count, revision = np.array(rows, np.int64).reshape(-1, 4).T
-    state = pa.array([s.state for s in sessions], pa.binary())
-    return Records(np.zeros(len(sessions), np.int64), start, end, count, revision, state)
-
-
-def _concatenated(parts: list[tuple[Records, int]]) -> Found:
-    """Return what was found in several segments as one."""
+def _concatenated(parts: list[tuple[Records, int]]) -> FoundSessions:
+    """Return the records found in several segments as one result."""
     found = [records for records, _ in parts]
     segment = np.repeat([segment for _, segment in parts], [len(records) for records in found]).astype(np.int64)
-    return Found(concat(found), segment)
+    return FoundSessions(concat(found), segment)

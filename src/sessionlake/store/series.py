@@ -1,8 +1,8 @@
-"""The store of windows and sessions by count: of each series its slices that are not full yet, as one value; and lists.
+"""The store of windows and sessions by count: for each series one value with its slices that are not full yet, and lists.
 
-A series is a key, or a key in a source partition, whose messages are numbered. Numbers only grow, so that what a series needs
-is its newest messages; all of it is read and written with each change. A value lies in the segment of the newest event time
-of its series, and so moves on with it; what has had no message for the retention goes by whole segments, without a scan.
+A series is a key, or a key in a source partition, whose messages are numbered. Numbers only grow, so a series needs only its
+newest messages, and each change reads and writes all of them. A value lies in the segment of the newest event time of its
+series, and moves on with it. A series without messages for the retention is dropped with its segment, without a scan.
 """
 
 from pathlib import Path
@@ -38,9 +38,9 @@ class SeriesStore(ListedStore):
         self._interval = segment_interval(retention_us)
 
     def find(self, series: pa.Array) -> tuple[Slices, Ints]:
-        """Return the slices of distinct series, bytes, ascending by (place of the series, start); and where each series lies.
+        """Return the slices of distinct series (bytes), ascending by (index of the series, start), and each series' segment.
 
-        The latter is for `writes` alone.
+        Only `writes` needs the segments.
         """
         place = np.full(len(series), _NOWHERE)
         values: list[pa.Array] = []
@@ -63,15 +63,16 @@ class SeriesStore(ListedStore):
         return Slices(owner[order][at], head, state), place
 
     def writes(self, series: pa.Array, touched: Ints, slices: Slices, place: Ints) -> pa.Table:
-        """Return the writes that make `slices`, ascending by (place, start), all that the touched series have.
+        """Return the writes that make `slices`, ascending by (place, start), the whole content of the touched series.
 
-        `place` is what `find` returned for the series. One without slices goes.
+        `place` is the second result of `find` for the series. A series without slices is deleted.
         """
         starts = np.flatnonzero(np.diff(slices.codes, prepend=-1))
         codes = slices.codes[starts]
         values = pack_heads(slices.head.copy(), slices.state, np.diff(starts, append=len(slices)))
         newest = np.maximum.reduceat(slices["newest"], starts) if len(starts) else np.zeros(0, np.int64)
         segment = newest // self._interval
+        # A series whose segment changes, or which has no slices any more, is deleted from its old segment.
         gone = np.ones(len(series), bool)
         gone[codes[place[codes] == segment]] = False
         removed = touched[gone[touched] & (place[touched] != _NOWHERE)]

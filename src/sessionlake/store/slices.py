@@ -1,8 +1,8 @@
-"""The store of windows: slices of keys, packed in blocks, in segments of their start; and lists of what is to be sent.
+"""The store of windows: slices of keys, packed in blocks, in segments of their start; and lists of windows to send.
 
-A slice is the longest stretch of time that no window's bound cuts; windows are merges of consecutive slices, and none is
-stored. Slices of a key lie in blocks of equal length, one value each, so that a change rewrites few of them whatever the
-retention is; a block lies in one segment, and what is older than the horizon goes by whole segments, without a scan.
+A slice is the longest stretch of time that no window's bound cuts. Windows are merges of consecutive slices, and no window is
+stored. Slices of a key lie in blocks of equal length, one value each, so a change rewrites few slices, however long the
+retention is. A block lies in one segment. Blocks older than the horizon are dropped as whole segments, without a scan.
 
 Lists name slices (start and key) whose windows have something to send (`store/lists.py`).
 """
@@ -25,7 +25,7 @@ _FIELDS = [("start", "<i8"), ("count", "<i8"), ("revision", "<i8"), ("reach", "<
 GRID = np.dtype([*_FIELDS, ("length", "<u4")])
 """Heads of slices of windows on a grid: start; events; the batch of the last change; the frontier before that batch."""
 SLIDING = np.dtype([*_FIELDS, ("born", "<i8"), ("born_reach", "<i8"), ("length", "<u4")])
-"""Heads of slices of sliding windows, which also tell the batch that made the slice, and the frontier before that one."""
+"""Heads of slices of sliding windows. They also have the batch that created the slice, and the frontier before that batch."""
 _SIGN = 1 << 63
 
 
@@ -101,7 +101,7 @@ class SliceStore(ListedStore):
         return block_writes(block // self._blocks, block_keys(keys, codes, block), values)
 
     def apply(self, writes: pa.Table, meta: dict[str, bytes], oldest_start_us: int) -> None:
-        """Apply writes, ascending by segment, and metadata atomically, then drop what starts before a time by whole segments.
+        """Apply writes, ascending by segment, and metadata atomically, then drop the whole segments before a time.
 
         Writes to segments that would be dropped at once are left out.
         """

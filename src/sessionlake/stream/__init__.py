@@ -1,1 +1,1 @@
-"""What every stream is made of, whatever it computes: inputs, control input, lock, input log, the run loop."""
+"""The parts of every stream, whatever its operator: inputs, control input, lock, input log, the run loop."""

@@ -1,6 +1,6 @@
-"""The control input, whatever the operator: which corrections are refused, and what becomes of the others.
+"""The control input: which corrections are refused, and the outcomes of the others.
 
-An operator says which kinds of corrections it knows; `advance`, `tick` and `flush` are every pipeline's.
+An operator names the kinds of corrections that it knows, for example `restate`. Every pipeline knows `advance`, `tick` and `flush`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined
-from sessionlake.engine.operator import Aside, Counted, Keyed, Split
+from sessionlake.engine.operator import Aside, Counted, Keyed, Split, StateStat
 from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.safe_cast import nulls_of
 from sessionlake.sources.decoding.times import parse_times
@@ -19,14 +19,14 @@ from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA, FUTURE
 from sessionlake.warehouse.schemas import APPLIED, CORRECTION_OUTCOMES_SCHEMA, EXPIRED, MALFORMED
 
 ADVANCE, TICK, FLUSH = "advance", "tick", "flush"
-"""Every pipeline's kinds: to move the watermark; to make a batch and nothing else (`stream/ticks.py`); to make one in which
-what waits for a period of the clock is sent."""
-MAX_ADVANCE = "max_advance"
+"""Every pipeline's kinds: move the watermark; only make a batch (`stream/ticks.py`); make a batch in which results that
+wait for a period of the clock are sent."""
+MAX_ADVANCE = StateStat("max_advance", greatest=True)
 """The number by which an `advance` moves the watermark."""
-MAX_FLUSH = "max_flush"
-"""The number that is there where a batch has a `flush`."""
+MAX_FLUSH = StateStat("max_flush", greatest=True)
+"""The number that is there if a batch has a `flush`."""
 OUTCOMES = "outcomes"
-"""Kind of rows that say what became of each correction; `outcome` is null where only its shard can tell."""
+"""Kind of the rows with the outcome of each correction. `outcome` is null if only the correction's shard knows it."""
 OUTCOME_SCHEMA = pa.schema([f for f in CORRECTION_OUTCOMES_SCHEMA if f.name not in ("batch_id", "commit_id")])
 
 
@@ -35,15 +35,15 @@ class CorrectionKind:
     """One kind of correction, as an operator knows it."""
 
     malformed: Callable[[pa.Table], Bools]
-    """Which rows lack what the kind needs; asked of rows of any kind."""
+    """Returns which rows lack a column that the kind needs. It gets rows of all kinds."""
     split: Callable[[pa.Table], Split]
-    """What becomes of good rows of the kind."""
+    """Yields the pieces for well-formed rows of this kind."""
     expires: bool = False
     """Whether one that starts beyond retention is refused."""
     at_once: bool = False
-    """Whether it takes effect whatever is stored; else its shard says what became of it."""
+    """Whether it takes effect independent of the stored rows; else its shard decides its outcome."""
     unfit: Callable[[pa.Table], Bools] | None = None
-    """Which rows, well-formed as they are, the operator can't take; asked of rows of any kind."""
+    """Returns which well-formed rows the operator can't apply. It gets rows of all kinds."""
     unfit_reason: str = ""
 
 
@@ -52,7 +52,7 @@ class Limits:
     """The times that corrections are held against; microseconds."""
 
     expired_us: int
-    """What starts strictly before it is beyond retention."""
+    """Results that start strictly before this time are beyond retention."""
     latest_advance_us: int | None
     """An advance may not lie after it; None for no limit."""
     clock_us: int = 0
@@ -60,33 +60,34 @@ class Limits:
 
 
 def latest_advance_us(max_future_skew_us: int | None, clock_us: int, close_us: int, to_close_us: int) -> int | None:
-    """Return the furthest watermark that may be asked for: what closes all that events may have opened.
+    """Return the furthest watermark that an advance may ask for, in microseconds. It closes all results that can be open.
 
-    That is `to_close_us` (from the end of what closes to its close, at least) after the clock and its skew, or after the
-    watermark, whichever is later: an advance beyond it would make all later events dead letters for good.
+    That is `to_close_us` after the clock and its allowed skew, or after the watermark if that is later. `to_close_us` is at
+    least the time from a result's end to its close.
     """
+    # An advance beyond it would make all later events dead letters for good.
     if max_future_skew_us is None:
         return None
     return max(clock_us + max_future_skew_us, close_us + to_close_us - 1) + to_close_us
 
 
 def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table: pa.Table) -> Split:
-    """Yield what the kinds make of corrections (rows of their table), what became of each, dead letters, and numbers.
+    """Yield pieces for corrections (rows of their table): those of their kinds, their outcomes, dead letters, and numbers.
 
-    What becomes of a correction that is refused, or that takes effect at once, is known here; the others' outcomes go to
-    their shards, to be filled in.
+    The outcome of a correction that is refused, or that takes effect at once, is known here. For the others a row without an
+    outcome goes to the shard, which fills it in.
     """
     table = table.combine_chunks()
     kind = pc.fill_null(combined(table["kind"]), "")
     of_kind = {name: _equal(kind, name) for name in (*kinds, ADVANCE, TICK, FLUSH)}
-    start = micros(table["session_start"])
+    start = micros(table["start_time"])
     malformed = ~np.logical_or.reduce(list(of_kind.values())) | is_null(table, "correction_id")
     expired = np.zeros(table.num_rows, bool)
     for name, known in kinds.items():
         malformed |= of_kind[name] & known.malformed(table)
         if known.expires:
             expired |= of_kind[name] & (start < limits.expired_us)
-    malformed |= of_kind[ADVANCE] & no_time(table["session_start"])
+    malformed |= of_kind[ADVANCE] & no_time(table["start_time"])
     ahead = np.zeros(table.num_rows, bool)
     if limits.latest_advance_us is not None:
         ahead = of_kind[ADVANCE] & (start > limits.latest_advance_us)
@@ -129,7 +130,7 @@ def split_corrections(kinds: Mapping[str, CorrectionKind], limits: Limits, table
 def _unfit(
     kinds: Mapping[str, CorrectionKind], of_kind: Mapping[str, Bools], among: Bools, table: pa.Table
 ) -> list[tuple[Bools, str, str]]:
-    """Return the masks of what the operator can't take, with its reasons."""
+    """Return the operator's reasons to refuse a correction, each with the mask of the rows that it refuses."""
     return [
         (among & of_kind[name] & known.unfit(table), MALFORMED, known.unfit_reason)
         for name, known in kinds.items()
@@ -138,7 +139,7 @@ def _unfit(
 
 
 def _outcomes(table: pa.Table, refused: Sequence[tuple[Bools, str, str]], at_once: Bools, clock_us: int) -> Split:
-    """Yield a row for each correction; those whose shard must say what became of it go there."""
+    """Yield a row with the outcome of each correction. A row whose outcome only its shard knows goes to that shard."""
     masks, outcomes, reasons = (list(column) for column in zip(*refused, strict=True))
     told = {
         "outcome": np.select([*masks, at_once], [*outcomes, APPLIED], ""),
@@ -151,7 +152,7 @@ def _outcomes(table: pa.Table, refused: Sequence[tuple[Bools, str, str]], at_onc
     known = pa.array(told["outcome"] != "")
     yield Aside(OUTCOMES, rows.filter(known))
     asked = rows.filter(pc.invert(known))
-    yield Keyed(OUTCOMES, combined(asked["session_key"]), asked)
+    yield Keyed(OUTCOMES, combined(asked["key"]), asked)
 
 
 def is_null(table: pa.Table, *names: str) -> Bools:
@@ -162,7 +163,7 @@ def is_null(table: pa.Table, *names: str) -> Bools:
 
 def is_keyless(table: pa.Table) -> Bools:
     """Say which rows have no key, or an empty one."""
-    return _equal(pc.fill_null(combined(table["session_key"]), ""), "")
+    return _equal(pc.fill_null(combined(table["key"]), ""), "")
 
 
 def no_time(times: pa.ChunkedArray | pa.Array) -> Bools:
@@ -195,11 +196,11 @@ def _dead(table: pa.Table, reason: str) -> pa.Table:
     plain = table.cast(pa.schema([(field.name, _plain(field.type)) for field in table.schema]))
     texts = (str({k: v for k, v in row.items() if v is not None}) for row in plain.to_pylist())
     raw = pa.array([raw_text(text.encode()) for text in texts])
-    start, no_start = parse_times(table["session_start"], None)
+    start, no_start = parse_times(table["start_time"], None)
     arrays = [
         pa.repeat(reason, table.num_rows),
         table["kind"],
-        table["session_key"],
+        table["key"],
         pa.array(start, mask=no_start),
         raw,
         table["correction_id"],

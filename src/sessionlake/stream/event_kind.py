@@ -1,4 +1,4 @@
-"""What is the same in every kind with one input of events."""
+"""The common part of all kinds with one input of events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -8,14 +8,13 @@ import pyarrow as pa
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
-from sessionlake.stream.events import computed_types
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State
 from sessionlake.warehouse.changelog import Changelog
 
 
 class OfEvents(Protocol):
-    """What workers must know of a pipeline with one input of events."""
+    """The settings that workers need for a pipeline with one input of events."""
 
     @property
     def events(self) -> EventSpec:
@@ -42,8 +41,8 @@ class EventKind(Generic[Spec]):
 
     @property
     def event_types(self) -> Mapping[str, pa.DataType]:
-        """Return the columns that are read beside key, time and id."""
-        return computed_types(self.spec.events)
+        """Return the columns that are read besides key, time and id."""
+        return self.spec.events.stored_types
 
     @property
     def changelogs(self) -> tuple[Changelog, ...]:
@@ -68,6 +67,6 @@ class EventKind(Generic[Spec]):
 
     @classmethod
     def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
-        """Return nothing: what was trimmed of a changelog is in its snapshot."""
+        """Return nothing: rows trimmed from a changelog are in its snapshot."""
         del config, state
         return {}

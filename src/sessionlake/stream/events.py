@@ -1,23 +1,26 @@
-"""From a config to an event input: what is aggregated, which columns are read, and as which types."""
+"""From a config to an event input: the aggregates, the columns that are read, and their types."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
-from sessionlake.aggregates import Aggregate, AggregateSpec, build_aggregates
-from sessionlake.aggregates.spec import build_custom
+from sessionlake.aggregates import Aggregate, build_aggregates
+from sessionlake.aggregates.spec import build_custom, hidden_columns, parse_aggregates
 from sessionlake.config.load import Config
 from sessionlake.config.problems import InvalidConfigError
 from sessionlake.errors import ConfigError, MissingColumnsError, PipelineStateError
-from sessionlake.sources.base import Source
 from sessionlake.sources.columns import EventColumns, type_named
+from sessionlake.sources.decoding.rows import TypedSource
+from sessionlake.sources.record_columns import META
 from sessionlake.stream.ingest import EventSpec, column_of
 from sessionlake.stream.named_columns import missing_columns
+from sessionlake.stream.shape import Hidden, Shaping
 
 
 def aggregated_events(
     config: Config,
-    source: Source,
+    source: TypedSource,
     pinned: Mapping[str, str] | None,
     *,
     ordered: bool = False,
@@ -25,11 +28,11 @@ def aggregated_events(
 ) -> tuple[tuple[Aggregate, ...], EventSpec]:
     """Return the config's aggregates and the event input with the columns they read; a user's class that names none reads all.
 
-    `ordered` is `event_spec`'s; `more` columns are read beside those.
+    `ordered` is `event_spec`'s; `more` columns are read besides those.
     """
-    specs = [AggregateSpec.parse(name, text) for name, text in config.aggregates.items()]
+    specs = parse_aggregates(config.aggregates, lambda: {*(pinned or ()), *config.event.columns, *source.columns()})
     for spec in specs:
-        if spec.of_positions and config.source.kind != "kafka":
+        if spec.of_positions and not config.source.entry.has_offsets:
             raise ConfigError(
                 f"aggregates.{spec.name}: {spec.function}() is of topics, and source.kind is {config.source.kind!r}; "
                 "write min(column) or max(column) of a column that numbers the events"
@@ -37,39 +40,48 @@ def aggregated_events(
     classes = [build_custom(s.name, s.path, config.pipeline.code) for s in specs if s.path is not None]
     names = [column for s in specs for column in s.inputs] + [column for c in classes for column in c.inputs]
     if any(not c.inputs for c in classes):
-        names += [name for name in source.columns() if name not in names]
-    events = event_spec(config, source, [*names, *more], pinned, ordered=ordered)
-    types = dict(events.decoder.columns.types)
+        names += [name for name in (*source.columns(), *config.event.columns) if name not in names]
+    events = event_spec(config, source, [*names, *more], pinned, ordered=ordered, hidden=hidden_columns(specs))
+    types = {**events.decoder.columns.types, **events.types}
     with_id = config.event.id is not None
     return build_aggregates(config.aggregates, types, with_id=with_id, directory=config.pipeline.code), events
 
 
 def event_spec(
     config: Config,
-    source: Source,
+    source: TypedSource,
     inputs: Sequence[str],
     pinned: Mapping[str, str] | None,
     keys: Sequence[str] = (),
     *,
     ordered: bool = False,
+    hidden: Hidden = MappingProxyType({}),
 ) -> EventSpec:
-    """Return what workers need of an event input whose `inputs` are computed from.
+    """Return the settings that workers need for an event input from which the columns `inputs` are read.
 
-    Types are pinned by the first commit, or else read off the source. `keys` are the columns that make the key, where that
-    is not the config's one; where rows are numbered, their places are needed beside the columns (`ordered`).
+    The first commit pins the types; before it they are read from the source. `keys` are the columns of the key, if they
+    are not those of [event]. With `ordered` the rows' places are read too, which numbered rows need. `hidden` are columns of
+    `inputs` that aggregates compute.
     """
     event = config.event
-    inputs = tuple(dict.fromkeys(inputs))
-    key, *further = keys or (event.key,)
-    needed = list(dict.fromkeys([name for name in (key, *further, event.time, event.id, *inputs) if name]))
-    types = {name: type_named(text) for name, text in pinned.items()} if pinned else _types(config, source, needed)
-    missing = [name for name in needed if name not in types]
-    if missing:
-        raise PipelineStateError(
-            f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse"
-        )
+    keys, ids = tuple(keys) or event.key_columns, event.id_columns
+    shaping = Shaping.of(config.event_at, event, (*keys, event.time, *ids), inputs, hidden)
+    types = _known_types(config, source, shaping, pinned)
+    shape = shaping.shape(types)
+    key, id_ = (next(iter(names), None) for names in (keys, ids))
     columns = EventColumns(
-        key, event.time, event.time_unit, event.id, inputs, types, ordered=ordered, further_keys=tuple(further)
+        key,
+        event.time,
+        event.time_unit,
+        id_,
+        shaping.inputs,
+        {name: pa.int64() if type_ == pa.null() else type_ for name, type_ in types.items()},
+        ordered=ordered,
+        further_keys=keys[1:],
+        further_ids=ids[1:],
+        computed=shape.types,
+        asked=shaping.asked,
+        also=shaping.also,
     )
     return EventSpec(
         decoder=source.decoder(columns),
@@ -77,21 +89,50 @@ def event_spec(
         max_future_skew_us=config.max_future_skew_us,
         archive=config.pipeline.archive,
         max_key_bytes=event.max_key_bytes,
+        shape=shape,
     )
 
 
-def _types(config: Config, source: Source, needed: Sequence[str]) -> dict[str, pa.DataType]:
-    """Return the types of columns as the source has them; what names a column that it lacks is told by its key."""
+def _known_types(
+    config: Config, source: TypedSource, shaping: Shaping, pinned: Mapping[str, str] | None
+) -> dict[str, pa.DataType]:
+    """Return the types of the source's columns: as pinned, and as the source has them those that only `where` reads."""
+    needed = tuple(dict.fromkeys((*shaping.plain, *shaping.inputs, *shaping.also)))
+    types = {name: type_named(text) for name, text in pinned.items()} if pinned else _types(config, source, needed)
+    missing = [name for name in needed if name not in types]
+    if missing:
+        raise PipelineStateError(
+            f"aggregates: column {missing[0]!r} is new to this pipeline; to add it, start a new warehouse"
+        )
+    fresh = [name for name in shaping.asked if name not in types]
+    return {**types, **(_types(config, source, fresh) if fresh else {})}
+
+
+def every_column(
+    config: Config, source: TypedSource, pinned: Mapping[str, str] | None, own: Sequence[str | None]
+) -> list[str]:
+    """Return the columns of events but its `own` and those of a record's place: as the first batch had them.
+
+    PipelineStateError if `where` reads a column that the first batch had not: it would be one of them from then on.
+    """
+    event = config.event
+    if pinned is not None:
+        new = [name for name in Shaping.of(config.event_at, event, (), ()).asked if name not in pinned]
+        if new:
+            raise PipelineStateError(
+                f"{config.event_at}.where: column {new[0]!r} is new to this pipeline, whose rows have all columns of the source; "
+                f"name those in {config.operator}.columns, or leave this one out"
+            )
+    names = dict.fromkeys((*(source.columns() if pinned is None else pinned), *event.columns))
+    return [name for name in names if name not in (*own, *META)]
+
+
+def _types(config: Config, source: TypedSource, needed: Sequence[str]) -> dict[str, pa.DataType]:
+    """Return the types of columns in the source; an error for a missing column names the config's key that asks for it."""
     try:
         return source.types(needed)
     except MissingColumnsError as error:
         raise InvalidConfigError(list(missing_columns(config, error))) from error
-
-
-def computed_types(spec: EventSpec) -> dict[str, pa.DataType]:
-    """Return the columns of an input that are computed from."""
-    columns = spec.decoder.columns
-    return {name: columns.types[name] for name in columns.inputs}
 
 
 def type_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
@@ -103,8 +144,17 @@ def type_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
     }
 
 
+def computed_names(inputs: Mapping[str, EventSpec]) -> dict[str, str]:
+    """Return the types of the inputs' computed columns as text, for a commit's metadata."""
+    return {
+        column_of(name, column): str(type_)
+        for name, spec in inputs.items()
+        for column, type_ in spec.shape.types.items()
+    }
+
+
 def pinned_of(name: str, pinned: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return what `type_names` has of an input; None where nothing is pinned yet."""
+    """Return what `type_names` has of an input; None if nothing is pinned yet."""
     if pinned is None:
         return None
     before = column_of(name, "")

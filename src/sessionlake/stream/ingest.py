@@ -1,6 +1,7 @@
-"""Before the shuffle: what every pipeline does with events, whatever it computes of them.
+"""The steps before the shuffle that every pipeline applies to its events, whatever its operator.
 
-The contract, events too far in the future, events beyond retention, dead letters, the archive (docs/rules.md, rules 1 and 3).
+Computed columns and `where` (`stream/shape.py`), the contract, events too far in the future, events beyond retention, dead
+letters, the archive (docs/rules.md, rules 1, 3 and 210).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates import Events
+from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.config.names import EVENT_INPUT
 from sessionlake.engine.operator import Aside, Counted, Split
 from sessionlake.errors import BadEventsError, SessionlakeError, SourceError, first_line
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.rows import Decoder, Rows
+from sessionlake.stream.shape import Shape
 from sessionlake.warehouse.schemas import TIME
 
 INPUT = "input"
@@ -27,16 +29,16 @@ CORRECTION = "correction"
 EVENTS, CORRECTIONS = EVENT_INPUT, "corrections"
 """The event input of pipelines that have one, and the control input."""
 DEAD_LETTER, DROP, EMIT = "dead_letter", "drop", "emit"
-"""What becomes of events beyond retention."""
+"""The choices for events beyond retention: write them as dead letters, drop them, or hand them to the operator."""
 DEAD, ARCHIVED = "dead", "archived"
 """Kinds of rows that a map task writes: dead letters, and events that were not refused, as they are."""
 FUTURE = "too far in the future"
-"""Reason of what is further ahead of the batch's clock than `max_future_skew`."""
+"""The reason of a dead letter whose time is further ahead of the batch's clock than `max_future_skew`."""
 DEAD_SCHEMA = pa.schema(
     [
         ("reason", pa.string()),
         ("kind", pa.string()),
-        ("session_key", pa.string()),
+        ("key", pa.string()),
         ("event_time", TIME),
         ("raw", pa.string()),
         ("source", pa.string()),
@@ -48,7 +50,7 @@ _PIECE_ROWS = 1024
 
 @dataclass(frozen=True)
 class EventSpec:
-    """What workers must know of an event input: how it is decoded, and which of its events are refused."""
+    """The settings that workers need for an event input: how to decode it, and which of its events to refuse."""
 
     decoder: Decoder
     beyond_retention: str = DEAD_LETTER
@@ -57,11 +59,25 @@ class EventSpec:
     """Events that are not refused go to the archive too."""
     max_key_bytes: int | None = None
     """An event whose key is longer is refused."""
+    shape: Shape = field(default_factory=Shape)
+    """How rows of the source become events."""
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types of all columns that events have: of the source's that are read, and of the computed ones, which hide those."""
+        columns = self.decoder.columns
+        return {name: columns.types[name] for name in columns.needed} | self.shape.types
+
+    @property
+    def stored_types(self) -> dict[str, pa.DataType]:
+        """The types of the columns as late events and the archive have them: the source's that the operator reads."""
+        columns = self.decoder.columns
+        return {name: columns.types[name] for name in columns.inputs}
 
 
 @dataclass
 class Judged:
-    """Rows of a source, and what the rules that hold for every pipeline say of each."""
+    """Rows of a source, each judged by the rules that hold for every pipeline."""
 
     spec: EventSpec
     rows: Rows
@@ -69,8 +85,10 @@ class Judged:
     good: Ints
     """The rows that nothing is said against."""
     expired: Ints
-    """The rows beyond retention, where these are neither refused nor dropped."""
+    """The rows beyond retention, if these are neither refused nor dropped."""
     dropped: int
+    filtered: int
+    """The number of rows for which `where` is not true: they are not among the others."""
     refused: list[tuple[Ints, pa.Array]] = field(default_factory=list)
     """Rows that are refused, with the reason of each; an operator may add to them before `asides` is asked."""
 
@@ -83,9 +101,13 @@ class Judged:
         return without_raising(compute, at, self.refused)
 
     def asides(self, kept: Callable[[], Events]) -> Split:
-        """Yield what needs no shard: the numbers, the refused rows in pieces of bounded size, and to the archive what is `kept`."""
+        """Yield the pieces that need no shard.
+
+        These are the numbers, the refused rows in pieces of bounded size, and the `kept` rows for the archive.
+        """
         dead = sum(len(at) for at, _ in self.refused)
-        counts = {"input": self.rows.table.num_rows, "dead": dead}
+        counts = {"input": self.rows.table.num_rows + self.filtered, "dead": dead}
+        counts |= {"filtered": self.filtered} if self.spec.shape.where is not None else {}
         yield Counted(counts | ({"dropped": self.dropped} if self.spec.beyond_retention == DROP else {}))
         for at, reasons in self.refused:
             for first in range(0, len(at), _PIECE_ROWS):
@@ -108,8 +130,10 @@ class Judged:
 
 
 def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged:
-    """Judge rows by the contract, the batch's clock, and the retention: an event strictly before `expired_us` is beyond it."""
-    checked = check(rows.table, rows.error, spec.decoder.columns, spec.max_key_bytes, clock_us)
+    """Judge rows by `where`, the contract, the batch's clock, and the retention: an event strictly before `expired_us` is beyond it."""
+    rows, filtered = spec.shape.filtered(rows)
+    table = spec.shape.with_own(rows.table)
+    checked = check(table, rows.error, spec.decoder.columns, spec.max_key_bytes, clock_us)
     good = np.ones(rows.table.num_rows, bool)
     refused: list[tuple[Ints, pa.Array]] = []
     if checked.reason is not None:
@@ -125,7 +149,7 @@ def judge(spec: EventSpec, rows: Rows, clock_us: int, expired_us: int) -> Judged
         refused.append(_all(expired, "beyond retention"))
     dropped = int(expired.sum()) if spec.beyond_retention == DROP else 0
     emitted = expired if spec.beyond_retention == EMIT else np.zeros(len(expired), bool)
-    return Judged(spec, rows, checked, np.flatnonzero(good), np.flatnonzero(emitted), dropped, refused)
+    return Judged(spec, rows, checked, np.flatnonzero(good), np.flatnonzero(emitted), dropped, filtered, refused)
 
 
 def without_raising(compute: Callable[[Ints], _T], at: Ints, refused: list[tuple[Ints, pa.Array]]) -> tuple[_T, Ints]:
@@ -147,7 +171,7 @@ def column_of(name: str, column: str) -> str:
 
 
 def by_input(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Part a batch's rows by the input that they come from; all are of EVENTS where no column says so.
+    """Part a batch's rows by the input that they come from; all are of EVENTS if no column says so.
 
     Those of CORRECTIONS are as their table has them, those of one of several event inputs as their source has them.
     """
@@ -168,7 +192,7 @@ def by_input(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def naming_rows(split: Callable[[Rows], Split], rows: Rows) -> Split:
-    """Split rows; where that fails, which only a fault of ours can cause, the error names their place."""
+    """Split rows; if that fails, which only a fault of ours can cause, the error names their place."""
     try:
         yield from split(rows)
     except (SessionlakeError, MemoryError):
@@ -182,13 +206,13 @@ def naming_rows(split: Callable[[Rows], Split], rows: Rows) -> Split:
 
 
 def event_table(spec: EventSpec, events: Events) -> pa.Table:
-    """Return events with the columns key, time_us, event_id, and the struct `event` of what aggregates read."""
-    n = len(events.keys)
+    """Return events with the columns key, time_us, event_id, and `event`, a struct of the source's columns that are read."""
+    n, source = len(events.keys), events.columns if events.source is None else events.source
     columns = {
         "key": plain_text(events.keys),
         "time_us": events.time_us,
         "event_id": pa.nulls(n, pa.string()) if events.event_id is None else events.event_id,
-        "event": event_struct(spec, [events.columns[name] for name in spec.decoder.columns.inputs], n),
+        "event": event_struct(spec, [source[name] for name in spec.decoder.columns.inputs], n),
     }
     return pa.table(columns)
 
@@ -199,11 +223,11 @@ def events_of(spec: EventSpec, table: pa.Table) -> Events:
     event = combined(table["event"])
     columns = {name: pc.struct_field(event, name).cast(names.types[name]) for name in names.inputs}
     event_id = None if names.id is None else combined(table["event_id"])
-    return Events(combined(table["key"]), combined(table["time_us"]).to_numpy(), columns, event_id)
+    return spec.shape.events(Events(combined(table["key"]), combined(table["time_us"]).to_numpy(), columns, event_id))
 
 
 def event_struct(spec: EventSpec, inputs: list[pa.Array], rows: int) -> pa.Array:
-    """Return the columns that aggregates read as one struct column; a struct needs one field at least."""
+    """Return the source's columns that are read as one struct column; a struct needs one field at least."""
     if not inputs:
         return pa.StructArray.from_arrays([pa.nulls(rows, pa.bool_())], names=["none"])
     return pa.StructArray.from_arrays(inputs, names=list(spec.decoder.columns.inputs))
@@ -213,13 +237,15 @@ def checked_events(spec: EventSpec, table: pa.Table, checked: Checked, at: Ints)
     """Return the rows at some places of a table, as it came from the source, as events."""
     columns = {name: combined(table[name]) for name in spec.decoder.columns.inputs}
     if len(at) == table.num_rows:
-        return Events(checked.key, checked.time_us, columns, checked.event_id)
+        return spec.shape.events(Events(checked.key, checked.time_us, columns, checked.event_id))
     index = pa.array(at)
-    return Events(
-        checked.key.take(index),
-        checked.time_us[at],
-        {name: column.take(index) for name, column in columns.items()},
-        None if checked.event_id is None else checked.event_id.take(index),
+    return spec.shape.events(
+        Events(
+            checked.key.take(index),
+            checked.time_us[at],
+            {name: column.take(index) for name, column in columns.items()},
+            None if checked.event_id is None else checked.event_id.take(index),
+        )
     )
 
 
@@ -231,6 +257,7 @@ def with_live_settings(spec: EventSpec, live: Mapping[str, Any]) -> EventSpec:
         max_future_skew_us=live["max_future_skew_us"],
         archive=live.get("archive", False),
         max_key_bytes=live.get("max_key_bytes"),
+        shape=spec.shape.under(live.get("where"), spec.decoder.columns),
     )
 
 

@@ -1,6 +1,6 @@
-"""What each batch was a function of: source positions, clock, watermark before it, settings. Kept for jobs that read events again.
+"""The inputs of each batch: source positions, clock, watermark before it, settings. Jobs that read events again need them.
 
-Spark's checkpoint forgets positions after 100 batches and Delta's log its commits after a month; the table keeps them.
+Spark's checkpoint forgets positions after 100 batches, and Delta's log forgets commits after a month. The table keeps them.
 """
 
 import json
@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.errors import PipelineStateError
-from sessionlake.stream.planned import clock_of
+from sessionlake.stream.planned_offsets import clock_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import batches_after
 from sessionlake.warehouse.tables import Tables
+from sessionlake.warehouse.views import read_batches
 
 BATCH_INPUTS = "batch_inputs"
 _COUNTED = {
@@ -25,6 +26,7 @@ _COUNTED = {
     "late": "past grace",
     "dead": "that were refused",
     "dropped": "beyond retention, and dropped",
+    "filtered": "for which `where` is not true",
 }
 _SAVE_AFTER = 40
 """Unsaved batches at which they are saved: well below the 100 whose positions Spark keeps."""
@@ -53,7 +55,7 @@ BATCH_INPUTS_SCHEMA = pa.schema(
 
 
 def inputs_schema(sides: Iterable[str]) -> pa.Schema:
-    """Return the table's schema; of a pipeline of several inputs it has the events of each, null in batches of older releases."""
+    """Return the table's schema; of a pipeline of several inputs it has the events of each."""
     counts = [
         _field(_column(side, name), pa.int64(), f"Events of {side}: {_COUNTED[name]}")
         for side in sides
@@ -92,14 +94,14 @@ class InputLog:
         self._last: _Last | None = None
 
     def committed(self, batch_id: int) -> None:
-        """Save what is unsaved if it has become much."""
+        """Save the unsaved batches if there are many."""
         if self._saved is None:
             self._saved = saved_batch(self._tables)
         if batch_id - self._saved < _SAVE_AFTER:
             return
         schema = inputs_schema(self._config.section.sides)
         self._tables[BATCH_INPUTS].create(schema, "What each micro-batch was a function of, besides rows")
-        self._tables[BATCH_INPUTS].add_columns(schema)
+        self._tables[BATCH_INPUTS].grow(schema)
         known = self._tables[BATCH_INPUTS].latest_version()
         rows = list(_unsaved(self._tables, self._config, batch_id, self._last or _last_saved(self._tables)))
         table = pa.Table.from_pylist([_row(row, self._config.section.sides) for row in rows], schema=schema)
@@ -110,7 +112,7 @@ class InputLog:
 
 
 def saved_batch(tables: Tables) -> int:
-    """Return the latest batch in the table; -1 where there is none."""
+    """Return the latest batch in the table; -1 if there is none."""
     if not tables[BATCH_INPUTS].exists():
         return -1
     version = tables[BATCH_INPUTS].app_version(BATCH_INPUTS)
@@ -120,7 +122,8 @@ def saved_batch(tables: Tables) -> int:
 def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs]:
     """Return the inputs of all batches up to one, in order: a few hundred bytes each.
 
-    Raises PipelineStateError where those of a batch are known no more.
+    The first batch of a warehouse that was rebuilt from an archive is not batch 0.
+    Raises PipelineStateError if those of a batch are known no more.
     """
     found: list[BatchInputs] = []
     if tables[BATCH_INPUTS].exists():
@@ -132,17 +135,18 @@ def batch_inputs(tables: Tables, config: Config, up_to: int) -> list[BatchInputs
             for row in rows.toLocalIterator()
         ]
     by_id = {inputs.batch_id: inputs for inputs in (*found, *_unsaved(tables, config, up_to, _last_saved(tables)))}
-    missing = next((b for b in range(up_to + 1) if b not in by_id), None)
+    first = read_batches(tables).agg(F.min("batch_id")).collect()[0][0] or 0
+    missing = next((b for b in range(first, up_to + 1) if b not in by_id), None)
     if missing is not None:
         raise PipelineStateError(
-            f"pipeline.warehouse: what batch {missing} read is known no more (neither table {BATCH_INPUTS!r} nor the "
-            "checkpoint has it); to compute sessions anew, use `sessionlake rebuild`"
+            f"pipeline.warehouse: the input of batch {missing} is no longer known (neither table {BATCH_INPUTS!r} nor the "
+            "checkpoint has it); to compute the results again, use `sessionlake rebuild`"
         )
-    return [by_id[b] for b in range(up_to + 1)]
+    return [by_id[b] for b in range(first, up_to + 1)]
 
 
 _Last = tuple[int, int, int | None]
-"""Of the last batch in the table: batch_id, changelog version and watermark."""
+"""The last batch in the table: its batch_id, changelog version and watermark."""
 
 
 def _unsaved(tables: Tables, config: Config, up_to: int, last: _Last) -> Iterator[BatchInputs]:

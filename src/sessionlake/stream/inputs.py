@@ -1,6 +1,6 @@
 """A pipeline's inputs, those of events and the control input, as one streaming DataFrame.
 
-Spark's log of offsets has a line for each, in this order, after two of its own.
+Spark's log of offsets has a line for each input, in this order, after two lines of Spark's own.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def read_inputs(
     *,
     everything_at_once: bool = False,
 ) -> DataFrame:
-    """Return the rows of the event inputs, and corrections; INPUT says whose a row is, `column_of` what its columns are called."""
+    """Return the rows of the event inputs, and corrections. INPUT names a row's input, `column_of` gives its columns' names."""
     events = []
     for name, spec in inputs.items():
         rows = sources[name].stream(spec.decoder.columns, everything_at_once=everything_at_once)
@@ -45,23 +45,23 @@ def read_inputs(
 
 
 class PlannedInputs:
-    """What the checkpoint says of the input that is planned, of all sources that have something to add to Spark's own rows."""
+    """The planned input in the checkpoint, for all sources that add rows to those of Spark."""
 
     def __init__(self, tables: Tables, sources: Mapping[str, Source]) -> None:
         planned = {name: source.planned(tables, partial(column_of, name)) for name, source in sources.items()}
         self._planned = {name: input_ for name, input_ in planned.items() if input_ is not None}
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
-        """Return a batch's rows with what Spark leaves out of them; `offsets` is the text of the batch's offset file."""
+        """Return a batch's rows, with the rows that Spark leaves out; `offsets` is the text of the batch's offset file."""
         for name, input_ in self._planned.items():
             rows = input_.rows(rows, batch_id, offsets)
             if INPUT in rows.columns:
-                rows = rows.fillna(name, [INPUT])  # what the source has added lacks the name
+                rows = rows.fillna(name, [INPUT])  # rows that the source has added lack the name
         return rows
 
 
 class ControlInput:
-    """What a batch reads of the control input, as its offsets tell, and so which columns its rows need."""
+    """The part of the control input that a batch reads, by its offsets. It decides which columns the batch's rows need."""
 
     def __init__(self, tables: Tables, config: Config, sources: Mapping[str, Source]) -> None:
         self._tables, self._config = tables, config
@@ -71,12 +71,13 @@ class ControlInput:
         self._records: str | None = None
 
     def rows(self, rows: DataFrame, batch_id: int, offsets: str | None) -> DataFrame:
-        """Return a batch's rows, without the columns of corrections, and of inputs, where it reads events only, of one input.
+        """Return a batch's rows, without the columns of corrections if it reads only events.
 
-        On the way to Python Spark asks after each row how large the rows so far are. Of a column of lists that are null, as
-        an event's are, it looks at each row before to tell: 100,000 rows took 20 seconds. Beside corrections few rows go
-        together; of files, which are one row each, there are few anyway.
+        If these are events of one input, the columns of inputs are left out too.
         """
+        # On the way to Python Spark estimates the size of the rows after each row. For a null list column, as events have
+        # it for corrections, it scans all earlier rows: 100,000 rows took 20 seconds. So in a batch with
+        # corrections few rows are sent together. Files need no such limit, since a file is one row.
         reads = self._reads(batch_id, offsets)
         if not self._one_row_a_file and reads != (self._records is not None):
             conf = rows.sparkSession.conf
@@ -97,5 +98,5 @@ class ControlInput:
 
 
 def control_position(offsets: str | None) -> str:
-    """Return the position in the control input, the last of the streams, of an offset file's text; `-` where there is none."""
+    """Return the position in the control input, the last of the streams, of an offset file's text; `-` if there is none."""
     return next(reversed((offsets or "").splitlines()[3:]), "-")

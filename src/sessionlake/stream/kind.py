@@ -1,30 +1,37 @@
-"""What an operator is to everything above the engine: how it is made, what it keeps in tables, how that is read back."""
+"""An operator's part on the driver: how it is built, its tables, and how its state is read back from them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import CHANGES, Output
 from sessionlake.sources.base import Source
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.outputs import identified_rows
+from sessionlake.stream.outputs import Rows, identified_rows, keyed_rows
+from sessionlake.stream.redeeming import Redeeming
 from sessionlake.stream.restating import Restating
+from sessionlake.warehouse import schemas
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
 State = dict[str, Any]
 """An operator's small state between batches; JSON values."""
-Rows = Callable[[pa.Table], pa.Table]
+Lookups = Callable[[Tables, Operator[Any], State, DataFrame], DataFrame]
+"""Given the tables, the workers' half, the state and the questions of the shards, returns the answers."""
+ClosingWatermark = Callable[[Tables], int | None]
+"""Returns a watermark, microseconds; None if there are no rows."""
 ALLOW_EXPIRY = "allow_expiry"
-"""A setting of classification that is no config's: nothing holds back what [ttl] removes."""
+"""A setting of classification that is not in the config: the limits on removals by [ttl] are ignored."""
 CHECKPOINT_INTERVAL = "100"
-"""Delta writes a checkpoint of the changelog's log after so many batches, in the stream's time; its own default is 10."""
+"""The number of batches after which Delta writes a checkpoint of the changelog's log. Delta's default is 10.
+
+The stream waits while Delta writes it."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +57,41 @@ def changelog_table(of: Changelog, schema: pa.Schema) -> TableSpec:
 def changelog_output(
     of: Changelog, tables: Tables, schema: pa.Schema, kind: str = CHANGES, rows: Rows | None = None
 ) -> Output:
-    """Return the output of a changelog, found by its keys; `kind` is that of the rows that tasks put out.
+    """Return the output for a changelog, with statistics on its keys; `kind` names the output rows of tasks.
 
-    `rows` makes its rows of these, where it is not their ids alone.
+    `rows` converts the tasks' output rows to the changelog's rows. The default only adds their ids.
     """
     rows = rows or partial(identified_rows, name=of.name)
+    if names := _key_columns(of, tables):
+        rows = partial(keyed_rows, key=of.key, names=names, rows=rows)
+        schema = schemas.with_key_columns(schema, of.key, names)
     return Output(kind, of.changes, tables[of.changes].uri, schema, rows, key=of.key, guarded=True)
+
+
+def _key_columns(of: Changelog, tables: Tables) -> list[str]:
+    """Return the key columns that rows of a changelog have; none in the tables of the state, and in those that lack them."""
+    if of.changes != tables.changelog.changes or not tables.changelog.key_columns:
+        return []
+    there = tables[of.changes].read().columns
+    return [name for name in tables.changelog.key_columns if name in there]
+
+
+def own_tables(kind: "Kind", of: Changelog) -> tuple[TableSpec, ...]:
+    """Return the tables that an operator has besides those of every pipeline; those of rows that are sent with the columns of their key."""
+
+    def keyed(spec: TableSpec) -> TableSpec:
+        return replace(spec, schema=schemas.with_key_columns(spec.schema, of.key, of.key_columns))
+
+    return tuple(keyed(spec) if spec.name in of.tables else spec for spec in kind.tables())
 
 
 class Kind(Protocol):
     """An operator, made for one pipeline's config and column types. `config.operators` names them."""
 
     changelog: ClassVar[Changelog]
-    """How its tables are called."""
+    """The names of its tables."""
     late_columns: ClassVar[tuple[pa.Field, ...]]
-    """Columns of its own in the table of late events."""
+    """Its further columns in the table of late events."""
 
     @property
     def changelogs(self) -> tuple[Changelog, ...]:
@@ -80,7 +107,7 @@ class Kind(Protocol):
 
     @property
     def inputs(self) -> Mapping[str, EventSpec]:
-        """Its event inputs by name, each with positions and a watermark of its own; the pipeline's is the least of these."""
+        """Its event inputs by name. Each has its own positions and watermark. The pipeline's watermark is the smallest of them."""
 
     @property
     def event_types(self) -> Mapping[str, pa.DataType]:
@@ -91,35 +118,33 @@ class Kind(Protocol):
         """Make it of a config and its sources by input; `pinned` has the types of their columns by the first batch, None before that one."""
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Operator[Any]:
-        """Return the workers' half; under other settings of classification where these are given."""
+        """Return the workers' half; under other settings of classification if these are given."""
 
     def tables(self) -> tuple[TableSpec, ...]:
-        """Return the tables that it has beside those of every pipeline."""
+        """Return the tables that it has besides those of every pipeline."""
 
     def outputs(self, tables: Tables) -> tuple[Output, ...]:
-        """Return the tables that its tasks write, beside those of every pipeline; the last is the changelog."""
+        """Return the tables that its tasks write, besides those of every pipeline; the last is the changelog."""
 
     @classmethod
     def bound_settings(cls) -> dict[str, Any]:
-        """Return what its tables are bound to beside the config's own settings: another value means to build them anew."""
-
-    def next_state(self, state: State, stats: dict[str, int]) -> State:
-        """Return the state after a batch with these numbers."""
+        """Return the settings that bind its tables, besides the config's. If one changes, the tables must be rebuilt."""
 
     def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
-        """Return what is to be said of a batch with these numbers, after a state; raise to refuse it before its commit."""
+        """Return warnings about a batch with these numbers, given the state before it; raise an error to refuse the batch."""
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the rows (key, ...) that restore its shards after the last commit."""
 
-    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
-        """Return the rows (key, ...) that answer what shards asked for."""
+    @property
+    def lookups(self) -> Lookups | None:
+        """Return the function that reads the rows (key, ...) that shards ask for; None if they never ask."""
 
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return what stores depend on besides their keys: under another layout every store is restored."""
+        """Return the settings that a store's content depends on, besides its keys. If they change, every store is restored."""
 
     def suite_values(self) -> Mapping[str, int | bool]:
-        """Return the numbers that its quality suites refer to; `gap_us`, where rows of a key must lie more than that apart."""
+        """Return the numbers that its quality suites refer to; `gap_us`, if rows of a key must lie more than that apart."""
 
     @classmethod
     def expired_us(cls, config: Config, state: State) -> int:
@@ -129,14 +154,17 @@ class Kind(Protocol):
     def unneeded(cls, config: Config, state: State) -> Mapping[str, str]:
         """Return by table the SQL of rows that nothing is computed of any more, after the batch that left this state."""
 
-    def restated_us(self) -> Column:
-        """Return, of a row of late_events, the start of the restate that it would be part of, in microseconds."""
+    @property
+    def restating(self) -> Restating | None:
+        """Return how late events are taken in again; None if no event is late."""
 
-    def restating(self, watermark_us: int) -> Restating:
-        """Return how late events are merged to be handed in again, under this watermark."""
+    @property
+    def redeeming(self) -> Redeeming | None:
+        """Return how refused events are read again; None if an event's place depends on the ones before it."""
 
     def due_us(self, state: State) -> int | None:
-        """Return the time, by the clock, at which a batch is needed though nothing comes in; None where none is."""
+        """Return the time, by the clock, at which a batch is needed though nothing comes in; None if none is."""
 
-    def closing_watermark(self, tables: Tables) -> int | None:
-        """Return the least watermark at which nothing is open; None where there is nothing."""
+    @property
+    def closing_watermark(self) -> ClosingWatermark | None:
+        """Return the function of the least watermark at which nothing is open; None if no watermark closes a row."""

@@ -1,4 +1,4 @@
-"""What keeps a pipeline to one driver and its checkpoint and changelog together."""
+"""Checks that a pipeline has only one driver, and that its checkpoint and changelog belong together."""
 
 import fcntl
 import json
@@ -16,12 +16,16 @@ from sessionlake.warehouse.history import check_format, stamp
 from sessionlake.warehouse.tables import Tables
 
 
-def checkpoint_id(tables: Tables, config: Config, last: BatchCommit | None) -> str:
-    """Return the checkpoint's id, making the checkpoint where both it and the changelog are new."""
-    uri = f"{config.checkpoint}/metadata"
-    text = tables.read_text(uri)
+def check_checkpoint(tables: Tables, config: Config, last: BatchCommit | None) -> str | None:
+    """Return the id of a pipeline's checkpoint, None if there is no checkpoint yet; nothing is written.
+
+    Raises PipelineStateError if this package does not read the checkpoint's format, or if it is not the checkpoint of the
+    last batch.
+    """
+    text = tables.read_text(_metadata(config))
     written = json.loads(text) if text else {}
-    check_format(written, f"checkpoint: {config.checkpoint!r}")
+    if written:
+        check_format(written, f"checkpoint: {config.checkpoint!r}")
     found = written.get("id")
     name, checkpoint = config.pipeline.name, config.checkpoint
     if last is not None and found != last.checkpoint_id:
@@ -33,17 +37,24 @@ def checkpoint_id(tables: Tables, config: Config, last: BatchCommit | None) -> s
     if last is None and any(batch.isdigit() for batch in tables.names(f"{checkpoint}/commits")):
         raise PipelineStateError(
             f"checkpoint: {checkpoint!r} has batches of {name!r} but the changelog has none; "
-            "restore the tables, or remove the whole warehouse to start anew"
+            "restore the tables, or remove the whole warehouse to start again"
         )
-    if found is None:
-        tables.write_text_once(uri, json.dumps({"id": str(uuid.uuid4()), **stamp()}))
-        found = json.loads(tables.read_text(uri) or "{}")["id"]
-    return str(found)
+    return None if found is None else str(found)
+
+
+def make_checkpoint(tables: Tables, config: Config) -> str:
+    """Make the checkpoint and return its id; if another driver has just made it, the id that it wrote."""
+    tables.write_text_once(_metadata(config), json.dumps({"id": str(uuid.uuid4()), **stamp()}))
+    return str(json.loads(tables.read_text(_metadata(config)) or "{}")["id"])
+
+
+def _metadata(config: Config) -> str:
+    return f"{config.checkpoint}/metadata"
 
 
 @contextmanager
 def locked_store(config: Config) -> Iterator[None]:
-    """Hold the store directory's lock while the driver lives; LockedError where another has it, StoreError where it can't be written."""
+    """Hold the store directory's lock while the driver lives; LockedError if another has it, StoreError if it can't be written."""
     directory = Path(config.lock_dir)
     try:
         make_private(directory)

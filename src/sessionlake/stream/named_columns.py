@@ -1,4 +1,4 @@
-"""Which keys of a config name a column of the source: what is told where the source lacks it."""
+"""The config's keys that name columns of the source, for example `event.time`: the error says them if the source lacks the column."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,37 +7,51 @@ from sessionlake.aggregates import AggregateSpec
 from sessionlake.config.explain import did_you_mean
 from sessionlake.config.load import Config
 from sessionlake.config.problems import Problem
+from sessionlake.config.sections import as_columns
 from sessionlake.errors import MissingColumnsError
 
 
 def missing_columns(config: Config, error: MissingColumnsError) -> Iterator[Problem]:
     """Yield a problem for each key that names a column which the source of an input lacks."""
     source = config.source
-    place = source.topic if source.kind == "kafka" else source.path
-    declare = "" if source.kind == "delta" else f", or declare it in [{source.AT}.types]"
+    declare = "" if source.entry.is_table else f", or declare it in [{source.AT}.types]"
     for column in error.missing:
         near = did_you_mean(column, error.known)
-        told = f"is no column of {place!r}{near}; write one of {', '.join(error.known)}{declare}"
+        told = f"is no column of {source.place!r}{near}; write one of {', '.join(error.known)}{declare}"
         users = dict(_users(config, column))
         for key, text in users.items():
             yield Problem(key, f"{column!r} {told}" if text == column else f"{text!r} reads {column!r}, which {told}")
         if not users:
-            yield Problem(f"{source.AT}.{'topic' if source.kind == 'kafka' else 'path'}", f"{column!r} {told}")
+            yield Problem(source.place_at, f"{column!r} {told}")
 
 
 def _users(config: Config, column: str) -> Iterator[tuple[str, str]]:
     """Yield the keys that name a column, with their texts."""
     for name in ("key", "time", "id"):
-        if getattr(config.event, name) == column:
+        if column in as_columns(getattr(config.event, name)):
             yield f"{config.event_at}.{name}", column
+    shaping = [(f"columns.{name}", text) for name, text in config.event.columns.items()]
+    for name, text in (("where", config.event.where or ""), *shaping):
+        if re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text):
+            yield f"{config.event_at}.{name}", text
     for name, text in config.aggregates.items():
-        if column in AggregateSpec.parse(name, text).inputs:
+        spec = AggregateSpec.parse(name, text)
+        if column in spec.inputs or any(_names(sql, column) for sql in spec.computed):
             yield f"aggregates.{name}", text
     ours = config.source.AT.removesuffix("source")
-    for key, text in _texts(config.operator, config.section.model_dump(exclude_unset=True)):
+    section = config.section.model_dump(exclude_unset=True, exclude={"aggregates"})
+    beside = {name: section.pop(name) for name in config.section.BESIDE if name in section}
+    for key, text in (
+        *_texts(config.operator, section),
+        *(found for pair in beside.items() for found in _texts(*pair)),
+    ):
         is_ours = not key.startswith(("join.left.", "join.right.")) or key.startswith(ours)
-        if is_ours and ".source." not in key and re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text):
+        if is_ours and ".source." not in key and _names(text, column):
             yield key, text
+
+
+def _names(text: str, column: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", text) is not None
 
 
 def _texts(key: str, value: object) -> Iterator[tuple[str, str]]:

@@ -1,11 +1,17 @@
 """A pipeline of any kind as the engine's coordinator sees it."""
 
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+
 from sessionlake.config.load import Config
+from sessionlake.engine.operator import Operator
 from sessionlake.engine.pipeline import Pipeline
-from sessionlake.stream.events import type_names
-from sessionlake.stream.kind import ALLOW_EXPIRY, Kind
-from sessionlake.stream.planned import fingerprint
-from sessionlake.stream.settings import all_bound
+from sessionlake.stream.changes import all_bound
+from sessionlake.stream.events import computed_names, type_names
+from sessionlake.stream.kind import ALLOW_EXPIRY, Kind, State
+from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.stream.tables import outputs_of
 from sessionlake.warehouse.batch_commit import Settings
 from sessionlake.warehouse.tables import Tables
@@ -14,9 +20,9 @@ from sessionlake.warehouse.tables import Tables
 def make_pipeline(
     tables: Tables, config: Config, kind: Kind, checkpoint_id: str, *, allow_expiry: bool = False
 ) -> Pipeline:
-    """Return what the coordinator must know; with `allow_expiry` nothing holds back what [ttl] removes.
+    """Return the coordinator's Pipeline for a kind; with `allow_expiry` the limits on removals by [ttl] are ignored.
 
-    That is one of the settings, so that a batch is run again under it which was interrupted.
+    `allow_expiry` is one of the commit's settings, so the rerun of an interrupted batch uses it again.
     """
     live = {**config.live_settings(), **({ALLOW_EXPIRY: True} if allow_expiry else {})}
     return Pipeline(
@@ -27,11 +33,19 @@ def make_pipeline(
         shards=config.pipeline.shards,
         store_dir=config.store_dir,
         outputs=outputs_of(tables, kind),
-        settings=Settings(all_bound(config, kind.bound_settings()), live, type_names(kind.inputs)),
-        next_state=kind.next_state,
+        settings=Settings(
+            all_bound(config, kind.bound_settings()), live, type_names(kind.inputs), computed_names(kind.inputs)
+        ),
         stored_state=lambda operator, state: kind.stored(tables, operator, state),
-        asked_for=lambda operator, state, needs: kind.lookups(tables, operator, state, needs),
+        asked_for=partial(_answers, tables, kind),
         input_of=lambda batch_id: fingerprint(tables.read_text(f"{config.checkpoint}/offsets/{batch_id}")),
         store_layout=kind.store_layout,
         checked=kind.checked,
     )
+
+
+def _answers(tables: Tables, kind: Kind, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
+    """Return the rows that shards asked for."""
+    if kind.lookups is None:
+        raise NotImplementedError(f"{kind.changelog.name}: shards ask for rows, and the operator has no lookups")
+    return kind.lookups(tables, operator, state, asked)

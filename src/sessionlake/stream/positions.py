@@ -4,10 +4,10 @@ The position of a row is 2^40 times the number of its source partition, plus its
 were accepted, from 1 on, since the pipeline's first batch. Its *arrival* is its number among the accepted rows of all
 partitions: those of earlier batches come first, then, of one batch, those of partitions with lower numbers.
 
-No task sees all rows. So each map task tells every shard how many rows of each chunk (`Rows`) it has accepted, and where the
-chunk stands in the order; a row travels with the number of its chunk and its place in it. A shard adds up what comes
-before: the partition's rows in earlier batches, which the state has, and the rows of earlier chunks. What decides is logged
-with the batch (offsets, the log of files, a Delta table's log), so that a rerun numbers alike.
+No task sees all rows. So each map task sends to every shard the number of accepted rows in each chunk (`Rows`), and the
+chunk's place in the order. A row travels with the number of its chunk and its place in the chunk. A shard adds up the rows
+before it: those of the partition in earlier batches, which the state has, and those of earlier chunks. The order is logged
+with the batch (offsets, the log of files, a Delta table's log), so a rerun gives the same numbers.
 
 On the map side, for each `Rows` of `Decoder.decode_in_order` (the columns must be `ordered`):
 
@@ -35,9 +35,11 @@ PARTITION = 1 << 40
 CHUNK, ROW = "chunk", "row"
 """Columns of rows on their way to a shard: the chunk that a row is of, and how many accepted rows of it come before."""
 CHUNKS = "chunks"
-"""Kind of the rows that tell every shard of a chunk."""
+"""Kind of the rows that report a chunk to every shard."""
 POSITIONS = "positions"
-"""Of an operator's state: by input and source partition how many rows were accepted. Numbers of a batch begin with it, too."""
+"""A key of an operator's state: the number of accepted rows by input and source partition.
+
+The names of a batch's numbers for it begin with this text, too."""
 _ORDER = ("first", "second", "third")
 CHUNKS_SCHEMA = pa.schema(
     [
@@ -57,9 +59,9 @@ def chunk_of(context: BatchContext, number: int) -> int:
 
 
 def accepted_rows(name: str, rows: Rows, accepted: int, chunk: int) -> Split:
-    """Yield what tells every shard, and the state, how many rows of a chunk of an input were accepted.
+    """Yield the pieces that report to every shard, and to the state, the number of accepted rows in an input's chunk.
 
-    ValueError where the rows have no origin: their columns are not `ordered`.
+    ValueError if the rows have no origin: their columns are not `ordered`.
     """
     if rows.origin is None:
         raise ValueError("rows without an origin can't be numbered")
@@ -71,7 +73,7 @@ def accepted_rows(name: str, rows: Rows, accepted: int, chunk: int) -> Split:
 
 
 def counted(state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-    """Return what the state says of positions after a batch with these numbers; JSON values."""
+    """Return the positions in the state after a batch with these numbers; JSON values."""
     counts = {name: dict(each) for name, each in state.get(POSITIONS, {}).items()}
     for told, accepted in stats.items():
         prefix, _, place = told.partition(":")
@@ -92,12 +94,12 @@ class Numbering:
     """The same after it."""
     chunks: Ints
     first_position: Ints
-    """Of each chunk the position of its first accepted row."""
+    """For each chunk the position of its first accepted row."""
     first_arrival: Ints
 
     @classmethod
     def of(cls, inputs: Inputs, state: Mapping[str, Any], name: str) -> "Numbering":
-        """Return the numbering by what a shard is told of chunks, and the state before the batch."""
+        """Return the numbering, from the rows that report chunks and from the state before the batch."""
         before = {int(p): int(n) for p, n in state.get(POSITIONS, {}).get(name, {}).items()}
         told = inputs.get(CHUNKS, CHUNKS_SCHEMA.empty_table())
         told = told.filter(pa.compute.equal(told["input"], name))

@@ -1,4 +1,4 @@
-"""What the streaming queries share: how often they look for input, how they end, and the signs of a second driver."""
+"""Common parts of the streaming queries: how often they look for input, how they end, and the signs of a second driver."""
 
 import threading
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def run_to_end(
 
     `meanwhile` is called about every second, whether there is input or not: without, a query runs no batch.
     `ending` is cleared at the start, and set before the query is stopped, which waits for the batch that runs.
-    Raises StreamingQueryException where the query fails, KeyboardInterrupt where ctrl-C or SIGTERM has stopped it.
+    Raises StreamingQueryException if the query fails, KeyboardInterrupt if ctrl-C or SIGTERM has stopped it.
     """
     every = f"{parse_duration(config.pipeline.trigger)} microseconds"
     trigger = {"availableNow": True} if once else {"processingTime": every}

@@ -1,4 +1,4 @@
-"""Give up the plan of a batch that is not committed, so that Spark makes another: of fewer files, or without those gone."""
+"""Give up the plan of an uncommitted batch. Spark then plans it again, for example with fewer files or without missing files."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 def replan(
     tables: Tables, config: Config, kind: type[Kind], sources: Mapping[str, Source], last: BatchCommit | None
 ) -> list[str]:
-    """Remove the plan of the batch after the last committed one; return what a user should know of it, in sentences.
+    """Remove the plan of the batch after the last committed one; return sentences about it for the user.
 
-    Call it with the driver's lock held, before the stream starts. The plan is a file of Spark's log of offsets and, where
+    Call it with the driver's lock held, before the stream starts. The plan is a file of Spark's log of offsets and, if
     a source is files, entries in its log of files seen: both go, so that the files count as new again. Killed in between,
-    it goes on when it is called again: the offsets go first, and entries without them are planned anew by any start.
-    Raises PipelineStateError where the batch has put out rows already, or logs do not fit together.
+    it goes on when it is called again: the offsets go first, and entries without them are planned again by any start.
+    Raises PipelineStateError if the batch has put out rows already, or logs do not fit together.
     """
     batch_id = 0 if last is None else last.batch_id + 1
     checkpoint = config.checkpoint
@@ -32,7 +32,7 @@ def replan(
             f"checkpoint: {checkpoint!r} is ahead of the changelog, whose last batch is {batch_id - 1}; "
             "restore both as of one moment"
         )
-    # All that a batch commits before the changelog of which its commit is part.
+    # All tables that a batch commits to before the changelog. The changelog's commit makes the batch durable.
     _, *first = reversed(kind.changelogs_in(config))
     sides = (*schemas.SIDES, *(of.changes for of in first))
     _check_sides(tables, sides, checkpoint_id=None if last is None else last.checkpoint_id, batch_id=batch_id)
@@ -48,7 +48,7 @@ def replan(
     if not planned:
         return ["replan: no batch was planned and not committed; there was nothing to give up"]
     lost = [f"replan: planned file {path!r} is gone, and so is not read" for path in gone]
-    return [f"replan: the plan of batch {batch_id} is given up, and made anew", *lost]
+    return [f"replan: the plan of batch {batch_id} is discarded, and planned again", *lost]
 
 
 def _check_sides(tables: Tables, sides: Sequence[str], checkpoint_id: str | None, batch_id: int) -> None:
@@ -64,9 +64,10 @@ def _check_sides(tables: Tables, sides: Sequence[str], checkpoint_id: str | None
 
 
 def _entries_after(tables: Tables, config: Config, number: int, reached: int) -> list[str]:
-    """Return the entries after one of an input's file log, the newest first; PipelineStateError where those up to it are not whole.
+    """Return the entries of an input's file log after a given one, the newest first.
 
-    A compacted entry holds all before it, but these stay beside it for a hundred batches.
+    Raises PipelineStateError if the entries up to the given one are incomplete. A compacted entry contains all entries
+    before it, but those stay next to it for a hundred batches.
     """
     directory = f"{config.checkpoint}/sources/{number}"
     parsed = [(int(m[1]), bool(m[2]), m[0]) for m in map(_LOG_FILE.fullmatch, tables.names(directory)) if m]

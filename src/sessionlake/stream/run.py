@@ -16,21 +16,21 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine.coordinator import Coordinator
 from sessionlake.engine.erasure import remove_all_marked
-from sessionlake.engine.raised import raised
+from sessionlake.engine.error_text import error_in
 from sessionlake.errors import FencedError, PipelineStateError, SessionlakeError, StoreError
 from sessionlake.sources import kafka_cluster as kafka
 from sessionlake.sources.registry import sources_of
+from sessionlake.stream.changes import check_changes, taken
 from sessionlake.stream.clock import check_batch_clock, check_clock
 from sessionlake.stream.control import ADVANCE, FLUSH
 from sessionlake.stream.input_log import InputLog
 from sessionlake.stream.inputs import ControlInput, PlannedInputs, read_inputs
 from sessionlake.stream.kind import Kind
-from sessionlake.stream.lock import checkpoint_id, locked_store
+from sessionlake.stream.lock import check_checkpoint, locked_store, make_checkpoint
 from sessionlake.stream.pipeline import make_pipeline
-from sessionlake.stream.planned import PlannedOffsets, clock_of, fingerprint
+from sessionlake.stream.planned_offsets import PlannedOffsets, clock_of, fingerprint
 from sessionlake.stream.queries import is_second_driver, run_to_end
 from sessionlake.stream.replan import replan
-from sessionlake.stream.settings import check_settings
 from sessionlake.stream.tables import create_tables
 from sessionlake.stream.ticks import Ticks
 from sessionlake.stream.watermark import watermark_of
@@ -49,7 +49,7 @@ Gate = Callable[[threading.Event], None]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did: batches committed, their counts added up, and what a user should know."""
+    """The summary of a run: the number of committed batches, the sums of their counts, and notes for the user."""
 
     batches: int
     counts: dict[str, int]
@@ -74,12 +74,11 @@ def run_kind(
 ) -> RunSummary:
     """Run until stopped or, with `once`, until all input that is available now is committed.
 
-    `drain` then closes what is open, by moving the watermark. `bootstrap` takes all
-    input in one batch, for first use on old data: nothing is late before the first watermark.
-    A clock behind the last commit's is refused unless `trust_clock` says that the latter was wrong. `give_up_plan` makes
-    the batch that was planned but not committed anew, under the limits that the config has now. With `allow_expiry` nothing holds back
-    what [ttl] removes. What `gate` waits for holds the
-    stream back, and no input is taken meanwhile. `meanwhile` is called about every second, beside the batches.
+    `drain` then closes all open results, by moving the watermark. `bootstrap` takes all input in one batch, for first use
+    on old data: no event is late before the first watermark. A clock behind the last commit's is refused, unless
+    `trust_clock` says that the last commit's clock was wrong. `give_up_plan` plans the uncommitted batch again, with the
+    config's current limits. With `allow_expiry` the limits on removals by [ttl] are ignored. The stream takes no input
+    while `gate` waits. `meanwhile` is called about every second, next to the batches.
     """
     with locked_store(config):
         current = _Run(
@@ -126,7 +125,7 @@ class _Run:
     ) -> None:
         self.spark, self.config, self.trust_clock, self.gate = spark, config, trust_clock, gate
         self.meanwhile = meanwhile
-        self.tables = Tables(spark, config.pipeline.warehouse, kind.changelog)
+        self.tables = Tables.of(spark, config)
         self.sources = sources_of(spark, config)
         for source in self.sources.values():
             source.check()
@@ -134,10 +133,14 @@ class _Run:
         check_history(self.tables, kind.changelogs_in(config))
         if not trust_clock:
             check_clock(last)
-        check_settings(config, last, kind.bound_settings())
+        check_changes(config, last, kind.bound_settings())
+        for told in taken(config, last, kind.bound_settings()):
+            _log.warning("sessionlake: %s", told)
+        checkpoint = check_checkpoint(self.tables, config, last)
         self.kind = kind.make(config, self.sources, last.settings.types if last else None)
+        # All checks are above: a warehouse that is refused gets no table.
         create_tables(self.tables, config, self.kind)
-        checkpoint = checkpoint_id(self.tables, config, last)
+        checkpoint = checkpoint or make_checkpoint(self.tables, config)
         pipeline = make_pipeline(self.tables, config, self.kind, checkpoint, allow_expiry=allow_expiry)
         self.coordinator = Coordinator(spark, self.tables, pipeline)
         self.batches = 0
@@ -172,27 +175,41 @@ class _Run:
                 failures.append(error)
                 raise
 
-        inputs = read_inputs(self.tables, self.sources, self.kind.inputs, everything_at_once=everything_at_once)
-        writer = (
-            inputs.writeStream.foreachBatch(run_batch)
-            .option("checkpointLocation", self.config.checkpoint)
-            .queryName(self.config.pipeline.name)
-        )
+        def query() -> None:
+            # Made for each query: Spark's reader of a table keeps the columns that it had then.
+            inputs = read_inputs(self.tables, self.sources, self.kind.inputs, everything_at_once=everything_at_once)
+            writer = (
+                inputs.writeStream.foreachBatch(run_batch)
+                .option("checkpointLocation", self.config.checkpoint)
+                .queryName(self.config.pipeline.name)
+            )
+            run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
+
         self.remove_marked_stores()
         try:
-            try:
-                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
-            except StreamingQueryException as error:
-                if failures or not kafka.only_the_report_failed(str(error)):
-                    raise
-                run_to_end(self.config, writer, once=once, meanwhile=self.while_idle, ending=self._ending)
+            self._started_again(query, failures)
             self.remove_marked_stores()
         except StreamingQueryException as error:
             ours = next((f for f in failures if isinstance(f, SessionlakeError)), None)
             raise (ours or _explained(" ".join(map(str, [error, *failures])), self._topic_at) or error) from error
 
+    def _started_again(self, query: Callable[[], None], failures: list[BaseException]) -> None:
+        """Run a query, and again if it ended by nothing that is wrong; not if no batch was committed since it was last started again."""
+        before: int | None = None
+        while True:
+            try:
+                query()
+            except StreamingQueryException as error:
+                told = str(error)
+                harmless = kafka.only_the_report_failed(told) or any(s.grew(told) for s in self.sources.values())
+                if failures or before == self.batches or not harmless:
+                    raise
+                before = self.batches
+            else:
+                return
+
     def while_idle(self) -> None:
-        """Do what is due where no batch runs, and then what may be done beside one."""
+        """Do the work that needs that no batch runs, then the work that may run next to a batch."""
         self.remove_marked_stores()
         for source in self.sources.values():
             source.watch()
@@ -208,47 +225,38 @@ class _Run:
         """Remove the stores on this machine that a job has marked, unless a batch runs, which does it at its end."""
         if self._batch_runs.acquire(blocking=False):
             try:
-                # What can't be removed now keeps its marker: the job that waits for it says so.
+                # A store that can't be removed now keeps its marker, and the job that waits for it reports that.
                 with suppress(StoreError):
                     remove_all_marked(Path(self.config.driver_store_dir))
             finally:
                 self._batch_runs.release()
 
     def committed(self, batch: BatchCommit, on_commit: OnCommit | None) -> None:
-        """Count a batch, save batches now and then, and tell the caller."""
+        """Count a batch, save the batches from time to time, and notify the caller."""
         self.batches += 1
         self.inputs.committed(batch.batch_id)
-        # By the batch's id: a run that is killed before it has done as many must not put off all to the next.
+        # By the batch's id, not by a count in this run: if every run is killed after a few batches, they are still saved.
         if batch.batch_id % _BATCHES_EVERY == 0:
             self.save_batches()
         if on_commit is not None:
             on_commit(batch)
 
     def save_batches(self) -> None:
-        """Append to the table batches what the changelog's commits have and it has not."""
-        known = self.tables[schemas.BATCHES].latest_version()
-        after = self.tables[schemas.BATCHES].newest_txn(schemas.BATCHES)
-        if after is None:
-            seen = self.tables[schemas.BATCHES].read().agg(F.max("changelog_version")).head()
-            after = -1 if seen is None or seen[0] is None else seen[0]
-        more = self.tables.changelog.counts
-        rows = [batch.row(more) for batch in batches_after(self.tables, after)]
-        if rows:
-            table = pa.Table.from_pylist(rows, schema=schemas.batches(more))
-            last = rows[-1]["changelog_version"]
-            self.tables[schemas.BATCHES].append_file(table, schemas.BATCHES, last, after_version=known)
+        """Append to the table batches those that it lacks."""
+        save_batches(self.tables)
 
     def close_all(self) -> bool:
-        """Ask, through the control input, for a watermark at which all is closed; False where all is."""
-        target = self.kind.closing_watermark(self.tables)
+        """Ask, through the control input, for a watermark at which all is closed; False if all is."""
+        closing = self.kind.closing_watermark
+        target = None if closing is None else closing(self.tables)
         state = self.coordinator.last.state if self.coordinator.last else {}
         if target is None or watermark_of(state) >= target:
             return False
-        self._ask(correction_id=f"advance-{target}", kind=ADVANCE, session_start=target, job="drain")
+        self._ask(correction_id=f"advance-{target}", kind=ADVANCE, start_time=target, job="drain")
         return True
 
     def flush(self) -> bool:
-        """Ask, through the control input, that what waits for a period of the clock is sent; False where nothing does."""
+        """Ask, through the control input, that results are sent that wait for a period of the clock; False if none wait."""
         last = self.coordinator.last
         if last is None or self.kind.due_us(dict(last.state)) is None:
             return False
@@ -257,9 +265,9 @@ class _Run:
 
     @property
     def _topic_at(self) -> str:
-        """Where in the config the topic stands, or the first of them."""
+        """The name of the config's section with the topic, or with the first topic."""
         sources = [side.source for side in self.config.inputs.values()]
-        return next((source.AT for source in sources if source.kind == "kafka"), sources[0].AT)
+        return next((source.AT for source in sources if source.entry.has_topic), sources[0].AT)
 
     def _ask(self, **correction: Any) -> None:
         table = pa.Table.from_pylist(
@@ -268,7 +276,7 @@ class _Run:
         self.tables[schemas.CORRECTIONS].append_rows(table)
 
     def summary(self) -> RunSummary:
-        """Return what the run did."""
+        """Return the run's summary."""
         counts = {name: self.coordinator.totals.get(name, 0) for name in schemas.COUNTS}
         warnings = []
         refused = counts["late"] + counts["dead"]
@@ -281,9 +289,24 @@ class _Run:
         return RunSummary(self.batches, counts, last.watermark_us if last else None, warnings)
 
 
+def save_batches(tables: Tables) -> None:
+    """Append to the table batches those batches in the changelog's commits that it lacks."""
+    table, more = tables[schemas.BATCHES], tables.changelog.counts
+    schema = schemas.batches(more)
+    table.grow(schema)
+    known, after = table.latest_version(), table.newest_txn(schemas.BATCHES)
+    if after is None:
+        seen = table.read().agg(F.max("changelog_version")).head()
+        after = -1 if seen is None or seen[0] is None else seen[0]
+    rows = [batch.row(more) for batch in batches_after(tables, after)]
+    if rows:
+        last = rows[-1]["changelog_version"]
+        table.append_file(pa.Table.from_pylist(rows, schema=schema), schemas.BATCHES, last, after_version=known)
+
+
 def _explained(text: str, section: str) -> SessionlakeError | None:
-    """Return what a failed query's messages mean to a user: a second driver, or an error that a worker raised."""
-    if (ours := raised(text)) is not None:
+    """Return the error for a user that a failed query's messages mean: a second driver, or an error that a worker raised."""
+    if (ours := error_in(text)) is not None:
         return ours
     if is_second_driver(text):
         return FencedError("checkpoint: another driver runs on it; a pipeline has one driver, stop the other one first")

@@ -1,4 +1,4 @@
-"""The tables that every pipeline has, whatever it computes, and what its tasks write to them."""
+"""The tables that every pipeline has, whatever its operator, and the rows that its tasks write to them."""
 
 from pathlib import Path
 
@@ -10,11 +10,10 @@ from sessionlake.engine.outputs import Output
 from sessionlake.errors import ConfigError
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import ARCHIVED, DEAD
-from sessionlake.stream.kind import Kind, TableSpec
+from sessionlake.stream.input_log import BATCH_INPUTS, inputs_schema
+from sessionlake.stream.kind import Kind, TableSpec, own_tables
 from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows, sided_rows
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import find_last_batch
-from sessionlake.warehouse.outcomes import TOLD_FROM
 from sessionlake.warehouse.tables import Tables
 
 _NOT_WRITABLE = (
@@ -28,23 +27,32 @@ _NOT_WRITABLE = (
 
 
 def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
-    """Create the pipeline's tables where they are not there; the changelog, whose first commit is a batch's, last."""
+    """Create the pipeline's tables if they are not there; the changelog, whose first commit is a batch's, last."""
     try:
         if "://" not in config.pipeline.warehouse:
             make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
-        _create_outcomes(tables)
-        for spec in (*_common(config, kind), *kind.tables()):
+        for spec in (*_common(config, kind), *own_tables(kind, tables.changelog)):
             tables[spec.name].create(spec.schema, spec.comment, properties=spec.properties)
             if spec.name == schemas.EVENTS and tables[spec.name].read().columns != spec.schema.names:
                 raise ConfigError(
                     f"pipeline.archive: {tables[spec.name].uri!r} is a table of another kind; move it, or archive nothing"
                 )
+        _grow(tables, config, kind)
     except Exception as error:
         if any(sign in str(error) for sign in _NOT_WRITABLE):
             raise ConfigError(
                 f"pipeline.warehouse: {config.pipeline.warehouse!r} can't be written; give this user the right to or choose another path"
             ) from error
         raise
+
+
+def _grow(tables: Tables, config: Config, kind: Kind) -> None:
+    """Give tables of an earlier release the counts that the config needs: Spark ends a stream whose table grows under it."""
+    if any(side.event.where is not None for side in config.inputs.values()):
+        tables[schemas.BATCHES].grow(schemas.batches(kind.changelog.counts), schemas.ADDED_COUNTS)
+        if tables[BATCH_INPUTS].exists():
+            schema = inputs_schema(config.section.sides)
+            tables[BATCH_INPUTS].grow(schema, schema.names)
 
 
 def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
@@ -98,29 +106,23 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
         ),
         TableSpec(schemas.DEAD_LETTERS, dead_letters_of(kind), refused),
         TableSpec(
+            schemas.CORRECTION_OUTCOMES,
+            schemas.CORRECTION_OUTCOMES_SCHEMA,
+            "What became of each correction that a batch took",
+        ),
+        TableSpec(
             schemas.BATCHES, schemas.batches(kind.changelog.counts), "What each micro-batch did; counts reconcile"
         ),
     )
 
 
-def _create_outcomes(tables: Tables) -> None:
-    """Create the table of what became of corrections where it is not there; it says of which batch on it tells that."""
-    if not tables[schemas.CORRECTION_OUTCOMES].exists():
-        last = find_last_batch(tables)
-        tables[schemas.CORRECTION_OUTCOMES].create(
-            schemas.CORRECTION_OUTCOMES_SCHEMA,
-            "What became of each correction that a batch took",
-            app_versions={TOLD_FROM: 0 if last is None else last.batch_id + 1},
-        )
-
-
 def archive_of(kind: Kind) -> pa.Schema:
-    """Return the schema of the archive, whose events of several inputs tell whose they are."""
+    """Return the schema of the archive. If there are several inputs, a column names each event's input."""
     schema = schemas.events(kind.event_types)
     return schema.append(schemas.SIDE_FIELD) if len(kind.inputs) > 1 else schema
 
 
 def dead_letters_of(kind: Kind) -> pa.Schema:
-    """Return the schema of dead letters, which of several inputs tell whose they are."""
+    """Return the schema of dead letters. If there are several inputs, a column names each row's input."""
     schema = schemas.DEAD_LETTERS_SCHEMA
     return schema.append(schemas.SIDE_FIELD) if len(kind.inputs) > 1 else schema

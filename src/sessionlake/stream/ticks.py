@@ -1,6 +1,6 @@
-"""Batches without input: where something becomes due by the clock and the stream is idle, the driver asks for one.
+"""Batches without input: the driver asks for one if the stream is idle and the clock makes something due.
 
-It appends a `tick` to the control input, so that the batch is planned, logged and run again as any other.
+It appends a `tick` to the control input, so the batch is planned, logged and rerun as any other.
 """
 
 import time
@@ -21,9 +21,9 @@ class Ticks:
         self._asked: int | None = None
 
     def wake(self, state: State) -> bool:
-        """Ask for a batch where the kind has something due by now that is not asked for yet; say whether that is so.
+        """Ask for a batch if the kind has something due by now that is not asked for yet; say whether that is so.
 
-        Call it where no batch runs: `state` is the last committed batch's.
+        Call it if no batch runs: `state` is the last committed batch's.
         """
         due_us, now_us = self._kind.due_us(state), time.time_ns() // 1000
         if due_us is None or due_us > now_us or due_us == self._asked:

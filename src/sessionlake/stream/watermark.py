@@ -1,13 +1,14 @@
-"""The watermark: how far events have come, by which all that is late, closed or beyond retention is told.
+"""The watermark: how far event time has come. It decides if an event is late or beyond retention, and if a result is closed.
 
 It is part of an operator's state after each batch. It moves with the greatest time of accepted events and with `advance`
-corrections, never back. A pipeline with several inputs has one for each, and its own is the least of them: what one side
-has not reached yet may still come.
+corrections, never back. A pipeline with several inputs has one for each, and its own is the smallest of them, because the
+slowest input may still send events of that time.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sessionlake.engine.operator import StateStat
 from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.ingest import EVENTS
 from sessionlake.warehouse.batch_commit import WATERMARK
@@ -15,13 +16,13 @@ from sessionlake.warehouse.batch_commit import WATERMARK
 NO_WATERMARK = -(1 << 60)
 """Watermark before the first accepted event: far below every time of year 1 to 9999, safe to subtract durations from."""
 BY_INPUT = "watermarks_us"
-MAX_TIME = "max_time"
+MAX_TIME = StateStat("max_time", greatest=True)
 """The number of a batch that is the greatest time of its accepted events."""
 
 
-def max_time_of(name: str) -> str:
+def max_time_of(name: str) -> StateStat:
     """Return the number that is the greatest time of an input's accepted events."""
-    return MAX_TIME if name == EVENTS else f"{MAX_TIME}:{name}"
+    return MAX_TIME if name == EVENTS else MAX_TIME.of(name)
 
 
 def watermark_of(state: Mapping[str, Any], name: str | None = None) -> int:

@@ -4,39 +4,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from sessionlake.engine.operator import Aside, BatchContext, Counted, Piece
 from sessionlake.operators.counts.definition import CountDefinition
-from sessionlake.operators.counts.mapper import split_events
+from sessionlake.operators.counts.local_tables import CountTables
 from sessionlake.operators.counts.operator import Counter
-from sessionlake.operators.counts.shard import STATE
 from sessionlake.operators.counts.spec import CountSpec, policies
-from sessionlake.operators.windows.emission import Progress, next_progress
-from sessionlake.operators.windows.section import EmitSection
+from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.sources.decoding.rows import Origin
-from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.store.series import SeriesStore
-from sessionlake.stream.control import MAX_FLUSH
-from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec
-from sessionlake.stream.positions import chunk_of, counted
-from sessionlake.testing.local import Harness, aggregated_columns, declared_types, skew_of
-from sessionlake.testing.outputs import WindowOutput
+from sessionlake.stream.ingest import DEAD_LETTER, EVENTS
+from sessionlake.testing.local import OperatorHarness, aggregated_columns
+from sessionlake.testing.outputs import WindowOutput, window_output
 from sessionlake.testing.rows import Row, event_rows
 
-_STORED = pa.schema(
-    [
-        ("key", pa.string()),
-        *((name, pa.int64()) for name in ("start", "last", "count", "revision", "first", "newest")),
-        ("state", pa.binary()),
-    ]
-)
 
+class CountHarness(OperatorHarness[Counter, CountTables]):
+    """Run micro-batches of plain rows, dicts of `key`, `time_us`, the columns that aggregates read, and `partition` (default 0).
 
-class CountHarness(Harness[SeriesStore]):
-    """Run micro-batches of plain rows, dicts of `key`, `time_us`, the columns that aggregates read, and `partition`, 0 where it is absent.
+    Of the section [emit] only `early` and `tick_offset` mean something. If it is not `keyed`, all rows have one key, the empty text.
 
-    Of the section [emit] only `early` and `tick_offset` mean something. Where it is not `keyed`, all rows have one key, the empty text.
+    >>> from sessionlake.testing import CountWindows
+    >>> harness = CountHarness(CountWindows.of(2), {"n": "count()"})
+    >>> output = harness.process([{"key": "a", "time_us": at} for at in range(3)])
+    >>> [(row["window_start"], row["window_end"], row["n"]) for row in output.changes]
+    [(1, 2, 2)]
     """
 
     def __init__(
@@ -53,112 +42,41 @@ class CountHarness(Harness[SeriesStore]):
     ) -> None:
         self._windows, self._aggregates, self._keyed = windows, dict(aggregates), keyed
         given = (emit or EmitSection()).policies
-        self._emit, self._policy = policies(given.early, given.tick_offset), beyond_retention
-        self._declared, self._skew = declared_types(schema), skew_of(max_future_skew)
-        super().__init__(shards)
-        self._operator: Counter | None = None
-        self._state: dict[str, Any] = {}
-        self._batch_id = 0
-        self._slices: dict[tuple[str, int], dict[str, Any]] = {}
-        self._sent: dict[tuple[str, int], dict[str, Any]] = {}
+        self._emit = policies(given.early, given.tick_offset)
+        super().__init__(
+            CountTables(), shards, beyond_retention=beyond_retention, max_future_skew=max_future_skew, schema=schema
+        )
 
     def process(self, rows: Sequence[Row], clock_us: int = 0, *, chunk_rows: int = 1 << 30) -> WindowOutput:
-        """Run one micro-batch at a time of the clock; rows of a partition travel in chunks of so many, those of the last first."""
-        operator = self._operator or self._make_operator(rows)
-        context = self._context(clock_us)
+        """Run one micro-batch at a time of the clock. Rows of a partition travel in chunks of `chunk_rows`, the last chunk first."""
+        columns = self._build(rows).columns(EVENTS)
         places: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
             places.setdefault(int(row.get("partition", 0)), []).append(place)
         chunks = [
-            (partition, first, some[first : first + chunk_rows])
+            event_rows(
+                columns, [(at, rows[at]) for at in some[first : first + chunk_rows]], Origin(partition, (first, 0, 0))
+            )
             for partition, some in places.items()
             for first in range(0, len(some), chunk_rows)
         ]
-        split: list[Piece] = []
-        for number, (partition, first, some) in enumerate(reversed(chunks)):
-            events = event_rows(operator.spec.events.decoder.columns, [(place, rows[place]) for place in some])
-            events = replace(events, origin=Origin(partition, (first, 0, 0)))
-            split += split_events(operator.spec, context, chunk_of(context, number), events)
-        return self._run(operator, split, rows, context)
+        return window_output(self._batch(clock_us, [(EVENTS, chunk) for chunk in reversed(chunks)]), rows)
 
     def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
-        operator = self._operator or self._make_operator([])
-        return self._run(operator, [Counted({MAX_FLUSH: 1} if flush else {})], [], self._context(clock_us))
+        return window_output(self._ticked(clock_us, flush=flush))
 
     def windows(self) -> list[dict[str, Any]]:
         """Return the last row sent of each window, ordered by key and start."""
-        return [self._sent[identity] for identity in sorted(self._sent)]
-
-    def lose_stores(self) -> None:
-        """Restore every store from the changelog, as after the loss of its disk."""
-        operator = self._operator
-        if operator is None:
-            return
-        rows = pa.Table.from_pylist(list(self._slices.values()), schema=_STORED)
-        self._shards.restore(operator, rows, self._context(0))
+        return self._tables.sent.sorted_rows()
 
     def stored(self) -> dict[tuple[str, int], dict[str, Any]]:
         """Return the slices that the changelog of the state has, by key and start."""
-        return self._slices
-
-    def _context(self, clock_us: int) -> BatchContext:
-        return BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
+        return {at: {n: v for n, v in row.items() if n != "op"} for at, row in self._tables.slices.items()}
 
     def _make_operator(self, rows: Sequence[Row]) -> Counter:
-        aggregates, columns = aggregated_columns(self._aggregates, self._declared, rows, keyed=self._keyed)
-        columns = replace(columns, ordered=True)
-        events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
-        defined = self._windows
-        spec = CountSpec(
-            defined.windows,
-            defined.numbered,
-            aggregates,
-            events,
-            self._emit,
-            defined.retention_us,
+        aggregates, columns, shape = aggregated_columns(self._aggregates, self._declared, rows, keyed=self._keyed)
+        defined, events = self._windows, self._events(replace(columns, ordered=True), shape)
+        return Counter(
+            CountSpec(defined.windows, defined.numbered, aggregates, events, self._emit, defined.retention_us)
         )
-        self._operator = Counter(spec)
-        return self._operator
-
-    def _run(
-        self, operator: Counter, split: Sequence[Piece], rows: Sequence[Row], context: BatchContext
-    ) -> WindowOutput:
-        results, stats = self._shards.run(operator, split, context, _nothing)
-        spec, before = operator.spec, Progress.of(self._state)
-        after = next_progress(spec.emit, spec.retention_us, spec.retention_us, before, stats).state()
-        self._state = {**after, **counted(self._state, stats)}
-        self._batch_id += 1
-        changes = []
-        for result in results:
-            for row in _plain(result.changes):
-                self._sent[row["window_key"], row["window_start"]] = row
-                changes.append(row)
-            for row in result.side.get(STATE, pa.table({})).to_pylist():
-                self._keep(row)
-        dead = [
-            {**rows[int(row["source"])], "reason": row["reason"]}
-            for piece in split
-            if isinstance(piece, Aside) and piece.kind == DEAD
-            for row in piece.rows.to_pylist()
-        ]
-        return WindowOutput(changes, [], [], dead, stats)
-
-    def _keep(self, row: dict[str, Any]) -> None:
-        """Keep a row of the state's changelog, from which stores are restored."""
-        identity = row["slice_key"], row["slice_start"]
-        if row["op"] == "delete":
-            del self._slices[identity]
-            return
-        names = {"slice_key": "key", "slice_start": "start", "slice_end": "last", "event_count": "count"}
-        self._slices[identity] = {names.get(name, name): value for name, value in row.items() if name != "op"}
-
-
-def _nothing(asked: pa.Table) -> pa.Table:
-    return asked
-
-
-def _plain(table: pa.Table) -> list[dict[str, Any]]:
-    schema = pa.schema([(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in table.schema])
-    rows: list[dict[str, Any]] = table.cast(schema).to_pylist()
-    return rows

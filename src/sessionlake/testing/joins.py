@@ -5,43 +5,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import plain_text
 from sessionlake.config.durations import parse_duration
-from sessionlake.engine.operator import (
-    Aside,
-    BatchContext,
-    Counted,
-    Piece,
-    ShardResult,
-)
-from sessionlake.operators.joins.control import RESTATE, TOMBSTONE, kinds_of, pack
-from sessionlake.operators.joins.mapper import split_messages
+from sessionlake.local.stream import LocalBatch
+from sessionlake.operators.joins.control import RESTATE, TOMBSTONE, pack
+from sessionlake.operators.joins.local_tables import JoinTables
 from sessionlake.operators.joins.operator import Joiner
-from sessionlake.operators.joins.rules import JoinProgress, next_state
-from sessionlake.operators.joins.spec import LEFT, MESSAGES, POSITION, RIGHT, SIDE, SIDES, SLIDING, JoinSpec, Side
-from sessionlake.operators.windows.emission import BATCH, Policies
+from sessionlake.operators.joins.spec import LEFT, POSITION, RIGHT, SIDE, SIDES, SLIDING, JoinSpec, Side
+from sessionlake.operators.shared.windowing.policies import BATCH, Policies
 from sessionlake.sources.columns import EventColumns
-from sessionlake.sources.decoding.rows import Origin
-from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.store.messages import MessageStore
-from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_corrections
-from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, judge
+from sessionlake.sources.decoding.rows import Origin, Rows
+from sessionlake.stream.ingest import DEAD, DEAD_LETTER, judge
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.testing.local import Harness, declared_types, skew_of
+from sessionlake.testing.local import OperatorHarness
 from sessionlake.testing.rows import Row, event_rows, type_of
-from sessionlake.warehouse.batch_commit import WATERMARK
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, TIME
 
 
 @dataclass(frozen=True)
 class JoinOutput:
-    """What one micro-batch gave. Rows of the two sides are told apart by `side`, left or right."""
+    """The outputs of one micro-batch of a join. Each late or refused row has a `side`, left or right; see `JoinHarness`."""
 
     pairs: list[dict[str, Any]]
-    """The rows of join_changelog, but for marks; times in microseconds."""
+    """The rows of join_changelog without the marks of the batch; times in microseconds."""
     late: list[dict[str, Any]]
     """The input rows whose last possible partner was closed, with `position`."""
     dead: list[dict[str, Any]]
@@ -49,12 +37,18 @@ class JoinOutput:
     counts: dict[str, int]
 
 
-class JoinHarness(Harness[MessageStore]):
+class JoinHarness(OperatorHarness[Joiner, JoinTables]):
     """Run micro-batches of plain rows, dicts of `time_us`, the equal fields and the columns, through a join.
 
     `left` and `right` have name, size (a duration, a number of messages, None for as retention allows) and columns. A row
     may have a `partition`, a number: its source's. Column types are those of the first batch's first value, or `schema` =
     {"column": "long" | "double" | "string" | "boolean" | "timestamp" | "date"}.
+
+    >>> left, right = {"name": "orders", "size": "2 minutes"}, {"name": "shipments", "size": "30 seconds"}
+    >>> harness = JoinHarness(on=["id"], left=left, right=right, retention_time="1 hour")
+    >>> output = harness.process([{"id": "a", "time_us": 0}], [{"id": "a", "time_us": 90_000_000}])
+    >>> [(row["join_key"], row["left_time"], row["right_time"]) for row in output.pairs]
+    [('a', 0, 90000000)]
     """
 
     def __init__(
@@ -82,8 +76,6 @@ class JoinHarness(Harness[MessageStore]):
     ) -> None:
         self._on = tuple(_fields(text) for text in on)
         self._sides = {LEFT: left, RIGHT: right}
-        self._policy = beyond_retention
-        self._declared, self._skew = declared_types(schema), skew_of(max_future_skew)
         self._settings: dict[str, Any] = {
             "by": by,
             "kind": kind,
@@ -94,75 +86,57 @@ class JoinHarness(Harness[MessageStore]):
             "idle_us": parse_duration(idle),
             "emit": Policies(_policy(early), "end", _policy(late)),
         }
-        self._operator: Joiner | None = None
-        self._state: dict[str, Any] = {}
-        self._batch_id = 0
-        self._messages: list[pa.Table] = []
-        self._pairs: dict[tuple[str, int, int], dict[str, Any]] = {}
-        super().__init__(shards)
-
-    @property
-    def watermark_us(self) -> int | None:
-        """The watermark after the last batch; None while a side that is not idle has brought nothing."""
-        return self._state.get(WATERMARK)
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """The operator's state after the last batch."""
-        return self._state
+        super().__init__(
+            JoinTables(), shards, beyond_retention=beyond_retention, max_future_skew=max_future_skew, schema=schema
+        )
 
     def process(self, left: Sequence[Row], right: Sequence[Row], clock_us: int = 0) -> JoinOutput:
         """Run one micro-batch at a time of the clock."""
         rows = {LEFT: left, RIGHT: right}
-        operator = self._operator or self._make_operator(rows)
-        context = self._context(clock_us)
-        return self._run(
-            operator, [p for side in SIDES for p in self._split(operator, context, side, rows[side])], rows, context
-        )
+        if self._operator is None:
+            self._operator = self._joiner(rows)
+        given = [(side, chunk) for side in SIDES for chunk in self._chunks(side, rows[side])]
+        return self._output(self._batch(clock_us, given), rows)
 
     def tick(self, clock_us: int, *, flush: bool = False) -> JoinOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
-        return self._control(Counted({MAX_FLUSH: 1} if flush else {}), clock_us)
+        return self._output(self._ticked(clock_us, flush=flush))
 
     def advance(self, watermark_us: int, clock_us: int = 0) -> JoinOutput:
         """Run a micro-batch that moves the watermark, as `sessionlake run --drain` does."""
-        return self._control(Counted({MAX_ADVANCE: watermark_us}), clock_us)
+        return self._output(self._advanced(watermark_us, clock_us))
 
     def remove(self, key: str, left_position: int, right_position: int, clock_us: int = 0) -> JoinOutput:
         """Run a micro-batch of a tombstone, which deletes a pair."""
-        operator = self._operator or self._make_operator({})
-        pair = self._pairs.get((key, left_position, right_position), {"left_time": 0, "right_time": 0})
+        pair = self._tables.pairs.get((key, left_position, right_position), {"left_time": 0, "right_time": 0})
         named = {
-            "session_key": [key],
-            "session_start": [max(pair["left_time"], pair["right_time"])],
-            "revision": [left_position],
-            "event_count": [right_position],
+            "key": [key],
+            "start_time": [max(pair["left_time"], pair["right_time"])],
+            "ordinal": [left_position],
+            "other_ordinal": [right_position],
         }
-        context = self._context(clock_us)
-        return self._run(operator, list(_corrections(operator, context, TOMBSTONE, named)), {}, context)
+        return self._output(self._batch(clock_us, corrections=self._corrections(TOMBSTONE, named)))
 
     def again(self, late: Sequence[Row], clock_us: int = 0) -> JoinOutput:
-        """Run a micro-batch that hands in late rows of an earlier batch's output as if they were new."""
-        operator = self._operator or self._make_operator({})
-        context = self._context(clock_us)
-        pieces: list[Piece] = []
+        """Run a micro-batch that adds late rows of an earlier batch's output again, as if they were new."""
+        spec, tables = self._build().spec, [CORRECTIONS_SCHEMA.empty_table()]
         for side in SIDES:
             rows = [row for row in late if row[SIDE] == side]
-            own = operator.spec.side(side)
+            own = spec.side(side)
             judged = judge(own.events, event_rows(own.events.decoder.columns, list(enumerate(rows))), 0, NO_WATERMARK)
             events = judged.events(judged.good)
             columns = {
-                "session_key": plain_text(events.keys),
-                "session_start": pa.array(events.time_us).cast(TIME),
-                "revision": pa.array([row[POSITION] for row in rows], pa.int64()),
+                "key": plain_text(events.keys),
+                "start_time": pa.array(events.time_us).cast(TIME),
+                "ordinal": pa.array([row[POSITION] for row in rows], pa.int64()),
                 "state": pack(own, [events.columns[name] for name in own.columns], len(rows)),
             }
             if rows:
-                pieces += _corrections(operator, context, RESTATE[side], columns)
-        return self._run(operator, pieces, {}, context)
+                tables.append(self._corrections(RESTATE[side], columns))
+        return self._output(self._batch(clock_us, corrections=pa.concat_tables(tables)))
 
     def emit(self, early: str, late: str) -> None:
-        """Go on with other policies, as a run with another config does: stores are laid out anew."""
+        """Go on with other policies, as a run with another config does: stores are laid out again."""
         self._settings["emit"] = Policies(_policy(early), "end", _policy(late))
         if self._operator is not None:
             self._operator = Joiner(replace(self._operator.spec, emit=self._settings["emit"]))
@@ -170,28 +144,12 @@ class JoinHarness(Harness[MessageStore]):
 
     def joins(self) -> list[dict[str, Any]]:
         """Return all pairs that were sent and not deleted, by key and positions."""
-        return [self._pairs[identity] for identity in sorted(self._pairs)]
+        return self._tables.pairs.sorted_rows()
 
-    def lose_stores(self) -> None:
-        """Restore every store from the changelog of messages, as after the loss of its disk."""
-        operator = self._operator
-        if operator is None or not self._messages:
-            return
-        spec, at = operator.spec, JoinProgress.of(self._state)
-        table = pa.concat_tables(self._messages)
-        time = table["time"].cast(pa.int64())
-        place = pa.array(spec.places(time.to_numpy(), table[POSITION].to_numpy()))
-        horizon = pc.if_else(pc.equal(table[SIDE], LEFT), at.horizon(LEFT), at.horizon(RIGHT))
-        since = pc.if_else(table["is_late"], at.waiting_since(1), at.waiting_since(0))
-        table = table.append_column("waits", pc.greater(table["revision"], since))
-        names = ["key" if name == "join_key" else name for name in table.column_names]
-        table = table.rename_columns(names).append_column("time_us", time).filter(pc.greater_equal(place, horizon))
-        self._shards.restore(operator, table, self._context(0))
+    def _make_operator(self, rows: Sequence[Row]) -> Joiner:
+        return self._joiner(dict.fromkeys(SIDES, rows))
 
-    def _context(self, clock_us: int) -> BatchContext:
-        return BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
-
-    def _make_operator(self, rows: Mapping[str, Sequence[Row]]) -> Joiner:
+    def _joiner(self, rows: Mapping[str, Sequence[Row]]) -> Joiner:
         sides = {}
         for at, side in enumerate(SIDES):
             given = self._sides[side]
@@ -208,53 +166,35 @@ class JoinHarness(Harness[MessageStore]):
                 further_keys=tuple(keys[1:]),
             )
             size = given.get("size")
-            events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
-            sides[side] = Side(given["name"], None if size is None else _length(size), names, events)
-        self._operator = Joiner(JoinSpec(self._on, sides[LEFT], sides[RIGHT], **self._settings))
-        return self._operator
+            sides[side] = Side(given["name"], None if size is None else _length(size), names, self._events(columns))
+        return Joiner(JoinSpec(self._on, sides[LEFT], sides[RIGHT], **self._settings))
 
-    def _split(self, operator: Joiner, context: BatchContext, side: str, rows: Sequence[Row]) -> Iterator[Piece]:
-        columns = operator.spec.side(side).events.decoder.columns
-        for number, partition in enumerate(sorted({row.get("partition", 0) for row in rows})):
+    def _chunks(self, side: str, rows: Sequence[Row]) -> Iterator[Rows]:
+        columns = self._build().columns(side)
+        for partition in sorted({row.get("partition", 0) for row in rows}):
             some = [(i, row) for i, row in enumerate(rows) if row.get("partition", 0) == partition]
-            given = replace(event_rows(columns, some), origin=Origin(partition, (0, 0, 0)))
-            at = JoinProgress.of(context.state)
-            yield from split_messages(operator.spec, at, context, side, number, given)
+            yield event_rows(columns, some, Origin(partition, (0, 0, 0)))
 
-    def _control(self, piece: Counted, clock_us: int) -> JoinOutput:
-        return self._run(self._operator or self._make_operator({}), [piece], {}, self._context(clock_us))
+    def _corrections(self, kind: str, columns: Mapping[str, Any]) -> pa.Table:
+        """Return rows of the table of corrections that have these columns."""
+        n = len(columns["key"])
+        ids = [f"{kind}-{self._batches}-{i}" for i in range(n)]
+        given = {**columns, "correction_id": ids, "kind": [kind] * n}
+        schema = CORRECTIONS_SCHEMA
+        arrays = [pa.array(given[f.name], f.type) if f.name in given else pa.nulls(n, f.type) for f in schema]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
-    def _run(
-        self, operator: Joiner, split: Sequence[Piece], rows: Mapping[str, Sequence[Row]], context: BatchContext
-    ) -> JoinOutput:
-        results, stats = self._shards.run(operator, split, context)
-        self._state = next_state(operator.spec, self._state, stats)
-        self._batch_id += 1
-        return self._output(results, split, rows, stats)
+    @staticmethod
+    def _output(batch: LocalBatch, rows: Mapping[str, Sequence[Row]] | None = None) -> JoinOutput:
+        given = rows or {}
 
-    def _output(
-        self,
-        results: Sequence[ShardResult],
-        split: Sequence[Piece],
-        rows: Mapping[str, Sequence[Row]],
-        stats: dict[str, int],
-    ) -> JoinOutput:
-        changes = [row for result in results for row in _plain(result.changes)]
-        for row in changes:
-            identity = row["join_key"], row["left_position"], row["right_position"]
-            if row["op"] == "delete":
-                self._pairs.pop(identity, None)
-            else:
-                self._pairs[identity] = row
-        self._messages += [result.side[MESSAGES] for result in results]
-        late = [row for result in results for row in result.side.get(LATE, pa.table({})).to_pylist()]
-        dead = [row for p in split if isinstance(p, Aside) and p.kind == DEAD for row in p.rows.to_pylist()]
+        def named(tables: Sequence[pa.Table], name: str) -> list[dict[str, Any]]:
+            found = [row for table in tables for row in table.to_pylist() if row.get(SIDE) in given]
+            found.sort(key=lambda row: (row[SIDE], int(row["source"])))
+            return [{**given[r[SIDE]][int(r["source"])], SIDE: r[SIDE], name: r[name]} for r in found]
 
-        def told(found: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-            found = sorted(found, key=lambda row: (row[SIDE], int(row["source"])))
-            return [{**rows[r[SIDE]][int(r["source"])], SIDE: r[SIDE], name: r[name]} for r in found]
-
-        return JoinOutput(changes, told(late, POSITION), told(dead, "reason"), stats)
+        late, dead = named(batch.tables(LATE), POSITION), named(batch.asides(DEAD), "reason")
+        return JoinOutput([dict(row) for row in batch.changes], late, dead, batch.stats)
 
 
 def _fields(text: str) -> tuple[str, str]:
@@ -268,25 +208,3 @@ def _length(value: str | int) -> int:
 
 def _policy(text: str) -> str | int:
     return text if text == BATCH else parse_duration(text)
-
-
-def _corrections(operator: Joiner, context: BatchContext, kind: str, columns: Mapping[str, Any]) -> Iterator[Piece]:
-    """Return what becomes of rows of the table of corrections that have these columns."""
-    n = len(columns["session_key"])
-    given = {
-        **columns,
-        "correction_id": [f"{kind}-{context.batch_id}-{i}" for i in range(n)],
-        "kind": [kind] * n,
-    }
-    arrays = [pa.array(given[f.name], f.type) if f.name in given else pa.nulls(n, f.type) for f in CORRECTIONS_SCHEMA]
-    table = pa.Table.from_arrays(arrays, schema=CORRECTIONS_SCHEMA)
-    at = JoinProgress.of(context.state)
-    limits = Limits(at.at.expired_us, None, context.clock_us)
-    return split_corrections(kinds_of(operator.spec, at), limits, table)
-
-
-def _plain(table: pa.Table) -> list[dict[str, Any]]:
-    """Return rows with times as numbers, since Python can't hold all of them."""
-    fields = [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in table.schema]
-    rows: list[dict[str, Any]] = table.cast(pa.schema(fields)).to_pylist()
-    return rows

@@ -1,43 +1,71 @@
-"""What all harnesses have: an operator's shards in a directory of their own, and the columns of plain rows."""
+"""Shared by all harnesses: an operator's batches on shards in a directory of their own, and the columns of plain rows."""
 
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self
+from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.config.durations import parse_duration
-from sessionlake.engine.operator import Store
+from sessionlake.engine.operator import Operator
+from sessionlake.local.columns import Types, aggregated, declared_types, type_of
+from sessionlake.local.rows import Row
+from sessionlake.local.shards import KEY, TIME_US, LocalShards
+from sessionlake.local.stream import LocalBatch, LocalStream
+from sessionlake.local.tables import LocalTables
 from sessionlake.sources.columns import EventColumns
-from sessionlake.standalone.columns import aggregated, declared_types, type_of
-from sessionlake.standalone.rows import Row
-from sessionlake.standalone.shards import KEY, TIME_US, LocalShards
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.sources.decoding.tables import TableDecoder
+from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH
+from sessionlake.stream.ingest import DEAD_LETTER, EventSpec
+from sessionlake.stream.shape import Shape
+from sessionlake.warehouse.batch_commit import WATERMARK
 
-__all__ = ["Harness", "aggregated_columns", "declared_types"]
+O_ = TypeVar("O_", bound=Operator[Any])
+T_ = TypeVar("T_", bound=LocalTables)
 
 
-def skew_of(max_future_skew: str | None) -> int | None:
-    """Return how far ahead of a batch's clock rows may be, microseconds; None for any, as where no clock is given."""
-    return None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
+class OperatorHarness(LocalStream[Any], Generic[O_, T_]):
+    """An operator, made with the first batch, and its shards, which are closed at the end of a `with`."""
 
+    _tables: T_
 
-class Harness(Generic[Store]):
-    """What every harness has: shards that are closed at the end of a `with`."""
-
-    def __init__(self, shards: int) -> None:
+    def __init__(
+        self,
+        tables: T_,
+        shards: int,
+        *,
+        beyond_retention: str = DEAD_LETTER,
+        max_future_skew: str | None = None,
+        schema: Mapping[str, str] | None = None,
+    ) -> None:
+        """Without `max_future_skew` rows may be any time ahead of a batch's clock."""
+        self._policy, self._declared = beyond_retention, declared_types(schema)
+        self._skew = None if max_future_skew is None else parse_duration(max_future_skew, "max_future_skew")
         root = Path(tempfile.mkdtemp(prefix="sessionlake-"))
         # A harness that refuses its arguments is closed by nobody.
         self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
-        self._shards = LocalShards[Store](shards, lambda operator, shard: operator.open_store(root / str(shard)))
+        super().__init__(LocalShards(shards, lambda operator, shard: operator.open_store(root / str(shard))), tables)
+        self._operator: O_ | None = None
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The watermark after the last batch; None before the first accepted event."""
+        return self._state.get(WATERMARK)
+
+    def lose_stores(self) -> None:
+        """Restore every store from the changelog, as after the loss of its disk."""
+        if self._operator is not None:
+            self.restore(self._operator)
 
     def close(self) -> None:
         """Release the stores and their directory."""
-        self._shards.close()
+        super().close()
         self._remove()
 
     def __enter__(self) -> Self:
@@ -48,6 +76,34 @@ class Harness(Generic[Store]):
     ) -> None:
         self.close()
 
+    def _make_operator(self, rows: Sequence[Row]) -> O_:
+        """Make the operator; columns that `schema` does not declare have the types of the first values in these rows."""
+        raise NotImplementedError
+
+    def _build(self, rows: Sequence[Row] = ()) -> O_:
+        if self._operator is None:
+            self._operator = self._make_operator(rows)
+        return self._operator
+
+    def _batch(self, clock_us: int, given: Sequence[tuple[str, Rows]] = (), **more: Any) -> LocalBatch:
+        return self.run(self._build(), clock_us, given, **more)
+
+    def _ticked(self, clock_us: int, *, flush: bool) -> LocalBatch:
+        return self._batch(clock_us, counted={MAX_FLUSH: 1} if flush else {})
+
+    def _advanced(self, watermark_us: int, clock_us: int) -> LocalBatch:
+        return self._batch(clock_us, counted={MAX_ADVANCE: watermark_us})
+
+    def _events(self, columns: EventColumns, shape: Shape | None = None) -> EventSpec:
+        """Return an event input with these columns, and what is computed of them."""
+        return EventSpec(TableDecoder(columns, None), self._policy, self._skew, shape=shape or Shape())
+
+
+def placed(tables: Iterable[pa.Table]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the rows of outputs that name given rows by their places, with these places, ascending."""
+    found = [(int(row["source"]), row) for table in tables for row in table.to_pylist()]
+    return sorted(found, key=lambda pair: pair[0])
+
 
 def aggregated_columns(
     texts: Mapping[str, str],
@@ -57,9 +113,10 @@ def aggregated_columns(
     keyed: bool = True,
     event_id: str | None = None,
     more: Sequence[str] = (),
-) -> tuple[tuple[Aggregate, ...], EventColumns]:
-    """Return aggregates and the columns of events that they read, and `more`, typed as declared, or as the rows' first values are."""
+) -> tuple[tuple[Aggregate, ...], EventColumns, Shape]:
+    """Return what `aggregated` returns: the columns, and `more`, are typed as declared, or as the rows' first values are."""
     named = {name for row in rows for name in row} - {KEY, TIME_US, "kind", event_id}
-    types = {name: type_of(name, rows) for name in named} | dict(declared) | {KEY: pa.string(), TIME_US: pa.int64()}
+    first = {name: type_of(name, rows) for name in named}
+    types: Types = first | dict(declared) | {KEY: pa.string(), TIME_US: pa.int64()}
     key = KEY if keyed else None
     return aggregated(texts, types, key=key, time=TIME_US, event_id=event_id, columns=more, others=sorted(named))

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.codec import StateCodec
+from sessionlake.local.columns import type_of
+from sessionlake.local.rows import Row, event_rows
 from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.standalone.columns import type_of
-from sessionlake.standalone.rows import Row, event_rows
 from sessionlake.warehouse.schemas import OPEN_UNTIL
 from sessionlake.warehouse.schemas import corrections as corrections_schema
 
@@ -23,22 +23,20 @@ def correction_table(spec: SessionizerSpec, corrections: list[tuple[int, Row]]) 
         one: dict[str, Any] = {
             "correction_id": f"{index:012d}",
             "kind": row["kind"],
-            "session_key": row.get("key"),
-            "session_start": row.get("start_us", row.get("time_us")),
-            "session_end": row.get("end_us", row.get("time_us")),
+            "key": row.get("key"),
+            "start_time": row.get("start_us", row.get("time_us")),
+            "end_time": row.get("end_us", row.get("time_us")),
             "revision": row.get("revision"),
             "event_count": row.get("event_count", 1),
             "state": _packed(spec, row) if row["kind"] == "restate" else None,
             OPEN_UNTIL: row.get("open_until_us"),
         }
         if row["kind"] == "replace":
-            one["remove"] = [
-                {"session_start": start, "revision": revision} for start, revision in row.get("remove", ())
-            ]
+            one["remove"] = [{"start_time": start, "revision": revision} for start, revision in row.get("remove", ())]
             one["put"] = [
                 {
-                    "session_start": p["start_us"],
-                    "session_end": p["end_us"],
+                    "start_time": p["start_us"],
+                    "end_time": p["end_us"],
                     "event_count": p.get("event_count", 1),
                     "state": _packed(spec, {**p, "key": row.get("key")}),
                     OPEN_UNTIL: p.get("open_until_us"),
@@ -67,5 +65,5 @@ def _state(aggregate: Aggregate, row: Row, events: Events, start: Any) -> list[p
         if states is not None:
             return states
     if not aggregate.inputs and aggregate.value_type == pa.int64() and "event_count" in row:
-        return [pa.array([row["event_count"]])]  # count(): as many as the partial has events
+        return [pa.array([row["event_count"]])]  # count(): the number of events of the partial
     return aggregate.lift(events)

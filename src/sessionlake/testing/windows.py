@@ -7,46 +7,35 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.engine.operator import (
-    Aside,
-    BatchContext,
-    Counted,
-    Piece,
-    ShardResult,
-)
 from sessionlake.errors import ConfigError
 from sessionlake.operators.counts.definition import CountDefinition
-from sessionlake.operators.windows.control import SENT_SCHEMA, kinds_of
+from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.windows.definition import WindowDefinition
-from sessionlake.operators.windows.emission import Progress
-from sessionlake.operators.windows.mapper import split_events
+from sessionlake.operators.windows.local_tables import WindowTables
 from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.restate import merged_late
-from sessionlake.operators.windows.section import EmitSection
-from sessionlake.operators.windows.shard import STATE
 from sessionlake.operators.windows.spec import WindowSpec
-from sessionlake.sources.decoding.tables import TableDecoder
-from sessionlake.store.slices import SliceStore
-from sessionlake.stream.control import MAX_ADVANCE, MAX_FLUSH, Limits, split_corrections
-from sessionlake.stream.ingest import DEAD, DEAD_LETTER, EventSpec, event_table, judge
-from sessionlake.stream.outputs import LATE
+from sessionlake.stream.ingest import DEAD_LETTER, EVENTS, event_table, judge
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.testing.counts import CountHarness
-from sessionlake.testing.local import Harness, aggregated_columns, declared_types, skew_of
-from sessionlake.testing.outputs import WindowOutput
+from sessionlake.testing.local import OperatorHarness, aggregated_columns
+from sessionlake.testing.outputs import WindowOutput, window_output
 from sessionlake.testing.rows import Row, event_rows
-from sessionlake.warehouse.batch_commit import WATERMARK
 from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, PARTLY
 
-_STORED = {"key": pa.string(), "state": pa.binary()}
 
-
-class WindowHarness(Harness[SliceStore]):
+class WindowHarness(OperatorHarness[Windower, WindowTables]):
     """Run micro-batches of plain rows, dicts of `key`, `time_us` and the columns that aggregates read, through windows.
 
-    `emit` are the keys of the section [emit]. Where it is not `keyed`, all rows have one key, the empty text. Column types
+    `emit` are the keys of the section [emit]. If it is not `keyed`, all rows have one key, the empty text. Column types
     are those of the first batch's first value, or `schema` = {"column": "long" | "double" | "string" | "boolean" |
     "timestamp" | "date"}.
+
+    >>> from sessionlake.testing import EmitSection, TumblingWindows
+    >>> harness = WindowHarness(TumblingWindows.of("1 minute"), {"n": "count()"}, emit=EmitSection(early="batch"))
+    >>> output = harness.process([{"key": "a", "time_us": 0}, {"key": "a", "time_us": 61_000_000}])
+    >>> [(row["window_start"], row["n"], row["trigger"]) for row in output.changes]
+    [(0, 1, 'full'), (60000000, 1, 'early')]
     """
 
     def __new__(cls, windows: WindowDefinition | CountDefinition, *given: Any, **options: Any) -> Any:
@@ -69,42 +58,28 @@ class WindowHarness(Harness[SliceStore]):
     ) -> None:
         assert isinstance(windows, WindowDefinition)  # noqa: S101 (`__new__` makes no other)
         self._windows, self._specs, self._keyed = windows, dict(aggregates), keyed
-        self._emit, self._policy = (emit or EmitSection()).policies, beyond_retention
-        self._declared, self._skew = declared_types(schema), skew_of(max_future_skew)
-        super().__init__(shards)
-        self._operator: Windower | None = None
-        self._state: dict[str, Any] = {}
-        self._batch_id = 0
-        self._slices: dict[tuple[str, int], dict[str, Any]] = {}
-        self._sent: dict[tuple[str, int], dict[str, Any]] = {}
-
-    @property
-    def watermark_us(self) -> int | None:
-        """The watermark after the last batch; None before the first accepted event."""
-        return self._state.get(WATERMARK)
+        self._emit = (emit or EmitSection()).policies
+        super().__init__(
+            WindowTables(), shards, beyond_retention=beyond_retention, max_future_skew=max_future_skew, schema=schema
+        )
 
     def process(self, rows: Sequence[Row], clock_us: int = 0) -> WindowOutput:
         """Run one micro-batch at a time of the clock."""
-        operator = self._operator or self._make_operator(rows)
-        at = Progress.of(self._state)
-        events = event_rows(operator.spec.events.decoder.columns, list(enumerate(rows)))
-        return self._run(operator, list(split_events(operator.spec, at, clock_us, events)), rows, clock_us)
+        events = event_rows(self._build(rows).columns(EVENTS), list(enumerate(rows)))
+        return window_output(self._batch(clock_us, [(EVENTS, events)]), rows)
 
     def restate(self, rows: Sequence[Row], clock_us: int = 0, *, again: Sequence[Row] = ()) -> WindowOutput:
-        """Run a micro-batch of restates: late events that enter their slices whatever is closed.
+        """Run a micro-batch of restates: late events that enter their slices, also if the windows are closed.
 
         The closed windows that have the slice of one of the rows `again`, which are in it already, are sent again.
         """
-        operator = self._operator or self._make_operator(rows)
-        spec, at = operator.spec, Progress.of(self._state)
+        spec = self._build(rows).spec
         both = [*rows, *again]
         given = event_rows(spec.events.decoder.columns, list(enumerate(both)))
         judged = judge(spec.events, given, clock_us, NO_WATERMARK)
         partly = pa.array(np.arange(len(both)) >= len(rows))
         late = event_table(spec.events, judged.events(judged.good)).append_column(PARTLY, partly)
-        corrections = _corrections(merged_late(spec, late))
-        split = split_corrections(kinds_of(spec), Limits(at.expired_us, None, clock_us), corrections)
-        return self._run(operator, list(split), both, clock_us)
+        return window_output(self._batch(clock_us, corrections=_corrections(merged_late(spec, late))), both)
 
     def tombstone(self, windows: Sequence[Mapping[str, Any]], clock_us: int = 0) -> WindowOutput:
         """Run a micro-batch of tombstones of windows, given as rows that were sent; those that are not closed are stale."""
@@ -112,8 +87,8 @@ class WindowHarness(Harness[SliceStore]):
             {
                 "correction_id": f"{number:012d}",
                 "kind": "tombstone",
-                "session_key": row["window_key"],
-                "session_start": row["window_start"],
+                "key": row["window_key"],
+                "start_time": row["window_start"],
                 "revision": row["revision"],
             }
             for number, row in enumerate(windows)
@@ -121,29 +96,24 @@ class WindowHarness(Harness[SliceStore]):
         return self.correct(rows, clock_us)
 
     def correct(self, corrections: Sequence[Mapping[str, Any]], clock_us: int = 0) -> WindowOutput:
-        """Run a micro-batch of corrections, given as rows of their table: times in microseconds, what is left out null.
+        """Run a micro-batch of corrections, given as rows of their table. Times are microseconds, missing columns are null.
 
         A row's correction_id is its place among the rows, as text.
         """
-        operator = self._operator or self._make_operator([])
         table = pa.Table.from_pylist([dict(row) for row in corrections], schema=CORRECTIONS_SCHEMA)
-        limits = Limits(Progress.of(self._state).expired_us, None, clock_us)
-        split = list(split_corrections(kinds_of(operator.spec), limits, table))
-        return self._run(operator, split, corrections, clock_us)
+        return window_output(self._batch(clock_us, corrections=table), corrections)
 
     def slices(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """Return the state by key and start: count, revision, packed aggregate states and what tells when windows are sent."""
-        return {identity: dict(row) for identity, row in self._slices.items()}
+        """Return the state by key and start: count, revision, packed aggregate states, and the numbers that decide when windows are sent."""
+        return {at: {n: v for n, v in row.items() if n != "op"} for at, row in self._tables.slices.items()}
 
     def tick(self, clock_us: int, *, flush: bool = False) -> WindowOutput:
         """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
-        operator = self._operator or self._make_operator([])
-        return self._run(operator, [Counted({MAX_FLUSH: 1} if flush else {})], [], clock_us)
+        return window_output(self._ticked(clock_us, flush=flush))
 
     def advance(self, watermark_us: int, clock_us: int = 0) -> WindowOutput:
         """Run a micro-batch that moves the watermark, as `sessionlake run --drain` does."""
-        operator = self._operator or self._make_operator([])
-        return self._run(operator, [Counted({MAX_ADVANCE: watermark_us})], [], clock_us)
+        return window_output(self._advanced(watermark_us, clock_us))
 
     def change_emit(self, emit: EmitSection) -> None:
         """Go on under other policies, as after a change of the section [emit]; stores are restored, as a run does then."""
@@ -157,105 +127,22 @@ class WindowHarness(Harness[SliceStore]):
 
     def windows(self) -> list[dict[str, Any]]:
         """Return the last row sent of each window, ordered by key and start."""
-        return [self._sent[identity] for identity in sorted(self._sent)]
-
-    def lose_stores(self) -> None:
-        """Restore every store from the changelog, as after the loss of its disk."""
-        operator = self._operator
-        if operator is None:
-            return
-        context = BatchContext(self._batch_id, "", self._state)
-        at = Progress.of(self._state).horizon_us(operator.spec.windows.span_us)
-        kept = [row for row in self._slices.values() if row["start"] >= at]
-        schema = pa.schema([(name, _STORED.get(name, pa.int64())) for name in (kept or [{"key": ""}])[0]])
-        self._shards.restore(operator, pa.Table.from_pylist(kept, schema=schema), context)
+        return self._tables.sent.sorted_rows()
 
     def _make_operator(self, rows: Sequence[Row]) -> Windower:
-        aggregates, columns = aggregated_columns(self._specs, self._declared, rows, keyed=self._keyed)
-        events = EventSpec(TableDecoder(columns, None), self._policy, self._skew)
+        aggregates, columns, shape = aggregated_columns(self._specs, self._declared, rows, keyed=self._keyed)
         defined = self._windows
-        spec = WindowSpec(
-            defined.windows,
-            aggregates,
-            events,
-            self._emit,
-            defined.grace_us,
-            defined.retention_us,
-            defined.retention_count,
-        )
-        self._operator = Windower(spec)
-        return self._operator
-
-    def _run(self, operator: Windower, split: Sequence[Piece], rows: Sequence[Row], clock_us: int) -> WindowOutput:
-        context = BatchContext(self._batch_id, f"c{self._batch_id}", dict(self._state), clock_us)
-        results, stats = self._shards.run(operator, split, context, self._answer)
-        self._state = operator.spec.next_progress(Progress.of(self._state), stats).state()
-        self._batch_id += 1
-        changes = [row for result in results for row in self._window_rows(result.changes)]
-        for result in results:
-            self._keep_slices(result)
-        late = self._asides(split, LATE)
-        return WindowOutput(
-            changes,
-            [dict(rows[at]) for at, row in late if not row[PARTLY]],
-            [dict(rows[at]) for at, row in late if row[PARTLY]],
-            [{**rows[at], "reason": row["reason"]} for at, row in self._asides(split, DEAD)],
-            stats,
-        )
-
-    def _answer(self, asked: pa.Table) -> pa.Table:
-        """Return the rows that shards ask for as they were sent last, as the driver does from window_changelog."""
-        identities = [(row["key"], row["start_us"]) for row in asked.to_pylist()]
-        found = [(key, start, self._sent[key, start]) for key, start in identities if (key, start) in self._sent]
-        past = 1 if self._operator is not None and self._operator.spec.is_sliding else 0
-        rows = [(key, start, row["window_end"] + past, row["revision"]) for key, start, row in found]
-        return pa.Table.from_pylist(
-            [dict(zip(SENT_SCHEMA.names, row, strict=True)) for row in rows], schema=SENT_SCHEMA
-        )
-
-    def _window_rows(self, table: pa.Table) -> list[dict[str, Any]]:
-        names = [name for name in table.column_names if name != "state"]
-        plain = table.select(names).cast(
-            pa.schema(
-                [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in table.select(names).schema]
+        return Windower(
+            WindowSpec(
+                defined.windows,
+                aggregates,
+                self._events(columns, shape),
+                self._emit,
+                defined.grace_us,
+                defined.retention_us,
+                defined.retention_count,
             )
         )
-        rows: list[dict[str, Any]] = plain.to_pylist()
-        for row in rows:
-            if row["op"] == "delete":
-                self._sent.pop((row["window_key"], row["window_start"]), None)
-            else:
-                self._sent[row["window_key"], row["window_start"]] = row
-        return rows
-
-    def _keep_slices(self, result: ShardResult) -> None:
-        """Keep the state's changelog, from which stores are restored."""
-        table, of = result.side.get(STATE), "slice"
-        if table is None:
-            table, of = result.changes, "window"
-        if "state" not in table.column_names:
-            return
-        names = {"op": "op", f"{of}_key": "key", f"{of}_start": "start", "event_count": "count"}
-        kept = [n for n in (*names, "revision", "reach", "born", "born_reach", "state") if n in table.column_names]
-        table = table.select(kept).rename_columns([names.get(name, name) for name in kept])
-        at = table.schema.get_field_index("start")
-        for row in table.set_column(at, "start", table["start"].cast(pa.int64())).to_pylist():
-            if row.pop("op") == "delete":
-                self._slices.pop((row["key"], row["start"]), None)
-            else:
-                self._slices[row["key"], row["start"]] = row
-
-    @staticmethod
-    def _asides(split: Sequence[Piece], kind: str) -> list[tuple[int, dict[str, Any]]]:
-        found = [
-            (int(row["source"]), row)
-            for piece in split
-            if isinstance(piece, Aside) and piece.kind == kind
-            for row in piece.rows.select(
-                [n for n in ("source", "reason", PARTLY) if n in piece.rows.column_names]
-            ).to_pylist()
-        ]
-        return sorted(found, key=lambda pair: pair[0])
 
 
 def _corrections(restates: pa.Table) -> pa.Table:

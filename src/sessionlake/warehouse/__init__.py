@@ -1,5 +1,5 @@
 """The Delta tables of a warehouse: schemas, logs, transactions, rows; with Spark and without. The only folder that imports delta.
 
-Two readers share what the log says (`delta_log`, over the text of commits): `Tables`, through Spark and Hadoop, which writes
-too, and `Lake`, through deltalake, for commands that start no JVM.
+Two readers share the code for the log (`delta_log`, over the text of commits). `Tables` reads and writes through Spark and
+Hadoop. `Lake` reads through deltalake, for commands that start no JVM.
 """

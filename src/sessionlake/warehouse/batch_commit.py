@@ -1,4 +1,4 @@
-"""What a micro-batch's commit says: the one record that stream, jobs, readers and metrics all go by."""
+"""The metadata of a micro-batch's commit: the one record that the stream, jobs, readers and metrics all use."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,14 +7,13 @@ from typing import Any
 from sessionlake.errors import PipelineStateError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import Commit
-from sessionlake.warehouse.history import stamp
 
 WATERMARK = "watermark_us"
 _NEEDED = (
     *("pipeline", "checkpoint_id", "batch_id", "commit_id", "state", "counts"),
     *("shards", "layout", "settings", "input", "started_us", "committed_us"),
 )
-"""What the metadata of every batch's commit has; what else there is came with later versions, and may be absent."""
+"""Fields that the metadata of every batch's commit has. The other fields may be missing."""
 
 
 @dataclass(frozen=True)
@@ -22,28 +21,30 @@ class Settings:
     """The settings that a batch was computed under; JSON values."""
 
     rebuild: Mapping[str, Any]
-    """Those that the tables are bound to: another value means to build them anew."""
+    """Those that the tables are bound to: another value means to build them again."""
     live: Mapping[str, Any]
     """Those of classification, which may change from batch to batch."""
     types: Mapping[str, str]
     """Types of the source's columns, pinned by the first batch."""
+    computed: Mapping[str, str] = field(default_factory=dict)
+    """Types of the columns that are computed of them."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where shards ran, and what became of their stores."""
+    """The executors of the shards, and the state of their stores."""
 
     executors: tuple[str, ...] = ()
     """As host/process."""
     at: tuple[int | None, ...] = ()
-    """Per shard the executor that holds its store, by its place in `executors`: where it ran last; None where it never ran."""
+    """For each shard the executor on which it ran last, which holds its store, as an index into `executors`; None if it never ran."""
     restored: tuple[int, ...] = ()
     """Shards whose stores were restored in this batch."""
     causes: Mapping[str, int] = field(default_factory=dict)
     """How many stores were restored by cause."""
 
     def host_of(self, shard: int) -> str | None:
-        """Return the host that a shard ran on last; None where that is not known."""
+        """Return the host that a shard ran on last; None if that is not known."""
         at = self.at[shard] if shard < len(self.at) else None
         return self.executors[at].rpartition("/")[0] if at is not None and 0 <= at < len(self.executors) else None
 
@@ -65,39 +66,39 @@ class BatchCommit:
     state: Mapping[str, Any]
     """The operator's state after the batch; JSON values."""
     counts: Mapping[str, int]
-    """What the batch counted, by the names of `schemas.COUNTS`; what it counted none of may be absent."""
+    """The batch's counts, by the names of `schemas.COUNTS`. A count of zero may be missing."""
     shards: tuple[str | None, ...]
-    """Per shard the commit_id that its store is at; None where no batch has touched it."""
+    """Per shard the commit_id that its store is at; None if no batch has touched it."""
     layout: str
-    """What the stores depend on besides their keys."""
+    """The settings that the stores' content depends on, besides their keys."""
     settings: Settings
     input: str | None
-    """Fingerprint of the positions that the batch read up to; None where it was not known."""
+    """Fingerprint of the positions that the batch read up to; None if it was not known."""
     started_us: int
     committed_us: int
     places: Places = Places()
     cursors: tuple[Mapping[str, Any], ...] = ()
-    """Per shard a few JSON values of its operator's; empty where no shard has any."""
+    """Per shard a few JSON values of its operator's; empty if no shard has any."""
     driver: str | None = None
-    """The host of the driver; None in commits of early versions."""
+    """The host of the driver."""
     version: int = -1
     """The version of the changelog that the commit made; -1 before it is made."""
 
     @classmethod
-    def of(cls, commit: Commit, table: str = schemas.CHANGELOG) -> "BatchCommit":
-        """Return a commit's batch; PipelineStateError where its metadata is not as this package writes it."""
+    def of(cls, commit: Commit, table: str) -> "BatchCommit":
+        """Return a commit's batch; PipelineStateError if its metadata is not as this package writes it."""
         metadata = commit.metadata
         missing = [name for name in _NEEDED if name not in metadata]
         if missing:
             raise PipelineStateError(
-                f"table {table!r}: version {commit.version}, of batch {metadata.get('batch_id')}, lacks {missing[0]!r} in its metadata and so is "
-                "not as sessionlake wrote it; put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+                f"table {table!r}: version {commit.version}, of batch {metadata.get('batch_id')}, lacks {missing[0]!r} in its metadata, "
+                "so sessionlake did not write it; put a backup back, or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
             )
         places, settings = metadata.get("places") or {}, metadata["settings"]
         return cls(
             **{name: metadata[name] for name in _NEEDED if name not in ("shards", "settings")},
             shards=tuple(metadata["shards"]),
-            settings=Settings(*(settings.get(name, {}) for name in ("rebuild", "live", "types"))),
+            settings=Settings(*(settings.get(name, {}) for name in ("rebuild", "live", "types", "computed"))),
             places=Places(
                 tuple(places.get("executors", ())),
                 tuple(places.get("at", ())),
@@ -116,13 +117,17 @@ class BatchCommit:
         return None if watermark is None else int(watermark)
 
     def metadata(self) -> dict[str, Any]:
-        """Return what commits carry, as JSON values."""
+        """Return the metadata for a commit, as JSON values."""
         settings, places = self.settings, self.places
         return {
-            **stamp(),
             **{name: getattr(self, name) for name in _NEEDED if name not in ("shards", "settings")},
             "shards": list(self.shards),
-            "settings": {"rebuild": settings.rebuild, "live": settings.live, "types": settings.types},
+            "settings": {
+                "rebuild": settings.rebuild,
+                "live": settings.live,
+                "types": settings.types,
+                **({"computed": settings.computed} if settings.computed else {}),
+            },
             "places": {
                 "executors": list(places.executors),
                 "at": list(places.at),

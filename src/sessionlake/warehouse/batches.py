@@ -1,17 +1,18 @@
-"""What the changelog's commits tell: the batches, the last of them, and whether others have changed what they wrote."""
+"""The batches as the changelog's commits record them: all batches, the last one, and changes by other writers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from sessionlake.errors import NoBatchesError, PipelineStateError
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
-from sessionlake.warehouse.changelog import SLICE, Changelog
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.delta_log import Logs
 from sessionlake.warehouse.history import ForeignChange
 
 RESTORING = "_restoring"
 """A file in a warehouse that is being restored; nothing may run there."""
+REBUILDING = "_rebuilding"
+"""A file in a warehouse that is being rebuilt from an archive; nothing may run there."""
 
 
 def check_history(logs: Logs, changelogs: Sequence[Changelog]) -> None:
@@ -22,7 +23,7 @@ def check_history(logs: Logs, changelogs: Sequence[Changelog]) -> None:
     # Made before the changelog; nothing can be gone on without them.
     states = (name for of in changelogs for name in (of.changes, *of.state) if name != logs.changelog.changes)
     needed = {
-        **{of.snapshot: "what was trimmed from the changelog is there alone" for of in changelogs},
+        **{of.snapshot: "only it has the rows that were trimmed from the changelog" for of in changelogs},
         **dict.fromkeys(states, "the state is restored from it"),
         schemas.CORRECTIONS: "how far it was read is a position in that very table",
     }
@@ -31,7 +32,7 @@ def check_history(logs: Logs, changelogs: Sequence[Changelog]) -> None:
         if not logs[name].exists():
             raise PipelineStateError(
                 f"table {name!r}: is missing in {logs.warehouse!r}, and {lost}; "
-                "put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+                "put a backup back, or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
             )
     found = foreign_change(logs, changelogs)
     if found is not None:
@@ -47,11 +48,9 @@ def foreign_change(logs: Logs, changelogs: Sequence[Changelog]) -> ForeignChange
 
 
 def changelogs_in(logs: Logs) -> list[Changelog]:
-    """Return a pipeline's changelogs that are there, the one whose commits are the batches' first.
-
-    The tables tell, so that no operator is imported for it, and with it Spark. A changelog of the state alone is of slices.
-    """
-    return [of for of in (logs.changelog, replace(logs.changelog, name=SLICE)) if logs[of.changes].exists()]
+    """Return a pipeline's existing changelogs. The first one is the changelog whose commits are the batches."""
+    # The tables' names are enough for this. To import the operator would also import Spark.
+    return [of for of in (logs.changelog, *logs.changelog.state_changelogs) if logs[of.changes].exists()]
 
 
 def batches_after(logs: Logs, version: int = -1) -> Iterator[BatchCommit]:
@@ -60,26 +59,30 @@ def batches_after(logs: Logs, version: int = -1) -> Iterator[BatchCommit]:
 
 
 def find_last_batch(logs: Logs) -> BatchCommit | None:
-    """Return the last batch, None where there is none; PipelineStateError where it can't be gone on from."""
+    """Return the last batch, None if there is none; PipelineStateError if it can't be gone on from."""
     if logs.read_text(f"{logs.warehouse}/{RESTORING}") is not None:
         raise PipelineStateError(
             f"pipeline.warehouse: {logs.warehouse!r} is half restored from a backup; run `sessionlake restore` again until it ends"
+        )
+    if logs.read_text(f"{logs.warehouse}/{REBUILDING}") is not None:
+        raise PipelineStateError(
+            f"pipeline.warehouse: {logs.warehouse!r} is half rebuilt; run `sessionlake rebuild --from-archive` again until it ends"
         )
     last = logs[logs.changelog.changes].last_commit()
     return None if last is None else BatchCommit.of(last, logs.changelog.changes)
 
 
 def last_batch_id(logs: Logs, of: Changelog) -> int:
-    """Return the last batch of a pipeline's changelog, -1 where there is none.
+    """Return the last batch of a pipeline's changelog, -1 if there is none.
 
-    Tables of the state are committed before the changelog: their rows of later batches are of one that has not happened yet.
+    Tables of the state are committed before the changelog, so they may have rows of a later batch that is not committed yet.
     """
     last = logs[of.changes].last_commit()
-    return -1 if last is None else BatchCommit.of(last).batch_id
+    return -1 if last is None else BatchCommit.of(last, of.changes).batch_id
 
 
 def last_batch(logs: Logs) -> BatchCommit:
-    """Return the last batch; NoBatchesError where there is none yet."""
+    """Return the last batch; NoBatchesError if there is none yet."""
     last = find_last_batch(logs)
     if last is None:
         raise NoBatchesError(f"pipeline.warehouse: {logs.warehouse!r} has no batches yet; run `sessionlake run` first")

@@ -1,13 +1,13 @@
-"""A pipeline's changelog and what is read from it: names and identity of its rows, and the latest of each as SQL.
+"""A pipeline's changelog and the queries over it: names and identity of its rows, and the latest of each as SQL.
 
 One SQL text serves Spark and DuckDB here, and other engines by `sessionlake views`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sessionlake.warehouse import schemas
+from sessionlake.config.operators import named
 
 if TYPE_CHECKING:
     from sessionlake.config.load import Config
@@ -19,163 +19,19 @@ NUMBERS = 10_000_000
 """Messages of a part of a snapshot whose rows are numbered, as a day is of others."""
 PART = f"cast(floor(cast({{}} as double) / {float(NUMBERS)!r}e0) as bigint)"
 """The part of a number, as any engine's SQL."""
-
-
-@dataclass(frozen=True)
-class Changelog:
-    """How the tables of what a pipeline computes are called: `session` has sessions_changelog's rows session_key and so on.
-
-    The changelog has every change and is the truth; the snapshot has what compaction has folded into it; the live view
-    is the latest of both.
-    """
-
-    name: str
-    """What one row is: session, window, join."""
-    numbered: bool = False
-    """Whether start and end are whole numbers, by count, and not times."""
-    time: str | None = None
-    """The column of the one time that a row has, where it has no start and end."""
-    numbers: tuple[str, ...] = ()
-    """The columns that name a row, with the key, where its start does not."""
-    counts: tuple[str, ...] = ()
-    """What its batches count beside what every pipeline's do (`schemas.COUNTS`): accepted events are in one of these each."""
-    keyed: bool = False
-    """Whether the key alone names a row, whose time changes. The snapshot then keeps deletions, too, as rows that are DELETED."""
-    state: tuple[str, ...] = ()
-    """Further tables that the state is restored from; their rows are never changed."""
-
-    @property
-    def changes(self) -> str:
-        """The table of changes, whose commits are the batches'."""
-        return f"{self.name}_changelog"
-
-    @property
-    def snapshot(self) -> str:
-        """The table of latest rows, as far as compacted."""
-        return f"{self.name}_snapshot" if self.keyed else f"{self.name}s"
-
-    @property
-    def tables(self) -> tuple[str, str]:
-        """The two tables, in an order in which they may be pinned: what is trimmed from the first is in the second."""
-        return self.changes, self.snapshot
-
-    @property
-    def guarded(self) -> tuple[str, ...]:
-        """The tables whose rows nobody but sessionlake may change: what is computed next is computed from them."""
-        return self.changes, self.snapshot, *self.state
-
-    @property
-    def live(self) -> str:
-        """The view of latest rows, as they are shown."""
-        return f"{self.name}_live" if self.keyed else f"{self.name}s_live"
-
-    @property
-    def every(self) -> str:
-        """The view of all latest rows, where some are not shown."""
-        return f"all_{self.name}_rows" if self.keyed else f"all_{self.name}s"
-
-    @property
-    def key(self) -> str:
-        """The column of the key."""
-        return f"{self.name}_key"
-
-    @property
-    def start(self) -> str:
-        """The column of the start; with the key it names a row, unless `numbers` do."""
-        return self.time or f"{self.name}_start"
-
-    @property
-    def end(self) -> str:
-        """The column of the end."""
-        return self.time or f"{self.name}_end"
-
-    @property
-    def id(self) -> str:
-        """The column that is a hash of what names a row."""
-        return f"{self.name}_id"
-
-    @property
-    def date(self) -> str:
-        """The snapshot's column of the start's UTC date; of numbers, of how many times NUMBERS there are before the start.
-
-        Rows that a key names are all of one part, 0, whose files hold ranges of keys.
-        """
-        return f"{self.name}_part" if self.numbered or self.keyed else f"{self.name}_date"
-
-    @property
-    def numbered_parts(self) -> bool:
-        """Whether `date` is a whole number."""
-        return self.numbered or self.keyed
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """The tables' columns that the live view has not, and that are not published, beside those of every pipeline."""
-        return (DELETED, self.date, CAUSE, WRITTEN, INSERTED) if self.keyed else ()
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """The columns that name a row."""
-        if self.keyed:
-            return (self.key,)
-        return self.key, *(self.numbers or (self.start,))
-
-
-SESSIONS = Changelog("session")
-QUARANTINED, QUARANTINED_KEYS = "sessions_quarantined", "quarantined_keys"
-"""The views of what [quarantine] keeps apart: the sessions, and how many there are of each key."""
-_RULES = {
-    "spark": "array_join(array_sort(collect_set(rule)), ', ')",
-    "duckdb": "string_agg(distinct rule, ', ' order by rule)",
-}
-
-
-def quarantined_keys_sql(engine: str) -> str:
-    """Return the query of the keys that have sessions in quarantine, over the view of these; `engine` is spark or duckdb."""
-    return (
-        "select session_key, count(*) as sessions, cast(sum(event_count) as bigint) as events, "
-        f"min(session_start) as first_start, max(session_end) as last_end, {_RULES[engine]} as rules "
-        f"from {QUARANTINED} group by session_key"
-    )
-
-
-SLICE = "slice"
-"""What a row of a changelog of the state is, where the rows that are sent are not the state."""
-JOINS = Changelog("join", time="join_time", numbers=("left_position", "right_position"), state=(schemas.JOIN_MESSAGES,))
-"""A pair has the later of its messages' times."""
-TABLE = Changelog("table", time="event_time", keyed=True, counts=("changed", "superseded", "unchanged"))
-EXPIRED_BY_JOB = "expire"
-"""The cause of a tombstone in a topic that the job `expire` sends, beside those of cleanups (TTL, LRU)."""
 DELETED = "deleted"
-"""The column of a keyed table's snapshot that tells deletions, kept for the retention, from rows."""
+"""The column of a keyed snapshot that marks tombstones, which are kept for the retention."""
 CAUSE = "cause"
-"""The column of a keyed table's changelog that says what changed the row."""
-TTL, LRU = "ttl", "lru"
-"""Causes of a change: a row's time is over, or there are too many rows."""
+"""The column of a keyed changelog with the cause of the change."""
 WRITTEN, INSERTED = "written_at", "inserted_at"
-"""The columns of a keyed table's changelog and snapshot that say when a row was written last, and when its key got one."""
+"""The columns of a keyed changelog and snapshot that say when a row was written last, and when its key got one."""
 HIDDEN_WRITTEN = "hidden_written_us"
-"""The number of a keyed table's state that is the time at which or before it rows were written that have expired without a delete."""
-LIVE_ROWS = "live_rows"
-"""The number of a keyed table's state that is how many rows it has; null where that was not counted from the start."""
-EXPIRY_LAG, ROUND = "expiry_lag_us", "cleanup_round_us"
-"""Numbers of a state that tell of the last cleanup of [ttl]: how long ago, at most, expired what it took away; and how long ago, at
-most, the round of its shards began, or ended, where a cleanup looks at a part of the rows."""
-EXPIRED_EVENTS = "expired_events"
-"""The number of a state of sessions that is how many events those had which [ttl] has removed."""
-EVICTED_ROWS = "evicted_rows"
-"""The number of a keyed table's state that is how many rows have gone, because there were too many, before their time was over."""
-OF_THEIR_OWN = {of.name: of for of in (JOINS, TABLE)}
-"""The changelogs that differ from others by more than their names, by operator."""
-
-
-def changelog_of(config: "Config") -> Changelog:
-    """Return the changelog of what a pipeline computes: it is called as the section that asks for it."""
-    return OF_THEIR_OWN.get(config.operator) or Changelog(config.operator, numbered=config.section.by_count)
+"""The number of a state that is the time at which or before it rows were written that have expired without a delete."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs from one engine's SQL to another's."""
+    """The differences between the SQL of Spark and of DuckDB."""
 
     quote: str
     date: str
@@ -186,6 +42,10 @@ class Dialect:
     """Whether a row is named by its key and id, and not by its key and start or numbers."""
     rounding_us: int = 0
     """By how much times may be off."""
+    key_part: str = "json_extract_string({}, '$[{}]')"
+    """The text at a place of a key of several columns."""
+    unnest: str = "unnest({})"
+    """A row for each element of an array, as a column of a query."""
 
     def named(self, name: str) -> str:
         """Return a name as SQL quotes it."""
@@ -197,49 +57,201 @@ SPARK = Dialect(
     # Whole days, so that no rounding moves a date.
     f"date_from_unix_date(cast((unix_micros({{0}}) - pmod(unix_micros({{0}}), {DAY_US})) / {DAY_US} as int))",
     "unix_micros({})",
+    key_part="get_json_object({}, '$[{}]')",
+    unnest="explode({})",
 )
 DUCKDB = Dialect('"', "cast({} at time zone 'UTC' as date)", "epoch_us({})")
-TRINO = Dialect(DUCKDB.quote, DUCKDB.date, "cast(to_unixtime({}) * 1e6 as bigint)", by_id=True, rounding_us=1000)
+TRINO = Dialect(
+    DUCKDB.quote,
+    DUCKDB.date,
+    "cast(to_unixtime({}) * 1e6 as bigint)",
+    by_id=True,
+    rounding_us=1000,
+    key_part="json_extract_scalar({}, '$[{}]')",
+)
 """Trino reads Delta's times to the millisecond, in which two starts of one key may fall: the id is a hash of the exact one."""
 
 
-def live_sql(
-    dialect: Dialect,
-    columns: Sequence[str],
-    *,
-    of: Changelog = SESSIONS,
-    snapshot: str | None = None,
-    changelog: str | None = None,
-    after: int | None = None,
-    where: str | None = None,
-    final: str | None = None,
-    deleted: bool = False,
-    hidden_us: int | str | None = None,
-) -> str:
-    """Return the query of the latest state of every row: the snapshot's row, unless the changelog has a later one.
+@dataclass(frozen=True)
+class Changelog:
+    """The tables of a pipeline's results. In this class a row is identified by its key and its start, which is a time.
 
-    `columns` are the snapshot's; `snapshot` and `changelog` say how the two are called where not by their names. Changes of batches up to `after`,
-    the fold point, need not be read; without it they do no harm, since of each row the last change counts, and the
-    changelog is trimmed from its beginning only: where it has any change of a row, it has the last one. `where` leaves rows
-    out, `final` is the condition that a further column of that name tells. With `deleted` a keyed table's deletions are among
-    the rows, and all columns of the snapshot. Rows of a keyed table that were written at `hidden_us`, a number or SQL, or before it
-    are left out.
+    For example, a changelog called `session` has the table session_changelog, whose rows have the column session_key.
+    The changelog has every change and is the truth. The snapshot has the changes that compaction has folded into it.
+    The live view is the latest of both. Subclasses are for rows of other shapes.
     """
-    snapshot, changelog = snapshot or of.snapshot, changelog or of.changes
-    identity = (of.key, of.id) if dialect.by_id and not of.keyed else of.identity
-    same = " and ".join(f"tail.{name} = stored.{name}" for name in identity)
-    part = {of.date: (PART if of.numbered else dialect.date).format(of.start)}
-    if of.keyed:
-        part = {of.date: "0", DELETED: "op = 'delete'"}
-    shown = [name for name in columns if deleted or name not in of.hidden]
-    names = [dialect.named(name) for name in shown]
-    dated = [f"{part[name]} as {n}" if name in part else n for name, n in zip(shown, names, strict=True)]
-    conditions = " and ".join(["op <> 'emit'", *([f"batch_id > {after}"] if after is not None else [])])
-    kept, put = (f" and not {DELETED}" if of.keyed else "", " and op = 'upsert'") if not deleted else ("", "")
-    if of.keyed and hidden_us is not None:
-        written = f"{dialect.micros.format(WRITTEN)} > {hidden_us}"
-        kept, put = f"{kept} and ({DELETED} or {written})", f"{put} and (op = 'delete' or {written})"
-    live = f"""\
+
+    name: str
+    """The name of one row: session, window, join."""
+    state_changelogs: tuple["Changelog", ...] = ()
+    """The changelogs of the state, if it is not the rows that are sent."""
+    key_columns: tuple[str, ...] = ()
+    """The columns that a key of several columns is made of, which rows have beside it. Tables of 0.2 may lack them."""
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The counts of its batches besides those of every pipeline (`schemas.COUNTS`)."""
+        return ()
+
+    @property
+    def accepted_counts(self) -> tuple[str, ...]:
+        """The counts that add up to the accepted events: each event is in one of them. Empty if the operator has none."""
+        return ()
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """Further tables that the state is restored from; their rows are never changed."""
+        return ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that name a row, with the key, if its start does not."""
+        return ()
+
+    @property
+    def has_times(self) -> bool:
+        """Whether start and end are times, and not whole numbers."""
+        return True
+
+    @property
+    def keeps_deletions(self) -> bool:
+        """Whether the snapshot has deletions, too, as rows that are DELETED."""
+        return False
+
+    @property
+    def changes(self) -> str:
+        """The table of changes, whose commits are the batches'."""
+        return f"{self.name}_changelog"
+
+    @property
+    def snapshot(self) -> str:
+        """The table of latest rows, as far as compacted."""
+        return f"{self.name}s"
+
+    @property
+    def tables(self) -> tuple[str, str]:
+        """The two tables, in the order in which they may be pinned: rows trimmed from the first are in the second."""
+        return self.changes, self.snapshot
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """The tables whose rows only sessionlake may change, because the next results are computed from them."""
+        return self.changes, self.snapshot, *self.state
+
+    @property
+    def live(self) -> str:
+        """The view of latest rows, as they are shown."""
+        return f"{self.name}s_live"
+
+    @property
+    def every(self) -> str:
+        """The view of all latest rows, if some are not shown."""
+        return f"all_{self.name}s"
+
+    @property
+    def key(self) -> str:
+        """The column of the key."""
+        return f"{self.name}_key"
+
+    @property
+    def start(self) -> str:
+        """The column of the start; with the key it names a row, unless `numbers` do."""
+        return f"{self.name}_start"
+
+    @property
+    def end(self) -> str:
+        """The column of the end."""
+        return f"{self.name}_end"
+
+    @property
+    def aged_by(self) -> str:
+        """The column of the time that says how old a row is."""
+        return self.end
+
+    @property
+    def id(self) -> str:
+        """The column that is a hash of the columns that identify a row."""
+        return f"{self.name}_id"
+
+    @property
+    def date(self) -> str:
+        """The snapshot's column of the part that a row is in: the start's UTC date."""
+        return f"{self.name}_date"
+
+    @property
+    def numbered_parts(self) -> bool:
+        """Whether `date` is a whole number."""
+        return False
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The tables' columns that the live view has not, and that are not published, besides those of every pipeline."""
+        return ()
+
+    @property
+    def record_place(self) -> tuple[str, ...]:
+        """The columns that say which record of a topic a row is of, if the source is one."""
+        return ()
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that name a row."""
+        return self.key, *(self.numbers or (self.start,))
+
+    @property
+    def named_identity(self) -> tuple[str, ...]:
+        """The columns that name a row, with those that the key is made of in its place."""
+        return *(self.key_columns or (self.key,)), *(name for name in self.identity if name != self.key)
+
+    def identity_in(self, dialect: Dialect) -> tuple[str, ...]:
+        """Return the columns that name a row in an engine."""
+        return (self.key, self.id) if dialect.by_id else self.identity
+
+    def part_sql(self, dialect: Dialect) -> str:
+        """Return the part of a change, `date`, as SQL."""
+        return dialect.date.format(self.start)
+
+    def stored_sql(self, dialect: Dialect) -> Mapping[str, str]:
+        """Return by name the SQL over a change of the columns that only the snapshot has."""
+        return {self.date: self.part_sql(dialect)}
+
+    @property
+    def stored_changes_sql(self) -> str:
+        """Return the condition of changes that the snapshot is to have as rows."""
+        return "op = 'upsert'"
+
+    def live_sql(
+        self,
+        dialect: Dialect,
+        columns: Sequence[str],
+        *,
+        snapshot: str | None = None,
+        changelog: str | None = None,
+        after: int | None = None,
+        deleted: bool = False,
+        hidden_us: int | str | None = None,
+    ) -> str:
+        """Return the query of the latest state of every row: the snapshot's row, unless the changelog has a later one.
+
+        `columns` are the snapshot's. `snapshot` and `changelog` are the tables' names in the query, if they differ.
+        Changes of batches up to `after`, the fold point, need not be read. With `deleted` the tombstones of a snapshot that
+        keeps them are among the rows, with all columns of the snapshot. From such a snapshot, rows written at `hidden_us` (a
+        number or SQL) or before it are left out.
+        """
+        # Changes before the fold point do no harm: for each row the last change counts, and the changelog is trimmed only from
+        # its beginning. So if it has any change of a row, it has the last one.
+        snapshot, changelog = snapshot or self.snapshot, changelog or self.changes
+        identity, stored = self.identity_in(dialect), self.stored_sql(dialect)
+        same = " and ".join(f"tail.{name} = stored.{name}" for name in identity)
+        shown = [name for name in self._with_key_columns(columns) if deleted or name not in self.hidden]
+        names = [dialect.named(name) for name in shown]
+        if self.key_columns and self.key_columns[0] not in columns:
+            parts = {name: dialect.key_part.format(self.key, at) for at, name in enumerate(self.key_columns)}
+            names = [f"{parts[name]} as {n}" if name in parts else n for name, n in zip(shown, names, strict=True)]
+        dated = [f"{stored[name]} as {n}" if name in stored else n for name, n in zip(shown, names, strict=True)]
+        conditions = " and ".join(["op <> 'emit'", *([f"batch_id > {after}"] if after is not None else [])])
+        kept, put = self._live_conditions(dialect, deleted, hidden_us)
+        return f"""\
 with tail as (
   select * from {changelog} where {conditions}
 ), ranked as (
@@ -249,6 +261,175 @@ select {", ".join(names)} from {snapshot} as stored
 where not exists (select 1 from tail where {same}){kept}
 union all
 select {", ".join(dated)} from ranked where _rank = 1{put}"""
+
+    def _with_key_columns(self, columns: Sequence[str]) -> list[str]:
+        """Return a table's columns and, after the key, those of the key's columns that the table lacks."""
+        lacking = [name for name in self.key_columns if name not in columns]
+        at = list(columns).index(self.key) + 1 if lacking else 0
+        return [*columns[:at], *lacking, *columns[at:]]
+
+    def _live_conditions(self, dialect: Dialect, deleted: bool, hidden_us: int | str | None) -> tuple[str, str]:  # noqa: FBT001
+        """Return further conditions of rows of the snapshot, and of changes."""
+        del dialect, hidden_us
+        return "", "" if deleted else " and op = 'upsert'"
+
+
+@dataclass(frozen=True)
+class NumberedChangelog(Changelog):
+    """A changelog of rows that start and end with whole numbers."""
+
+    @property
+    def has_times(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def aged_by(self) -> str:
+        """The time at which the row was sent last."""
+        return "emitted_at"
+
+    @property
+    def date(self) -> str:
+        """The start divided by NUMBERS, rounded down."""
+        return f"{self.name}_part"
+
+    @property
+    def numbered_parts(self) -> bool:
+        """Yes."""
+        return True
+
+    def part_sql(self, dialect: Dialect) -> str:
+        """Return the number of the part."""
+        del dialect
+        return PART.format(self.start)
+
+
+@dataclass(frozen=True)
+class TimedChangelog(Changelog):
+    """A changelog of rows that have one time, and that the key and numbers name."""
+
+    time: str = ""
+    numbers: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> str:
+        """The one time."""
+        return self.time
+
+    @property
+    def end(self) -> str:
+        """The one time."""
+        return self.time
+
+
+@dataclass(frozen=True)
+class KeyedChangelog(Changelog):
+    """A changelog of rows that the key alone names, and whose time changes. The snapshot keeps deletions.
+
+    All rows are of one part, 0, whose files hold ranges of keys.
+    """
+
+    time: str = ""
+    counts: tuple[str, ...] = ()
+
+    @property
+    def accepted_counts(self) -> tuple[str, ...]:
+        """All."""
+        return self.counts
+
+    @property
+    def keeps_deletions(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def snapshot(self) -> str:
+        """The table of latest rows, as far as compacted."""
+        return f"{self.name}_snapshot"
+
+    @property
+    def live(self) -> str:
+        """The view of latest rows, as they are shown."""
+        return f"{self.name}_live"
+
+    @property
+    def every(self) -> str:
+        """The view of all latest rows, if some are not shown."""
+        return f"all_{self.name}_rows"
+
+    @property
+    def start(self) -> str:
+        """The one time."""
+        return self.time
+
+    @property
+    def end(self) -> str:
+        """The one time."""
+        return self.time
+
+    @property
+    def date(self) -> str:
+        """Always 0."""
+        return f"{self.name}_part"
+
+    @property
+    def numbered_parts(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The columns about the row's changes."""
+        return DELETED, self.date, CAUSE, WRITTEN, INSERTED
+
+    @property
+    def record_place(self) -> tuple[str, ...]:
+        """Partition and offset."""
+        return "event_partition", "event_offset"
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The key."""
+        return (self.key,)
+
+    def identity_in(self, dialect: Dialect) -> tuple[str, ...]:
+        """Return the key."""
+        del dialect
+        return self.identity
+
+    def part_sql(self, dialect: Dialect) -> str:
+        """Return 0."""
+        del dialect
+        return "0"
+
+    def stored_sql(self, dialect: Dialect) -> Mapping[str, str]:
+        """Return the part, and whether the change is a deletion."""
+        return {self.date: self.part_sql(dialect), DELETED: "op = 'delete'"}
+
+    @property
+    def stored_changes_sql(self) -> str:
+        """Return that all changes are stored: deletions, too."""
+        return "true"
+
+    def _live_conditions(self, dialect: Dialect, deleted: bool, hidden_us: int | str | None) -> tuple[str, str]:  # noqa: FBT001
+        kept, put = ("", "") if deleted else (f" and not {DELETED}", " and op = 'upsert'")
+        if hidden_us is None:
+            return kept, put
+        written = f"{dialect.micros.format(WRITTEN)} > {hidden_us}"
+        return f"{kept} and ({DELETED} or {written})", f"{put} and (op = 'delete' or {written})"
+
+
+def changelog_of(config: "Config") -> Changelog:
+    """Return the changelog of a pipeline's operator. Of the operator only the changelog's module is imported."""
+    found: Changelog = named(config.entry.changelog)
+    columns = config.table_key_columns
+    return replace(found, key_columns=columns) if columns else found
+
+
+def shown_sql(live: str, where: str | None = None, final: str | None = None) -> str:
+    """Return the query of the rows of another one, `live`, that fulfil a condition, with a further column `final`, a condition, if given."""
     if where is None and final is None:
         return live
     mark = "" if final is None else f", coalesce({final}, false) as final"

@@ -1,4 +1,4 @@
-"""What a table's log says, commit by commit: versions, and the metadata that the stream and the jobs leave there."""
+"""A table's Delta log, commit by commit: versions, and the metadata that the stream and the jobs write there."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionlake.errors import PipelineStateError
-from sessionlake.warehouse.changelog import SESSIONS, Changelog
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.history import ForeignChange, actions, foreign_change, our_metadata
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
@@ -32,15 +32,15 @@ def app_id(job: str, run_id: str) -> str:
 
 
 class LogFiles(ABC):
-    """What reads the files of logs."""
+    """The file system from which logs are read."""
 
     @abstractmethod
     def names(self, uri: str) -> list[str]:
-        """Return the names in a directory; none where it is not there."""
+        """Return the names in a directory; none if it is not there."""
 
     @abstractmethod
     def read_text(self, uri: str) -> str | None:
-        """Return a small file's text, or None where there is none."""
+        """Return a small file's text, or None if there is none."""
 
 
 class DeltaLog(ABC):
@@ -52,23 +52,24 @@ class DeltaLog(ABC):
 
     def __init__(self, files: LogFiles, uri: str) -> None:
         self.uri = uri
-        """Where the table lies: a path or an object-store URI."""
+        """The table's location: a path or an object-store URI."""
         self.name = uri.rpartition("/")[2]
         self._files = files
         self._known = -1
 
     @abstractmethod
     def app_version(self, app_id: str) -> int | None:
-        """Return the last version that an application has written to the table; None where it has not."""
+        """Return the last version that an application has written to the table; None if it has not."""
 
     def exists(self) -> bool:
         """Say whether the table is there."""
         return self.latest_version() >= 0
 
     def last_commit(self, until: int | None = None) -> Commit | None:
-        """Return the commit of the highest batch, or the newest copy of its metadata; up to a version, where it is given.
+        """Return the commit of the highest batch, or the newest copy of its metadata; up to a version, if it is given.
 
-        A maintenance job copies (with `copied`) what it saw last; a batch committed beside it counts though it is older.
+        A maintenance job copies the last metadata that it saw (with `copied`). A batch that is committed meanwhile counts
+        although its commit is older.
         """
         best: Commit | None = None
         for version in self.versions(until):
@@ -90,7 +91,7 @@ class DeltaLog(ABC):
                 yield commit
 
     def versions(self, until: int | None = None) -> Iterator[int]:
-        """Yield the versions whose commits the log still has one by one, newest first; up to one, where it is given."""
+        """Yield the versions whose commits the log still has one by one, newest first; up to one, if it is given."""
         latest = self.latest_version()
         for version in range(latest if until is None else min(until, latest), -1, -1):
             if not self.has(version):
@@ -98,7 +99,7 @@ class DeltaLog(ABC):
             yield version
 
     def latest_version(self) -> int:
-        """Return the newest version; -1 where there is no table.
+        """Return the newest version; -1 if there is no table.
 
         Versions follow each other without a gap, so that it is found in few steps from one that is known: the last that
         was found here, or that of Delta's last checkpoint.
@@ -115,22 +116,22 @@ class DeltaLog(ABC):
         return version
 
     def commit(self, version: int) -> Commit | None:
-        """Return our metadata of one commit; None where the commit does not exist or carries none."""
+        """Return our metadata of one commit; None if the commit does not exist or carries none."""
         metadata = our_metadata((self.commit_info(version) or {}).get("userMetadata"), self.name)
         return Commit(version, metadata) if metadata else None
 
     def foreign_change(self, after: int | None = None, until: int | None = None) -> ForeignChange | None:
         """Return the first change of rows that is not ours in the versions (after, until].
 
-        By default from before our last commit of new rows up to now: what that commit followed was looked at by who made
-        it, so that of a log of any length only the end need be read.
+        By default from our last commit of new rows up to now. The writer of that commit has checked the log before it, so
+        only the end of a long log need be read.
         """
         after = self._known_until() if after is None else after
         wanted = [v for v in self._since(after) if until is None or v <= until]
         return foreign_change(self.name, ((v, self.text(v) or "") for v in wanted), after)
 
     def refuse_foreign_change(self, after: int | None = None, until: int | None = None) -> None:
-        """Raise PipelineStateError where `foreign_change` finds one."""
+        """Raise PipelineStateError if `foreign_change` finds one."""
         found = self.foreign_change(after, until)
         if found is not None:
             raise PipelineStateError(found.explained(self.uri))
@@ -149,9 +150,9 @@ class DeltaLog(ABC):
         return next(self._actions(version, "commitInfo"), None)
 
     def newest_txn(self, app_id: str) -> int | None:
-        """Return an application's last version, of the commits that the log still has one by one; None where none has any.
+        """Return an application's last version, of the commits that the log still has one by one; None if none has any.
 
-        It costs the reading of a file or two, where the table's state would cost Spark a job.
+        It reads a file or two. To read the table's state instead would cost a Spark job.
         """
         for version in self.versions():
             for action in self._actions(version, "txn"):
@@ -176,11 +177,11 @@ class DeltaLog(ABC):
         return {a["path"].rpartition("/")[2] for kind in ("add", "remove") for a in actions(text, kind, where)}
 
     def _actions(self, version: int, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the actions of one kind of a commit; none where its file is gone."""
+        """Yield the actions of one kind of a commit; none if its file is gone."""
         return actions(self.text(version) or "", kind, f"{self.name}: {self._file(version)!r}")
 
     def text(self, version: int) -> str | None:
-        """Return a commit's text; None where its file is gone."""
+        """Return a commit's text; None if its file is gone."""
         return self._files.read_text(self._file(version))
 
     def _file(self, version: int) -> str:
@@ -198,7 +199,7 @@ class DeltaLog(ABC):
         return range(first, latest + 1)
 
     def _checkpointed(self) -> int:
-        """Return the version of Delta's last checkpoint; the newest one listed where there is none, -1 without any."""
+        """Return the version of Delta's last checkpoint; the newest one listed if there is none, -1 without any."""
         text = self._files.read_text(f"{self.uri}/_delta_log/_last_checkpoint")
         try:
             version = int(json.loads(text or "{}")["version"])
@@ -216,7 +217,7 @@ class Logs(LogFiles):
 
     warehouse: str
     """The path or object-store URI that the tables lie under."""
-    changelog: Changelog = SESSIONS
+    changelog: Changelog
     """The changelog of the pipeline whose tables these are."""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Small files beside the tables, on whatever file system the warehouse lies: through Hadoop, as Spark reads it."""
+"""Small files next to the tables, on whatever file system the warehouse lies: through Hadoop, as Spark reads it."""
 
 import uuid
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config
-from sessionlake.warehouse.changelog import SESSIONS, Changelog, changelog_of
+from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.delta_log import LogFiles
 
 _MAGIC = b"PAR1"
-"""What a Parquet file ends with: one that does was written to its end."""
+"""The last bytes of a Parquet file. A file that ends with them was written completely."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Entry:
 class Files(LogFiles):
     """Files of one warehouse (a path or an object-store URI)."""
 
-    def __init__(self, spark: SparkSession, warehouse: str, changelog: Changelog = SESSIONS) -> None:
+    def __init__(self, spark: SparkSession, warehouse: str, changelog: Changelog) -> None:
         self.spark, self.warehouse, self.changelog = spark, warehouse.rstrip("/"), changelog
 
     @classmethod
@@ -41,11 +41,11 @@ class Files(LogFiles):
         return cls(spark, config.pipeline.warehouse, changelog_of(config))
 
     def seen_by(self, changelog: Changelog) -> Self:
-        """Return the same with another changelog as the one that is asked for."""
+        """Return the same files with another changelog."""
         return type(self)(self.spark, self.warehouse, changelog)
 
     def names(self, uri: str) -> list[str]:
-        """Return the names in a directory; none where it is not there."""
+        """Return the names in a directory; none if it is not there."""
         fs, path = self.file_system(uri)
         if not fs.exists(path):
             return []
@@ -60,7 +60,7 @@ class Files(LogFiles):
         return [line.rpartition("/")[2] for line in text.split("\n") if line]
 
     def read_text(self, uri: str) -> str | None:
-        """Return a small file's text, or None where there is none."""
+        """Return a small file's text, or None if there is none."""
         if uri.startswith("/"):
             # A stream asks for some with each batch: through Hadoop that is about ten round trips to the JVM.
             try:
@@ -100,7 +100,7 @@ class Files(LogFiles):
         return found
 
     def is_parquet(self, entry: Entry) -> bool:
-        """Say whether a file was written to its end; one that is gone by now was."""
+        """Return whether a file was written completely; a file that is gone counts as complete."""
         if entry.length < len(_MAGIC):
             return False
         if entry.path.startswith("file:/"):
@@ -144,7 +144,7 @@ class Files(LogFiles):
         return int(to_fs.getFileStatus(to_path).getLen()), bytes(digest.digest()).hex()
 
     def make_private(self, uri: str) -> None:
-        """Make a directory that only this user may enter, where the file system knows of users."""
+        """Make a directory that only this user may enter, if the file system knows of users."""
         fs, path = self.file_system(uri)
         mode = self._jvm.org.apache.hadoop.fs.permission.FsPermission("700")
         fs.mkdirs(path, mode)
@@ -166,12 +166,12 @@ class Files(LogFiles):
 
 
 def write_text(fs: Any, path: Any, text: str) -> None:
-    """Write a small file through Hadoop; one that is there goes first."""
+    """Write a small file through Hadoop; an existing file is removed first."""
     write_bytes(fs, path, text.encode())
 
 
 def write_bytes(fs: Any, path: Any, content: bytes) -> None:
-    """Write a file's content, over what is there."""
+    """Write a file's content; an existing file is overwritten."""
     stream = fs.create(path, True)
     try:
         stream.write(bytearray(content))

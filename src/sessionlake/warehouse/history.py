@@ -1,10 +1,9 @@
-"""What a table's commits say of its past: our metadata and its format, and changes that are not ours.
+"""A table's history from its commits: our metadata and its format, and changes by other writers.
 
-Works on the text of Delta's commit files alone, so that every engine can ask it.
+It needs only the text of Delta's commit files, so it works with every engine.
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
@@ -12,44 +11,42 @@ from typing import Any
 
 from sessionlake.errors import PipelineStateError
 
-FORMAT = 1
-"""The newest form of commits' metadata, of checkpoints and backups that this package reads, and the one it writes.
+OLDEST_FORMAT = FORMAT = 2
+"""The oldest and the newest format of tables, checkpoints and backups that this package reads; it writes the newest.
 
-What carries none is of form 0, and is read too.
+Version 0.2 was the first to write format 2. Metadata without a format is older.
 """
 _KEY = "sessionlake"
-"""Under it the userMetadata has ours, so that others' beside it are left as they are."""
-_ERASES = re.compile(r"[( ]key#\d+")
-"""The condition of `forget`'s MERGE names a column `key`, as Spark prints columns."""
+"""The key of our metadata in the userMetadata of a commit. Other writers' keys are left as they are."""
 
 
 @dataclass(frozen=True)
 class ForeignChange:
-    """A commit that changed a table's rows and is none of ours, and that nobody has undone."""
+    """A commit by another writer that changed a table's rows and that nobody has undone."""
 
     table: str
     version: int
     operation: str
     restorable: int | None
-    """The version whose restoring undoes it; None where commits of ours follow, whose rows that would lose."""
+    """The version whose restoring undoes it; None if commits of ours follow, whose rows that would lose."""
 
     def explained(self, path: str) -> str:
-        """Return what happened and what to do, in one line."""
+        """Return a message of one line: the change, and the remedy."""
         what = f"table {self.table!r}: version {self.version} is a {self.operation} that is not sessionlake's: sessions would be lost or doubled unseen; "
         if self.restorable is None:
-            return f"{what}batches came after it: put a backup back, or build the tables anew with `sessionlake rebuild` (docs/recovery.md)"
+            return f"{what}batches came after it: put a backup back, or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
         return f"{what}undo it by `restore table delta.`{path}` to version as of {self.restorable}`, or put a backup back (docs/recovery.md)"
 
 
 def user_metadata(metadata: Mapping[str, Any]) -> str:
-    """Return the text that a commit carries as its userMetadata."""
-    return json.dumps({_KEY: metadata})
+    """Return the text that a commit carries as its userMetadata; it names the format."""
+    return json.dumps({_KEY: {**metadata, **stamp()}})
 
 
 def our_metadata(written: str | None, table: str) -> dict[str, Any] | None:
-    """Return our metadata of a commit's userMetadata; None where it has none.
+    """Return our metadata of a commit's userMetadata; None if it has none.
 
-    Raises PipelineStateError where it is of a newer format than this package knows.
+    Raises PipelineStateError if this package does not read its format.
     """
     try:
         metadata = json.loads(written)[_KEY] if written else None
@@ -62,13 +59,18 @@ def our_metadata(written: str | None, table: str) -> dict[str, Any] | None:
 
 
 def stamp() -> dict[str, Any]:
-    """Return the fields by which what we write names its format, and the version of sessionlake that reads it."""
+    """Return the fields of our metadata that name its format and the version of sessionlake that reads it."""
     return {"format": FORMAT, "written_by": installed_version("sessionlake")}
 
 
 def check_format(written: Mapping[str, Any], where: str) -> None:
-    """Raise PipelineStateError where something carries a newer format than this package knows."""
+    """Raise PipelineStateError if something carries a format that this package does not read."""
     found = written.get("format", 0)
+    if found < OLDEST_FORMAT:
+        raise PipelineStateError(
+            f"{where}: is of format {found}, and sessionlake {installed_version('sessionlake')} reads formats from {OLDEST_FORMAT} on, "
+            "those of version 0.2 and later; build the tables again from the events with `sessionlake rebuild CONFIG --warehouse NEW`"
+        )
     if found > FORMAT:
         needed = written.get("written_by", "a newer version")
         raise PipelineStateError(
@@ -109,7 +111,7 @@ def _is_final(found: ForeignChange | None) -> bool:
 
 @dataclass(frozen=True)
 class _Commit:
-    """What is asked of a commit's text."""
+    """The parts of a commit's text that are read."""
 
     info: dict[str, Any]
     changes_rows: bool
@@ -126,25 +128,16 @@ class _Commit:
 
     @property
     def restores(self) -> int | None:
-        """The version that the commit has put back, where its number was given."""
+        """The version that the commit has put back, if its number was given."""
         version = self.info.get("operationParameters", {}).get("version")
         return int(version) if self.operation == "RESTORE" and version is not None else None
 
     def is_ours(self, table: str) -> bool:
-        return our_metadata(self.info.get("userMetadata"), table) is not None or self._erases_keys
-
-    @property
-    def _erases_keys(self) -> bool:
-        """Whether it is a MERGE of `forget`, which carried no mark of ours on the snapshot in format 0."""
-        parameters = self.info.get("operationParameters", {})
-        deletes = parameters.get("matchedPredicates") == '[{"actionType":"delete"}]'
-        others = ("notMatchedPredicates", "notMatchedBySourcePredicates")
-        alone = all(parameters.get(name, "[]") == "[]" for name in others)
-        return self.operation == "MERGE" and deletes and alone and bool(_ERASES.search(parameters.get("predicate", "")))
+        return our_metadata(self.info.get("userMetadata"), table) is not None
 
 
 def actions(text: str, kind: str, where: str) -> Iterator[dict[str, Any]]:
-    """Yield a commit's actions of one kind; PipelineStateError where the text is no commit's."""
+    """Yield a commit's actions of one kind; PipelineStateError if the text is no commit's."""
     # Only the lines of this kind are parsed; split at line feeds alone, for a key may hold other separators of lines.
     for line in text.split("\n"):
         if line.startswith(f'{{"{kind}":'):

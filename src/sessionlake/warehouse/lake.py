@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from sessionlake.config.load import Config
 from sessionlake.errors import LakeError
-from sessionlake.warehouse.changelog import SESSIONS, Changelog, changelog_of
+from sessionlake.warehouse.changelog import Changelog, changelog_of
 from sessionlake.warehouse.delta_log import DeltaLog, Logs
 
 _LOCAL, _LOG = "file:", "_delta_log"
@@ -34,11 +34,11 @@ class LakeTable(DeltaLog):
         return self._opened
 
     def latest_version(self) -> int:
-        """Return the version at which the table was opened; the newest where it has not been yet, -1 where there is none."""
+        """Return the version at which the table was opened; the newest if it has not been yet, -1 if there is none."""
         return super().latest_version() if self._opened is None else self._opened.version()
 
     def app_version(self, app_id: str) -> int | None:
-        """Return the last version that an application has written to the table; None where it has not."""
+        """Return the last version that an application has written to the table; None if it has not."""
         return self.open().transaction_version(app_id) if self.exists() else None
 
     def size(self) -> tuple[int, int]:
@@ -51,10 +51,10 @@ class Lake(Logs):
     """The tables under one warehouse path or object-store URI, by their names.
 
     For an object store deltalake finds credentials and region in the environment (AWS_..., AZURE_..., GOOGLE_...).
-    LakeError, which names Spark as the other way, where it can't read what is there.
+    Raises LakeError, which suggests Spark instead, if deltalake can't read a table.
     """
 
-    def __init__(self, warehouse: str, changelog: Changelog = SESSIONS) -> None:
+    def __init__(self, warehouse: str, changelog: Changelog) -> None:
         self.warehouse, self.changelog = warehouse.rstrip("/"), changelog
         self._tables: dict[str, LakeTable] = {}
         self._file_systems: dict[str, Any] = {}
@@ -76,7 +76,7 @@ class Lake(Logs):
             return DeltaTable(self._uri(uri), storage_options=_options())
 
     def names(self, uri: str) -> list[str]:
-        """Return the names in a table's log; none where it is not there."""
+        """Return the names in a table's log; none if it is not there."""
         if self._directory is not None:
             try:
                 return [entry.name for entry in os.scandir(self._local(uri))]
@@ -89,7 +89,7 @@ class Lake(Logs):
             return [] if files is None else [info.base_name for info in files.get_file_info(FileSelector(_LOG))]
 
     def read_text(self, uri: str) -> str | None:
-        """Return the text of a file of a table's log, or None where there is none."""
+        """Return the text of a file of a table's log, or None if there is none."""
         try:
             if self._directory is not None:
                 return Path(self._local(uri)).read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ class Lake(Logs):
 
     @cached_property
     def _directory(self) -> str | None:
-        """The warehouse as a local directory; None where it lies in an object store."""
+        """The warehouse as a local directory; None if it lies in an object store."""
         if self.warehouse.startswith(_LOCAL):
             return "/" + self.warehouse.removeprefix(_LOCAL).lstrip("/")
         return None if "://" in self.warehouse else self.warehouse
@@ -114,7 +114,7 @@ class Lake(Logs):
         return uri if self._directory is None else Path(self._local(uri)).as_uri()
 
     def _remote(self, uri: str) -> Any:
-        """Return the file system of the table that a file of a log belongs to; None where there is no table."""
+        """Return the file system of the table that a file of a log belongs to; None if there is no table."""
         table = uri.partition(f"/{_LOG}")[0]
         if table not in self._file_systems:
             from deltalake.fs import DeltaStorageHandler
@@ -139,8 +139,8 @@ class Lake(Logs):
 
 
 def _options() -> dict[str, str]:
-    """Return what deltalake does not take from the environment by itself."""
-    # An endpoint without TLS is refused unless it is asked for, and who names one has asked.
+    """Return the options that deltalake does not read from the environment by itself."""
+    # deltalake refuses an endpoint without TLS unless an option allows it. A user who names such an endpoint allows it.
     return {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else {}
 
 

@@ -1,4 +1,4 @@
-"""Files of a table put in the place of others, in one commit that fails where somebody else touches them meanwhile.
+"""Files of a table put in the place of others, in one commit that fails if somebody else touches them meanwhile.
 
 By way of OptimisticTransaction, which is no public API: docs/decisions/0006 says why, 0012 why not deltalake's.
 """
@@ -36,8 +36,8 @@ class Written:
 class Replacement:
     """A transaction under way: it reads the table as of its start, and commits once at the most.
 
-    The commit fails, as a conflict that `Table.retried` knows, where a file that it replaces has changed or gone since,
-    or where an application that it asked for has recorded another version. Files that others have added don't make it
+    The commit fails, as a conflict that `Table.retried` knows, if a file that it replaces has changed or gone since,
+    or if an application that it asked for has recorded another version. Files that others have added don't make it
     fail, unless an application was asked for.
     """
 
@@ -60,7 +60,10 @@ class Replacement:
         return int(self._transaction.txnVersion(app_id))
 
     def named(self, names: Collection[str]) -> dict[str, int]:
-        """Return path, as the log names it, and bytes of those of some files that are in the table, given without their folders."""
+        """Return the path, as the log names it, and the size in bytes of each given file that is in the table.
+
+        The files are given by name, without their folders.
+        """
         self._look_up(F.element_at(F.split("path", "/"), -1).isin(list(names)))
         return {path: int(file.size()) for path, file in self._known.items() if _name(path) in names}
 
@@ -100,7 +103,7 @@ class Replacement:
         app: tuple[str, int] | None = None,
         changes_data: bool,
     ) -> int:
-        """Put what was written in the place of the files named; return the version this makes.
+        """Replace the named files of the table by the files that were written; return the new version.
 
         `app` is an application and the version that it records. Without `changes_data` the rows are promised to be the
         same ones: a stream that reads the table skips the commit.
@@ -110,7 +113,7 @@ class Replacement:
             [{"txn": {"appId": app[0], "version": app[1], "lastUpdated": now}}] if app else []
         )
         if app:
-            # To ask makes Delta watch it: the commit fails where the application records another version meanwhile.
+            # To ask makes Delta watch it: the commit fails if the application records another version meanwhile.
             self.app_version(app[0])
         actions += [{"add": {**add, "dataChange": changes_data}} for add in written.adds]
         for file in self._files(replaced):
@@ -136,7 +139,7 @@ class Replacement:
         return int(self._transaction.commit(found, operation))
 
     def _rebased(self, replaced: set[str]) -> bool:
-        """Begin the transaction anew at the newest version; say False if a commit since has touched these files or the table's metadata.
+        """Begin the transaction again at the newest version; say False if a commit since has touched these files or the table's metadata.
 
         To Delta whatever is appended to a table without partitions is a conflict with a commit that removes files. Here it
         is none, because the files that were written depend on those that they replace alone.

@@ -48,7 +48,7 @@ class TableScan(ArrowScanSource):
         return False
 
     def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
-        """Return the rows for which all filters hold, with the columns of these numbers, all where None."""
+        """Return the rows for which all filters hold, with the columns of these indices; None means all columns."""
         conditions = [*([self._condition] if self._condition else []), *(node.fragment() for node in filters)]
         reader = self._table.scan(
             columns=None if columns is None else [self._schema.names[i] for i in columns],

@@ -1,4 +1,4 @@
-"""Schemas of all tables and of what workers and driver exchange. All times are UTC, microseconds."""
+"""Schemas of all tables, and of the rows that workers and driver exchange. All times are UTC, in microseconds."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -8,10 +8,6 @@ import pyarrow as pa
 from sessionlake.config import names
 
 TIME = pa.timestamp("us", "UTC")
-IDENTITY = ["session_key", "session_start"]
-"""What names a session."""
-SESSION_DATE = "session_date"
-SESSION_DATE_COMMENT = "UTC date of session_start; files hold whole dates, and the log has their bounds"
 YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond that Python has a date for; no session lies outside."""
 COLUMN_TYPES = {
@@ -41,7 +37,7 @@ JOIN_MESSAGES = "join_messages"
 SIDE = "side"
 """The column of dead letters, and of late events, that says which of two inputs they are of."""
 PARTLY = "partly"
-"""The column of late events that were accepted too, where an event may be late for some of what it is part of."""
+"""The column that says whether a late event was accepted too. An event may be late for only some of its windows."""
 SHARED = (
     LATE_EVENTS,
     DEAD_LETTERS,
@@ -55,17 +51,18 @@ SHARED = (
     QUALITY_RESULTS,
     REDEEMED,
 )
-"""The tables of any pipeline beside its changelogs and their snapshots; some come with an operator, a setting or a job's first run."""
+"""The tables of any pipeline besides its changelogs and their snapshots. Some exist only with an operator or a setting, or
+after a job's first run."""
 SIDES = (EVENTS, TOPIC_TOMBSTONES, JOIN_MESSAGES, LATE_EVENTS, DEAD_LETTERS, CORRECTION_OUTCOMES)
 """The tables that a batch writes before the changelog: they may hold rows of a batch that is not committed yet."""
 
+OUTCOMES = ("accepted", "late", "dead", "dropped", "emitted", "filtered")
+"""The outcomes of an event, each a count of its batch: their sum is `input`."""
+ADDED_COUNTS = frozenset({"filtered"})
+"""Counts that tables of earlier releases lack. They come when a config first needs them; until then they are 0."""
 COUNTS = (
     "input",
-    "accepted",
-    "late",
-    "dead",
-    "dropped",
-    "emitted",
+    *OUTCOMES,
     "corrections",
     "applied",
     "stale",
@@ -74,11 +71,11 @@ COUNTS = (
     "upserts",
     "deletes",
 )
-"""What a batch counts: events in, and what became of them; corrections in, and what became of them; changes out."""
-PER_INPUT = ("input", "accepted", "late", "dead", "dropped")
-"""What of it commits count for each of several inputs, too: input is the sum of the others."""
+"""The counts of a batch: events in and their outcomes, corrections in and their outcomes, changes out."""
+PER_INPUT = ("input", "accepted", "late", "dead", "dropped", "filtered")
+"""The counts that commits also have for each input, if there are several: input is the sum of the others."""
 QUARANTINED = "quarantined"
-"""What commits count beside those: sessions that a batch moved above a threshold of [quarantine]."""
+"""A further count of commits: sessions that a batch moved above a threshold of [quarantine]."""
 
 
 def count_of(name: str, side: str) -> str:
@@ -93,56 +90,30 @@ def commented(name: str, type_: pa.DataType, comment: str) -> pa.Field:
     return pa.field(name, type_, metadata={"comment": comment})
 
 
-_SESSION = (
-    commented("session_key", pa.string(), "The key whose events the session groups"),
-    commented("session_start", TIME, "Time of the first event, inclusive"),
-    commented("session_end", TIME, "Time of the last event, inclusive"),
-)
-_SESSION_ID = commented(
-    "session_id", pa.int64(), "xxhash64(session_key, session_start): stable while the session starts there"
-)
-_COUNT_REVISION = (
-    commented("event_count", pa.int64(), "Events in the session; 0 in a delete"),
-    commented("revision", pa.int64(), "batch_id of the session's last change"),
-)
-_STATE = commented("state", pa.binary(), "Packed aggregate states; what a restore and a merge need beyond the values")
 OPEN_UNTIL = "open_until"
-"""The column that tells until when a session takes events, where that does not follow from its end."""
-_OPEN_UNTIL = commented(OPEN_UNTIL, TIME, "Last time at which an event still joins the session, inclusive")
+"""The column with the time until which a session takes events, if that does not follow from its end."""
+OPEN_UNTIL_FIELD = commented(OPEN_UNTIL, TIME, "Last time at which an event still joins the session, inclusive")
 BATCH_MARKS = (
     commented("batch_id", pa.int64(), "Micro-batch that wrote the row"),
     commented("commit_id", pa.string(), "Attempt of the micro-batch that wrote the row"),
 )
 
 
-def _values(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str]) -> Iterable[pa.Field]:
-    return (commented(name, type_, specs.get(name, name)) for name, type_ in aggregates.items())
+def date_comment(start: str) -> str:
+    """Return the comment of a snapshot's column of dates."""
+    return f"UTC date of {start}; files hold whole dates, and the log has their bounds"
 
 
-def changes(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str], *, until: bool = False) -> pa.Schema:
-    """Return the schema of what a shard forwards; the table adds session_id, batch_id and commit_id. `until`: with open_until."""
-    op = commented(
-        "op", pa.string(), "upsert, delete, or emit (an event beyond retention, aggregated alone, not stored)"
-    )
-    more = [_OPEN_UNTIL] if until else []
-    return pa.schema([op, *_SESSION, *more, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
-
-
-def changelog(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str], *, until: bool = False) -> pa.Schema:
-    """Return the schema of session_changelog, the truth."""
-    return pa.schema([*changes(aggregates, specs, until=until), _SESSION_ID, *BATCH_MARKS])
-
-
-def sessions(aggregates: Mapping[str, pa.DataType], specs: Mapping[str, str], *, until: bool = False) -> pa.Schema:
-    """Return the schema of the snapshot and of sessions_live."""
-    more = [_OPEN_UNTIL] if until else []
-    date = commented(SESSION_DATE, pa.date32(), SESSION_DATE_COMMENT)
-    return pa.schema([*_SESSION, *more, _SESSION_ID, date, *_COUNT_REVISION, *_values(aggregates, specs), _STATE])
+def with_key_columns(schema: pa.Schema, key: str, names: Iterable[str]) -> pa.Schema:
+    """Return the schema of rows with a text column for each of the columns that make their key, after the column `key`."""
+    at = schema.get_field_index(key) + 1
+    parts = [commented(name, pa.string(), f"The column {name} of the key") for name in names]
+    return pa.schema([*list(schema)[:at], *parts, *list(schema)[at:]])
 
 
 def _event(inputs: Mapping[str, pa.DataType]) -> Iterable[pa.Field]:
     event = pa.struct([pa.field(name, type_) for name, type_ in inputs.items()] or [pa.field("none", pa.bool_())])
-    yield commented("session_key", pa.string(), "The event's key")
+    yield commented("key", pa.string(), "The event's key")
     yield commented("event_time", TIME, "The event's time")
     yield commented("event_id", pa.string(), "The event's id, where the config names one")
     yield commented("event", event, "The columns that aggregates read")
@@ -151,17 +122,6 @@ def _event(inputs: Mapping[str, pa.DataType]) -> Iterable[pa.Field]:
 def events(inputs: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the schema of the archive: events that were accepted or late."""
     return pa.schema([*_event(inputs), *BATCH_MARKS])
-
-
-TOPIC_TOMBSTONES_SCHEMA = pa.schema(
-    [
-        commented("correction_id", pa.string(), "As dead_letters names it if it was stale"),
-        commented("session_key", pa.string(), "Key of the session"),
-        commented("session_start", TIME, "Start of the session"),
-        commented("revision", pa.int64(), "Revision that the session had to be at"),
-        *BATCH_MARKS,
-    ]
-)
 
 
 def late_events(inputs: Mapping[str, pa.DataType], more: Iterable[pa.Field] = ()) -> pa.Schema:
@@ -182,7 +142,7 @@ DEAD_LETTERS_SCHEMA = pa.schema(
     [
         commented("reason", pa.string(), "Why the row was refused"),
         commented("kind", pa.string(), "event, restate, replace or tombstone"),
-        commented("session_key", pa.string(), "The key, as far as it could be read"),
+        commented("key", pa.string(), "The key, as far as it could be read"),
         commented("event_time", TIME, "The time, as far as it could be read"),
         commented("raw", pa.string(), "The row as it came"),
         commented("source", pa.string(), "Where it came from: file and row, or correction"),
@@ -191,33 +151,41 @@ DEAD_LETTERS_SCHEMA = pa.schema(
 )
 
 SIDE_FIELD = commented(SIDE, pa.string(), "Of two inputs the one: left, right; null of corrections")
-_PUT = [("session_start", TIME), ("session_end", TIME), ("event_count", pa.int64()), ("state", pa.binary())]
+_PUT = [("start_time", TIME), ("end_time", TIME), ("event_count", pa.int64()), ("state", pa.binary())]
 CORRECTIONS_SCHEMA = pa.schema(
     [
         commented(
             "correction_id",
             pa.string(),
-            "Unique; where two corrections of a batch name one session, the lower id has it",
+            "Unique; if two corrections of a batch name one row, the one with the lower id takes effect",
         ),
         commented(
             "kind",
             pa.string(),
             "restate, replace, tombstone, advance (moves the watermark), tick (makes a batch) or flush (sends what waits)",
         ),
-        commented("session_key", pa.string(), "Key of the session"),
+        commented("key", pa.string(), "Key of the row that it is about"),
         commented(
-            "session_start",
+            "start_time",
             TIME,
-            "restate: start of the partial; tombstone: start of the session; advance: the new watermark",
+            "restate: start of the partial; tombstone: start of the row; advance: the new watermark",
         ),
-        commented("session_end", TIME, "restate: end of the partial, inclusive"),
+        commented("end_time", TIME, "restate: end of the partial, inclusive"),
         commented("event_count", pa.int64(), "restate: events in the partial"),
-        commented("revision", pa.int64(), "tombstone: revision that the session must still be at"),
+        commented("revision", pa.int64(), "tombstone: revision that the row must still be at"),
+        commented(
+            "ordinal",
+            pa.int64(),
+            "Number of a row that no time names: the first of a window by count; a message's position, of a pair the left one's",
+        ),
+        commented("other_ordinal", pa.int64(), "Position of a pair's right message"),
+        commented("source_partition", pa.int64(), "expiry: partition of the record that the row is of"),
+        commented("source_offset", pa.int64(), "expiry: offset of that record"),
         commented("state", pa.binary(), "restate: packed aggregate states"),
         commented(
             "remove",
-            pa.list_(pa.struct([("session_start", TIME), ("revision", pa.int64())])),
-            "replace: sessions that go",
+            pa.list_(pa.struct([("start_time", TIME), ("revision", pa.int64())])),
+            "replace: rows that go",
         ),
         commented("put", pa.list_(pa.struct(_PUT)), "replace: partials that come"),
         commented("job", pa.string(), "The job that wrote the correction"),
@@ -228,20 +196,20 @@ CORRECTIONS_SCHEMA = pa.schema(
 
 
 def corrections(*, until: bool = False) -> pa.Schema:
-    """Return the schema of corrections; `until`: with open_until of restates and of what is put, null where it follows from the end."""
+    """Return the schema of corrections. With `until` it has a column open_until, null if that time follows from the end."""
     if not until:
         return CORRECTIONS_SCHEMA
     put = CORRECTIONS_SCHEMA.field("put").with_type(pa.list_(pa.struct([*_PUT, (OPEN_UNTIL, TIME)])))
-    return CORRECTIONS_SCHEMA.set(CORRECTIONS_SCHEMA.get_field_index("put"), put).append(_OPEN_UNTIL)
+    return CORRECTIONS_SCHEMA.set(CORRECTIONS_SCHEMA.get_field_index("put"), put).append(OPEN_UNTIL_FIELD)
 
 
 APPLIED, STALE, EXPIRED, MALFORMED = "applied", "stale", "expired", "malformed"
-"""What becomes of a correction; each is also one of COUNTS."""
+"""The outcomes of a correction; each is also one of COUNTS."""
 CORRECTION_OUTCOMES_SCHEMA = pa.schema(
     [
         commented("correction_id", pa.string(), "The correction's, as it came"),
         commented("kind", pa.string(), "The correction's, as it came"),
-        commented("session_key", pa.string(), "The correction's, as it came"),
+        commented("key", pa.string(), "The correction's, as it came"),
         commented("event_count", pa.int64(), "restate: events in the partial"),
         commented("job", pa.string(), "The job that wrote the correction; null for a topic's"),
         commented("run_id", pa.string(), "The run of that job"),
@@ -260,7 +228,7 @@ CORRECTION_OUTCOMES_SCHEMA = pa.schema(
 
 
 def batches(more: Iterable[str] = ()) -> pa.Schema:
-    """Return the schema of the table batches; `more` is what a pipeline's batches count beside COUNTS."""
+    """Return the schema of the table batches; `more` has the pipeline's counts besides COUNTS."""
     return pa.schema(
         [
             *BATCH_MARKS,
@@ -272,9 +240,6 @@ def batches(more: Iterable[str] = ()) -> pa.Schema:
         ]
     )
 
-
-BATCHES_SCHEMA = batches()
-"""That of pipelines which count no more."""
 
 JOB_RUNS_SCHEMA = pa.schema(
     [

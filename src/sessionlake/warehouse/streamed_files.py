@@ -36,12 +36,10 @@ class StreamedFile:
         return str(json.loads(self.action)["add"]["path"]).rpartition("/")[2]
 
 
-def streamed_files(
-    table: Table, offsets: Offsets, needed: Collection[int], *, skip_gone: bool = False
-) -> list[StreamedFile]:
+def streamed_files(table: Table, offsets: Offsets, needed: Collection[int]) -> list[StreamedFile]:
     """Return the files that the needed batches streamed from a table.
 
-    Raises SourceError where the table's log no longer reaches back to them; with `skip_gone` such files are left out.
+    Raises SourceError if the table's log no longer reaches back to them.
     """
     known = [(batch, (int(o["reservoirVersion"]), int(o["index"])), o) for batch, o in offsets if o is not None]
     if not known:
@@ -56,12 +54,7 @@ def streamed_files(
             versions.update(range(before[0], end[0] + (end[1] >= 0)))
     files = []
     for version in sorted(versions):
-        try:
-            actions = snapshot_actions(table, version) if version == start else added(table, version)
-        except SourceError:
-            if not skip_gone:
-                raise
-            continue
+        actions = snapshot_actions(table, version) if version == start else added(table, version)
         for index, action in enumerate(actions):
             # The first batch whose offset is not before the file is the one that read it.
             at = bisect.bisect_left(ends, (version, index))
@@ -87,7 +80,7 @@ def read_files(table: Table, files: Sequence[StreamedFile]) -> DataFrame:
 
 
 def with_batches(rows: DataFrame, files: Sequence[StreamedFile]) -> DataFrame:
-    """Add the batch_id of each row's file; null where it is none of the given ones."""
+    """Add the batch_id of each row's file; null if it is none of the given ones."""
     batches = rows.sparkSession.createDataFrame([(f.name, f.batch_id) for f in files], f"_file string, {BATCH} long")
     named = rows.withColumn("_file", F.col("_metadata.file_name"))
     return named.join(F.broadcast(batches), "_file", "left").drop("_file")
@@ -109,7 +102,7 @@ def snapshot_actions(table: Table, version: int) -> list[str]:
 def added(table: Table, version: int) -> list[str]:
     """Return the files that a commit adds as data; none of one that also removes data, which streams skip.
 
-    Raises SourceError where the commit is no longer in the log.
+    Raises SourceError if the commit is no longer in the log.
     """
     text = table.text(version)
     if text is None:
@@ -123,6 +116,6 @@ def added(table: Table, version: int) -> list[str]:
 
 def _gone(path: str, version: int) -> SourceError:
     return SourceError(
-        f"source.path: {path!r} no longer has version {version} in its log, so what a batch read can't be told; "
+        f"source.path: {path!r} no longer has version {version} in its log, so the input of a batch is not known; "
         "use `sessionlake rebuild`, and keep the log longer (delta.logRetentionDuration)"
     )

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -38,10 +38,6 @@ def spark_schema(schema: pa.Schema) -> StructType:
     )
 
 
-def _at_least(version: int) -> Callable[[int], int | None]:
-    return lambda latest: version if version > latest else None
-
-
 class Table(Transactions):
     """A table, which need not be there, as Spark reads and writes it."""
 
@@ -49,82 +45,66 @@ class Table(Transactions):
         self,
         schema: pa.Schema,
         comment: str,
-        partitioned_by: tuple[str, ...] = (),
-        app_versions: Mapping[str, int] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a table unless it is there.
-
-        `app_versions` are recorded with it, as by `set_app_versions`; `properties` are Delta's, without their prefix.
-        """
+        """Create a table unless it is there; `properties` are Delta's, without their prefix."""
         if self.exists():
             return
         settings = {f"delta.{key}": value for key, value in (properties or {}).items()}
         create = self._create_here if _LOCAL.fullmatch(self.uri) else self._create_through_spark
         try:
-            create(spark_schema(schema), comment, partitioned_by, settings, app_versions or {})
+            create(spark_schema(schema), comment, settings)
         except Exception:
             # Delta refuses the second of two who create a table at one moment, which is as good.
             if not self.exists():
                 raise
 
+    def grow(self, schema: pa.Schema, names: Collection[str] | None = None) -> None:
+        """Add the columns of a schema that the table, which is there, lacks; or those of `names`. They are null in its rows."""
+        known = self.read().columns
+        wanted = schema.names if names is None else names
+        fields = pa.schema([field for field in schema if field.name in wanted and field.name not in known])
+        if len(fields):
+            columns = ", ".join(
+                f"`{field.name}` {field.dataType.simpleString()} comment '{field.metadata.get('comment', '')}'"
+                for field in spark_schema(fields)
+            )
+            self.spark.sql(f"alter table {self.sql_name()} add columns ({columns})")
+
     def _create_here(
         self,
         schema: StructType,
         comment: str,
-        partitions: tuple[str, ...],
         settings: dict[str, str],
-        app_versions: Mapping[str, int],
     ) -> None:
-        """Create a table on a local path: some milliseconds, where Spark takes half a second for each."""
+        """Create a table on a local path, in some milliseconds. Spark takes half a second for each table."""
         deltalake.DeltaTable.create(
             self.uri,
             deltalake.Schema.from_json(schema.json()),
-            partition_by=list(partitions),
             description=comment,
             configuration=settings,
-            commit_properties=deltalake.CommitProperties(
-                app_transactions=[deltalake.Transaction(*application) for application in app_versions.items()]
-            ),
         )
 
     def _create_through_spark(
         self,
         schema: StructType,
         comment: str,
-        partitions: tuple[str, ...],
         settings: dict[str, str],
-        app_versions: Mapping[str, int],
     ) -> None:
         builder = DeltaTable.createIfNotExists(self.spark).location(self.uri).comment(comment).addColumns(schema)
-        if partitions:
-            builder = builder.partitionedBy(*partitions)
         for key, value in settings.items():
             builder = builder.property(key, value)
         builder.execute()
-        if app_versions:
-            self.set_app_versions({app_id: _at_least(version) for app_id, version in app_versions.items()})
-
-    def add_columns(self, schema: pa.Schema) -> None:
-        """Add the columns that the table has not, with their comments; they are null in the rows that there are."""
-        there = set(self.read().columns)
-        added = [column for column in spark_schema(schema) if column.name not in there]
-        if not added:
-            return
-        texts = ", ".join(
-            f"{c.name} {c.dataType.simpleString()} comment '{c.metadata.get('comment', '')}'" for c in added
-        )
-        self.spark.sql(f"alter table {self.sql_name()} add columns ({texts})")
 
     def read(self, version: int | None = None) -> DataFrame:
-        """Return a table, pinned to a version where one is given."""
+        """Return a table, pinned to a version if one is given."""
         reader = self.spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.uri)
 
     def append(self, rows: DataFrame, app_id: str, app_version: int, metadata: Mapping[str, Any] | None = None) -> None:
         """Append rows unless this (app_id, app_version), or a later one, was appended before; then do nothing, silently.
 
-        Raises FencedError where another process does the same at this moment.
+        Raises FencedError if another process does the same at this moment.
         """
         writer = rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", app_version)
         if metadata is not None:
@@ -148,11 +128,17 @@ class Table(Transactions):
         return "delta.`" + self.uri.replace("`", "``") + "`"
 
     def retried(self, attempts: int, action: Callable[[], object]) -> None:
-        """Do what commits to a table, again where another commit came between; ContendedError after so many attempts."""
+        """Run a function that commits to a table; run it again if another commit came between.
+
+        Raises ContendedError after the given number of attempts.
+        """
         self.retried_while(lambda done: done < attempts, action)
 
     def retried_while(self, again: Callable[[int], bool], action: Callable[[], object]) -> None:
-        """Do what commits to a table, again if another commit came between and `again`, told the number of attempts, agrees; else ContendedError."""
+        """Run a function that commits to a table; run it again if another commit came between.
+
+        `again` gets the number of attempts so far. ContendedError is raised if it returns False.
+        """
         for attempt in itertools.count(1):
             try:
                 action()
@@ -161,8 +147,8 @@ class Table(Transactions):
                     raise
                 if not again(attempt):
                     raise ContendedError(
-                        f"table {self.uri!r}: {attempt} attempts to change it each met another writer; "
-                        "run the job again when fewer run beside it"
+                        f"table {self.uri!r}: {attempt} attempts to change it each conflicted with another writer; "
+                        "run the job again when fewer jobs run"
                     ) from error
             else:
                 return

@@ -1,4 +1,4 @@
-"""Delta's transactions, where its writers have no way: files committed by name, versions of applications, fences.
+"""Delta's transactions, for steps that its writers lack: files committed by name, versions of applications, fences.
 
 By way of OptimisticTransaction, which is no public API: docs/decisions/0006 says why, 0012 why not deltalake's.
 """
@@ -39,9 +39,10 @@ def _added(file: DataFile, now_ms: int) -> dict[str, Any]:
 class Transactions(DeltaLog):
     """The transactions of a table, read and written through Hadoop.
 
-    An *application* is Delta's word for a writer with an id of its own (txnAppId) and versions that only grow (txnVersion):
-    Delta keeps the last one of each in the table's state. The stream's id is its checkpoint's, its version the batch; a
-    job's are its run and step. So appends happen once, and two writers of one id are told from each other.
+    An *application* is Delta's word for a writer with its own id (txnAppId) and versions that only grow (txnVersion).
+    Delta keeps each application's last version in the table's state. For the stream the id is its checkpoint's and the
+    version is the batch. For a job they are its run and its step. So each append happens once, and two writers with the
+    same id are detected.
     """
 
     _files: Files
@@ -67,11 +68,12 @@ class Transactions(DeltaLog):
     ) -> int:
         """Commit Parquet files that lie under an unpartitioned table's folder; return the version up to which the log is known.
 
-        That is to be the next call's `after_version`: the version that this makes, unless others came in between.
-        Raises FencedError where another process has committed this app_version, or a later one, since `after_version`,
-        or does so at this moment; with `guarded` PipelineStateError where rows were changed since by what is not ours.
-        Delta's own writer asks the table's state for the application's last version, a Spark job of 0.3 s and more; who is
-        the only writer, and looks at the commits since, need not.
+        Pass the result as the next call's `after_version`. It is the version of this commit, unless others came in between.
+        Raises FencedError if another process has committed this app_version or a later one since `after_version`, or
+        does so at this moment. With `guarded`, raises PipelineStateError if another writer has changed rows since then.
+
+        Delta's own writer reads the application's last version from the table's state, with a Spark job of 0.3 s or more.
+        A sole writer that reads the commits since its last one does not need that job.
         """
         delta = self._jvm.org.apache.spark.sql.delta
         transaction = self.delta_log().startTransaction()
@@ -88,7 +90,7 @@ class Transactions(DeltaLog):
         if guarded:
             self.refuse_foreign_change(after_version, transaction.readVersion())
         self._require_plain(transaction.metadata())
-        # As if the transaction had asked for the application's version: so Delta finds a conflict where another commits it.
+        # The transaction counts as a reader of the application's version, so Delta reports a conflict if another driver commits it.
         transaction.readTxn().addOne(app_id)
         now = time.time_ns() // 1_000_000
         actions = self._jvm.java.util.ArrayList()
@@ -112,7 +114,7 @@ class Transactions(DeltaLog):
             if CONCURRENT not in str(error):
                 raise
             raise fenced from error
-        # Where others came in between, their commits have not been looked at: the next call must.
+        # If others came in between, their commits have not been looked at: the next call must.
         return made if made == read + 1 else read
 
     def _require_plain(self, table: Any) -> None:
@@ -120,7 +122,7 @@ class Transactions(DeltaLog):
         if table.partitionColumns().nonEmpty() or table.columnMappingMode().name() != "none":
             raise PipelineStateError(
                 f"table {self.uri!r}: is partitioned or maps its columns, which the stream can't write; "
-                "restore the table as the sessionizer made it"
+                "restore the table as the stream made it"
             )
 
     def append_file(self, rows: pa.Table, app_id: str, app_version: int, *, after_version: int) -> int:
@@ -139,7 +141,7 @@ class Transactions(DeltaLog):
     def app_version(self, app_id: str, version: int | None = None) -> int | None:
         """Return the latest version that an application has written under its id, as of the table's newest or given version.
 
-        None where it has not. Unlike commits' metadata it is part of the table's state, and so outlives log cleanup.
+        None if it has not. Unlike commits' metadata it is part of the table's state, and so outlives log cleanup.
         """
         return self.app_versions([app_id], version).get(app_id)
 
@@ -179,7 +181,7 @@ class Transactions(DeltaLog):
             transaction = log.startTransaction(none, none)
             actions = self._jvm.java.util.ArrayList()
             for app_id, new in change.items():
-                # Asked of the transaction, not of the log: so the commit fails where the application appends meanwhile.
+                # Asked of the transaction, not of the log: so the commit fails if the application appends meanwhile.
                 if (version := new(int(transaction.txnVersion(app_id)))) is not None:
                     actions.add(delta.actions.SetTransaction(app_id, version, none))
             if actions.isEmpty():

@@ -1,4 +1,4 @@
-"""The tables of what a pipeline computes, as Spark reads them: the latest of every row, the changes, the batches."""
+"""A pipeline's result tables as Spark reads them: the latest version of every row, the changes, the batches."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.warehouse import changelog, schemas
 from sessionlake.warehouse.batches import batches_after
-from sessionlake.warehouse.changelog import DELETED, FOLD, HIDDEN_WRITTEN, SESSIONS, Changelog
+from sessionlake.warehouse.changelog import FOLD, HIDDEN_WRITTEN, Changelog
 from sessionlake.warehouse.tables import Tables, spark_schema
 
 ERASURES = "sessionlake.erasures"
@@ -34,27 +34,26 @@ def merged_rows(
 ) -> DataFrame:
     """Return the latest state of every row: the snapshot's, unless a batch after its fold point has another.
 
-    Of the pipeline's own changelog, or of another one `of` it; up to and including the batch `until`, where given. With
-    `deleted` a keyed table's deletions are among the rows.
+    `of` is the changelog, by default the pipeline's own one. `until` is the last batch, inclusive. With `deleted` a keyed
+    table's tombstones are among the rows.
 
-    As of the given versions, or of now: the frame stays at the versions that are newest when it is made. Of a pair of
-    versions the snapshot's may be the newer one, but the changelog must not be trimmed beyond the snapshot's fold point.
-    `narrowed` leaves out rows that aren't asked for before they are merged.
+    Without versions the frame stays at the versions that are newest now. The snapshot's version may be newer than the
+    changelog's, but the changelog must not be trimmed beyond the snapshot's fold point. `narrowed` filters rows before they
+    are merged.
     """
     of = of or tables.changelog
     snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
     fold = fold_point(tables, snapshot_version, of)
     snapshot = narrowed(tables[of.snapshot].read(snapshot_version))
     changes_ = narrowed(tables[of.changes].read(changelog_version))
-    text = changelog.live_sql(
+    text = of.live_sql(
         changelog.SPARK,
         snapshot.columns,
-        of=of,
         snapshot="{snapshot}",
         changelog="{changelog}",
         after=-1 if fold is None else fold,
         deleted=deleted,
-        hidden_us=hidden_us(tables, changelog_version) if of.keyed else None,
+        hidden_us=hidden_us(tables, changelog_version) if of.keeps_deletions else None,
     )
     kept = changes_ if until is None else changes_.where(F.col("batch_id") <= until)
     return tables.spark.sql(text, snapshot=snapshot, changelog=kept)
@@ -65,7 +64,7 @@ def pinned_versions(
 ) -> tuple[int, int]:
     """Return versions of snapshot and changelog that go together: those given, or the newest."""
     of = of or tables.changelog
-    # In this order: trim stops at the fold point of a snapshot that is there already, so that no batch can be in neither.
+    # In this order: a trim stops at the fold point of the existing snapshot, so every batch is in one of the two.
     changelog = tables[of.changes].latest_version() if changelog is None else changelog
     return (tables[of.snapshot].latest_version() if snapshot is None else snapshot), changelog
 
@@ -77,7 +76,7 @@ def hidden_us(tables: Tables, version: int | None = None) -> int | None:
 
 
 def fold_point(tables: Tables, snapshot_version: int | None = None, of: Changelog | None = None) -> int | None:
-    """Return the batch_id up to which the changelog is in a version of the snapshot; None where nothing was folded.
+    """Return the batch_id up to which the changelog is in a version of the snapshot; None if nothing was folded.
 
     It is the txnVersion of the fold's own commit: state of the table, which later commits and log cleanup leave alone.
     """
@@ -94,8 +93,8 @@ def changes(changelog: DataFrame, after: int, until: int | None = None) -> DataF
     return changelog.where(span & (F.col("op") != "emit"))
 
 
-def latest_changes(changes: DataFrame, of: Changelog = SESSIONS) -> DataFrame:
-    """Return the last change of each row, as the snapshot has it beside `op` and, as CHANGE_COUNT, how many there were."""
+def latest_changes(changes: DataFrame, of: Changelog) -> DataFrame:
+    """Return the last change of each row in the snapshot's columns, with `op` and the number of changes as CHANGE_COUNT."""
     session = Window.partitionBy(*of.identity)
     ranked = changes.withColumn("_rank", F.row_number().over(session.orderBy(F.desc("batch_id"))))
     counted = ranked.withColumn(CHANGE_COUNT, F.count(F.lit(1)).over(session))
@@ -104,20 +103,19 @@ def latest_changes(changes: DataFrame, of: Changelog = SESSIONS) -> DataFrame:
 
 def _as_stored(changes: DataFrame, of: Changelog) -> DataFrame:
     """Return changes with the columns that only the snapshot has."""
-    dated = changes.withColumn(of.date, date_of(of))
-    return dated.withColumn(DELETED, F.col("op") == "delete") if of.keyed else dated
+    stored = {name: F.expr(text) for name, text in of.stored_sql(changelog.SPARK).items()}
+    return changes.withColumns(stored | {of.date: date_of(of)})
 
 
 def date_of(of: Changelog) -> Column:
-    """Return what the snapshot's rows are laid out by: the date of a start, or the part of a number or key."""
-    if of.keyed:
-        return F.lit(0).cast("bigint")
-    return F.expr(changelog.PART.format(of.start)) if of.numbered else utc_date(F.col(of.start))
+    """Return the part of a change: the date of a start, or the part of a number or key."""
+    part = F.expr(of.part_sql(changelog.SPARK))
+    return part.cast("bigint") if of.numbered_parts else part
 
 
 def whole(of: Changelog, column: str) -> Column:
     """Return a row's start or end as a whole number: microseconds, or the number that it is."""
-    return F.col(column) if of.numbered else F.unix_micros(column)
+    return F.unix_micros(column) if of.has_times else F.col(column)
 
 
 def utc_date(time: Column) -> Column:
@@ -127,13 +125,18 @@ def utc_date(time: Column) -> Column:
 
 
 def row_versions(
-    tables: Tables, *, snapshot_version: int | None = None, changelog_version: int | None = None
+    tables: Tables,
+    *,
+    snapshot_version: int | None = None,
+    changelog_version: int | None = None,
+    of: Changelog | None = None,
 ) -> DataFrame:
-    """Return what `merged_rows` merges: the snapshot's rows (op `snapshot`) and the changes after its fold point."""
-    snapshot = tables[tables.changelog.snapshot].read(snapshot_version)
-    fold = fold_point(tables, snapshot_version)
-    tail = changes(tables[tables.changelog.changes].read(changelog_version), after=-1 if fold is None else fold)
-    names, of = snapshot.columns, tables.changelog
+    """Return the rows that `merged_rows` merges: the snapshot's (op `snapshot`) and the changes after its fold point."""
+    of = of or tables.changelog
+    snapshot = tables[of.snapshot].read(snapshot_version)
+    fold = fold_point(tables, snapshot_version, of)
+    tail = changes(tables[of.changes].read(changelog_version), after=-1 if fold is None else fold)
+    names = snapshot.columns
     return snapshot.select(*names, F.lit("snapshot").alias("op"), F.col("revision").alias("batch_id")).unionByName(
         _as_stored(tail, of).select(*names, "op", "batch_id")
     )
@@ -146,27 +149,31 @@ def rows_meeting(
     *,
     snapshot_version: int | None = None,
     changelog_version: int | None = None,
+    of: Changelog | None = None,
+    until: int | None = None,
 ) -> DataFrame:
     """Return the rows, as `merged_rows` does, that have a time in [low_us, high_us]; None for no end.
 
-    What is merged, by key and start, begins with the earliest start of a version that reaches into the range: the rest
-    need not be read, of which the tables' files tell by their bounds.
+    Rows are merged by key and start from the earliest start of a version that reaches into the range. Earlier rows need not
+    be read, and the bounds in the tables' files let a reader skip them.
     """
-    of = tables.changelog
-    snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version)
-    rows = partial(row_versions, snapshot_version=snapshot_version, changelog_version=changelog_version)
-    latest = partial(merged_rows, snapshot_version=snapshot_version, changelog_version=changelog_version)
+    of = of or tables.changelog
+    snapshot_version, changelog_version = pinned_versions(tables, snapshot_version, changelog_version, of)
+    rows = partial(row_versions, snapshot_version=snapshot_version, changelog_version=changelog_version, of=of)
+    latest = partial(
+        merged_rows, snapshot_version=snapshot_version, changelog_version=changelog_version, of=of, until=until
+    )
     low, high = (
         min(max(us, schemas.YEAR_1_US), schemas.YEAR_9999_US)
         for us in (low_us, schemas.YEAR_9999_US if high_us is None else high_us)
     )
-    until = F.col(of.start) <= F.timestamp_micros(F.lit(high))
-    meeting = until & (F.col(of.end) >= F.timestamp_micros(F.lit(low)))
+    begins = F.col(of.start) <= F.timestamp_micros(F.lit(high))
+    meeting = begins & (F.col(of.end) >= F.timestamp_micros(F.lit(low)))
     first = rows(tables).where(meeting).agg(F.min(F.unix_micros(of.start))).collect()[0][0]
     since = F.timestamp_micros(F.lit(high if first is None else first))
 
     def narrowed(rows: DataFrame) -> DataFrame:
-        rows = rows.where(until & (F.col(of.start) >= since))
+        rows = rows.where(begins & (F.col(of.start) >= since))
         return rows.where(F.col(of.date) >= utc_date(since)) if of.date in rows.columns else rows
 
     return latest(tables, narrowed=narrowed).where(meeting)
@@ -174,8 +181,12 @@ def rows_meeting(
 
 def read_batches(tables: Tables) -> DataFrame:
     """Return one row a committed batch: those in the table, and the newer ones from the changelog's commits."""
-    # Pinned: what is saved between here and the query would be there twice.
+    # Pinned: rows saved between this line and the query would appear twice.
     stored = tables[schemas.BATCHES].read(tables[schemas.BATCHES].latest_version())
+    for name in sorted(schemas.ADDED_COUNTS - {*stored.columns}):
+        stored = stored.withColumn(name, F.lit(0).cast("bigint"))
+    for name in sorted(schemas.ADDED_COUNTS & {*stored.columns}):
+        stored = stored.withColumn(name, F.coalesce(name, F.lit(0)))
     seen = stored.agg(F.max("changelog_version")).head()
     more = tables.changelog.counts
     rows = [batch.row(more) for batch in batches_after(tables, -1 if seen is None or seen[0] is None else seen[0])]

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from sessionlake import read_sessions
 from sessionlake.config.load import Config
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.oracle.sql import SqlOracle
@@ -39,11 +40,9 @@ def config_of(root: Path, **pipeline: Any) -> Config:
 
 
 def correct(spark: SparkSession, config: Config, *rows: Row) -> None:
-    numbered = [
-        {"correction_id": f"user{i}{r['session_key']}", "job": None, "created_at": 0, **r} for i, r in enumerate(rows)
-    ]
+    numbered = [{"correction_id": f"user{i}{r['key']}", "job": None, "created_at": 0, **r} for i, r in enumerate(rows)]
     table = pa.Table.from_pylist(numbered, schema=schemas.CORRECTIONS_SCHEMA)
-    Tables(spark, config.pipeline.warehouse)[schemas.CORRECTIONS].append_rows(table)
+    Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.CORRECTIONS].append_rows(table)
 
 
 def sessions(spark: SparkSession, config: Config) -> dict[tuple[str, int], Row]:

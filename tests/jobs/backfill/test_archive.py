@@ -12,6 +12,7 @@ from sessionlake.errors import ConfigError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.jobs.compact import compact
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
@@ -28,8 +29,8 @@ def rows_of(files: list[list[Row | str]]) -> list[Row]:
 
 
 def archived(spark: SparkSession, config: Config) -> list[tuple[str, int, float]]:
-    table = Tables(spark, config.pipeline.warehouse)[schemas.EVENTS].read()
-    found = table.select("session_key", F.unix_micros("event_time"), "event.v").collect()
+    table = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.EVENTS].read()
+    found = table.select("key", F.unix_micros("event_time"), "event.v").collect()
     return sorted((row[0], row[1], row[2]) for row in found)
 
 
@@ -58,9 +59,9 @@ def test_a_backfill_needs_no_source_and_a_crash_archives_nothing_twice(
     there = sessions(spark, config)
     late = [(r["key"], r["time_us"]) for r in LATE]
     assert tally(there) == expected([r for r in rows if (r["key"], r["time_us"]) not in late])
-    named = {"session_start": 60, "revision": there["wrong", 60]["revision"]}
-    put = {"session_start": 58, "session_end": 63, "event_count": 9, "state": there["b", 48]["state"]}
-    correct(spark, config, {"kind": "replace", "session_key": "wrong", "remove": [named], "put": [put]})
+    named = {"start_time": 60, "revision": there["wrong", 60]["revision"]}
+    put = {"start_time": 58, "end_time": 63, "event_count": 9, "state": there["b", 48]["state"]}
+    correct(spark, config, {"kind": "replace", "key": "wrong", "remove": [named], "put": [put]})
     run(spark, config, once=True)
     assert backfill(spark, config, from_us=EVER[0], to_us=EVER[1]).counts["corrections"] == 2
     run(spark, config, once=True)
@@ -85,9 +86,9 @@ def test_switched_on_later_it_serves_what_came_later(spark: SparkSession, tmp_pa
 
 
 def test_it_can_not_lie_where_the_source_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"pipeline\.archive: .* is the source"):
+    with pytest.raises(ConfigError, match=r"pipeline\.archive: .* is both the source"):
         make_config(tmp_path, pipeline={"archive": True}, source={"path": "warehouse/events"})
-    with pytest.raises(ConfigError, match=r"pipeline\.archive: .* is the source"):
+    with pytest.raises(ConfigError, match=r"pipeline\.archive: .* is both the source"):
         make_config(tmp_path, pipeline={"archive": True}, source={"path": f"file://{tmp_path}/warehouse/events"})
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,11 @@ from pyspark.sql import SparkSession
 
 from sessionlake.errors import JobError, SourceError
 from sessionlake.jobs.backfill import backfill
-from sessionlake.jobs.backfill.ledger import backfills_in_flight, taken_corrections
 from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.run import JobReport
 from sessionlake.operators.run import run
-from sessionlake.stream.input_log import batch_inputs
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.outcomes import NEVER, told_from
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 from tests.jobs.backfill.backfill_support import (
@@ -49,12 +45,12 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     run(spark, config, once=True)
     there = sessions(spark, config)
     gone, restated = there["gone", 10], there["restated", 40]
-    partial = {"session_start": 45, "session_end": 52, "event_count": 3, "state": restated["state"]}
+    partial = {"start_time": 45, "end_time": 52, "event_count": 3, "state": restated["state"]}
     correct(
         spark,
         config,
-        {"kind": "tombstone", "session_key": "gone", "session_start": 10, "revision": gone["revision"]},
-        {"kind": "restate", "session_key": "restated", **partial},
+        {"kind": "tombstone", "key": "gone", "start_time": 10, "revision": gone["revision"]},
+        {"kind": "restate", "key": "restated", **partial},
     )
     for i, rows in enumerate(FILES[2:], 2):
         write_rows(root, f"{i}.json", rows)
@@ -89,7 +85,7 @@ def right(late: list[Row]) -> dict[tuple[str, int], tuple[int, int, float]]:
 @pytest.mark.slow
 def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSession, root: Path) -> None:
     config = config_of(root)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     found = sessions(spark, config)
     assert tally(found) == right(late=[])
     before = {name: tables[name].latest_version() for name in (schemas.CORRECTIONS, schemas.JOB_RUNS)}
@@ -101,66 +97,17 @@ def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSes
         backfill(spark, config, from_us=5, to_us=5)
 
 
-@pytest.mark.slow
-def test_batches_of_a_release_without_outcomes_are_told_from_logs_and_dead_letters(
-    spark: SparkSession, restored: Path
-) -> None:
-    """The table of outcomes is removed, as if it had never been: what is reconstructed must be what it said."""
-    config = config_of(restored)
-    tables = Tables(spark, config.pipeline.warehouse)
-    there = sessions(spark, config)
-    named = {"session_key": "b", "session_start": 48}
-    put = {"session_start": 57, "session_end": 57, "event_count": 1, "state": there["b", 48]["state"]}
-    replace = {"remove": [{"session_start": 57, "revision": 99}], "put": [put]}
-    correct(
-        spark,
-        config,
-        {"kind": "tombstone", "revision": there["b", 48]["revision"] + 9, **named, "correction_id": "stale"},
-        {"kind": "replace", "session_key": "b", **replace, "job": "backfill", "run_id": "old"},
-        {"kind": "restate", "session_key": "b", "correction_id": "malformed"},
-    )
-    run(spark, config, once=True)
-
-    def taken() -> dict[str, tuple[str, int]]:
-        inputs = batch_inputs(tables, config, last_batch(tables).batch_id)
-        rows = taken_corrections(tables, inputs).collect()
-        found = {row.correction_id: (row.outcome, row.batch_id) for row in rows}
-        assert len(found) == len(rows)
-        return found
-
-    def in_flight() -> set[str]:
-        inputs = batch_inputs(tables, config, last_batch(tables).batch_id)
-        return backfills_in_flight(tables, taken_corrections(tables, inputs))
-
-    before = taken()
-    assert sorted(outcome for outcome, _ in before.values()) == ["applied"] * 2 + ["malformed"] + ["stale"] * 2
-    asked = partial(backfill, spark, config, from_us=EVER[0], to_us=EVER[1], dry_run=True)
-    counts = asked().counts
-    shutil.rmtree(tables[schemas.CORRECTION_OUTCOMES].uri)
-    assert told_from(tables) == NEVER
-    assert taken() == before
-    correct(spark, config, {"kind": "restate", "session_key": "new", "job": "backfill", "run_id": "new"})
-    assert in_flight() == {"new"}
-    assert taken() == before
-    run(spark, config, once=True)
-    last = max(batch for _, batch in before.values())
-    assert told_from(tables) == last + 1
-    assert taken() == {**before, "user0new": ("malformed", last + 1)}
-    assert in_flight() == set()
-    assert asked().counts == {**counts, "batches_read": counts["batches_read"] + 1}
-
-
 @pytest.mark.parametrize("points", [POINTS[-1:], pytest.param(POINTS, marks=pytest.mark.slow)])
 def test_damage_is_repaired_whoever_kills_the_run(
     spark: SparkSession, restored: Path, monkeypatch: pytest.MonkeyPatch, points: list[str]
 ) -> None:
     config = config_of(restored)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     there = sessions(spark, config)
     wrong, other = there["wrong", 60], there["b", 48]
-    put = {"session_start": 58, "session_end": 63, "event_count": 9, "state": other["state"]}
-    named = {"session_start": 60, "revision": wrong["revision"]}
-    correct(spark, config, {"kind": "replace", "session_key": "wrong", "remove": [named], "put": [put]})
+    put = {"start_time": 58, "end_time": 63, "event_count": 9, "state": other["state"]}
+    named = {"start_time": 60, "revision": wrong["revision"]}
+    correct(spark, config, {"kind": "replace", "key": "wrong", "remove": [named], "put": [put]})
     run(spark, config, once=True)
     # The file was read when only its first lines were there.
     whole = [*FILES[3], event("b", 80, 0.6), event("d", 77, 0.8)]

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from sessionlake.errors import PipelineStateError, SourceError
 from sessionlake.jobs.backfill import backfill
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.decoding.files import PATH
 from sessionlake.sources.files import FileSource
 from sessionlake.stream import input_log as inputs_module
@@ -29,7 +30,7 @@ def add(spark: SparkSession, path: Path, first: int, files: int) -> None:
 def test_a_key_may_hold_any_line_separator(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("a\u0085b\u2028c\u2029d",)], "key string")
     frame.write.format("delta").save(str(tmp_path / "source"))
-    assert len(added(Tables(spark, str(tmp_path))["source"], 0)) == 1
+    assert len(added(Tables(spark, str(tmp_path), CHANGELOG)["source"], 0)) == 1
 
 
 def test_a_file_that_workers_can_not_open_and_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_delta_source_is_read_as_its_stream_read_it(
     add(spark, source, 8, 1)
     run(spark, config, once=True)
 
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     changes = tables[schemas.CHANGELOG].read().select("session_key", "batch_id").collect()
     read_by = {row[0]: row[1] for row in changes}
     last = max(read_by.values())
@@ -77,7 +78,7 @@ def test_a_delta_source_is_read_as_its_stream_read_it(
     saved = inputs_module.saved_batch(tables)
     assert batch_inputs(tables, config, saved) == inputs[: saved + 1]
     assert saved == last - 1
-    with pytest.raises(PipelineStateError, match=f"what batch {last} read is known no more"):
+    with pytest.raises(PipelineStateError, match=f"the input of batch {last} is no longer known"):
         batch_inputs(tables, config, last)
     for log in (source / "_delta_log").glob("*.json"):
         log.unlink()

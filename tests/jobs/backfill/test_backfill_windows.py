@@ -21,7 +21,7 @@ from sessionlake.jobs.late.reprocess import reprocess_late
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
-from sessionlake.operators.windows.spec import SLICES, WINDOWS
+from sessionlake.operators.windows.changelog import SLICES, WINDOWS
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.history import stamp, user_metadata
 from sessionlake.warehouse.views import merged_rows
@@ -40,7 +40,7 @@ def final_config(root: Path, **sections: Any) -> Config:
 
 def sliding_config(root: Path, **sections: Any) -> Config:
     """Sliding windows of 10 us, with an archive."""
-    kind = {"window": {"kind": "sliding", "offset": "0 us"}, "emit": {"early": "off", "late": "close"}}
+    kind = {"window": {"kind": "sliding", "offset": None}, "emit": {"early": "off", "late": "close"}}
     return window_config(root, **{**kind, "pipeline": {"archive": True}, **sections})
 
 
@@ -257,7 +257,7 @@ def test_what_lies_beyond_retention_is_left_but_where_a_window_is_one_slice(
     counts = backfill(spark, tumbling, from_us=-EVER, to_us=EVER).counts
     assert run(spark, tumbling, once=True).counts["applied"] == counts["corrections"] >= 3
     # What was beyond retention when it came is a dead letter.
-    dead = tables_of(spark, tumbling)["dead_letters"].read().select("session_key", F.unix_micros("event_time"))
+    dead = tables_of(spark, tumbling)["dead_letters"].read().select("key", F.unix_micros("event_time"))
     lost = {(row[0], row[1] - (row[1] - OFFSET) % SIZE) for row in dead.collect()}
     found = contents(spark, tumbling, -EVER)
     assert [row for row in found if row[:2] not in lost] == [

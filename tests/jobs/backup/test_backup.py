@@ -14,6 +14,7 @@ from sessionlake.errors import JobError, PipelineStateError
 from sessionlake.jobs.backup import backup, restore
 from sessionlake.jobs.backup.manifest import INCOMPLETE, MANIFEST
 from sessionlake.warehouse import schemas
+from sessionlake.warehouse.history import FORMAT
 from tests.engine.crash_support import (
     CrashError,
     Lake,
@@ -82,6 +83,7 @@ def test_backup_of_another_pipeline_or_a_newer_format_is_refused(spark: SparkSes
     with pytest.raises(JobError, match=f"holds no {MANIFEST}"):
         restore(spark, lake.config, str(saved))
     raw = {"pipeline": "p", "batch_id": 1, "commit_id": "c", "saved_us": 1, "versions": {}, "files": []}
+    raw |= {"format": FORMAT, "written_by": "0.2.0"}
 
     def refused(kind: type[Exception], message: str, **more: object) -> None:
         (saved / MANIFEST).write_text(json.dumps({**raw, **more}))
@@ -91,6 +93,7 @@ def test_backup_of_another_pipeline_or_a_newer_format_is_refused(spark: SparkSes
 
     refused(JobError, "is a backup of pipeline 'p', not 'crash'")
     refused(PipelineStateError, "is of format 99", format=99, written_by="9.9")
+    refused(PipelineStateError, "sessionlake rebuild CONFIG --warehouse NEW", format=1)
     refused(JobError, f"has a damaged {MANIFEST}", other=1)
     with pytest.raises(JobError, match="is in the warehouse that it is to save"):
         backup(spark, lake.config, f"{lake.warehouse}/saved")

@@ -14,6 +14,8 @@ from sessionlake.jobs.compact.job import _pin
 from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.run import JobRun
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions import schemas as session_schemas
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables, spark_schema
 from sessionlake.warehouse.views import merged_rows
@@ -40,7 +42,7 @@ def one_event(spark: SparkSession, root: Path, **sections: dict[str, Any]) -> Co
 def nine_batches(spark: SparkSession, root: Path) -> None:
     """Make a pipeline: a session deleted in batch 5 and made anew in 7, one with many changes, one of a date that empties, one emitted."""
     found = one_event(spark, root)
-    tables = Tables(spark, found.pipeline.warehouse)
+    tables = Tables(spark, found.pipeline.warehouse, CHANGELOG)
     append_batch(tables, 1, ("upsert", "again", 10, 1), ("upsert", "often", 10, 1), ("emit", "none", 10, 9))
     append_batch(tables, 2, ("upsert", "often", 10, 2), ("upsert", "gone", 3 * DAY, 1))
     append_batch(tables, 3, ("emit", "none", 20, 9))
@@ -71,7 +73,7 @@ def append_batch(tables: Tables, batch_id: int, *rows: tuple[str, str, int, int]
         }
         for op, key, start, value in rows
     ]
-    schema = schemas.changelog({"total": pa.int64()}, {})
+    schema = session_schemas.changelog({"total": pa.int64()}, {})
     frame = tables.spark.createDataFrame(pa.Table.from_pylist(found, schema=schema), spark_schema(schema))
     counts = {"upserts": sum(row[0] == "upsert" for row in rows)}
     metadata = {**last.metadata, "batch_id": batch_id, "commit_id": f"c{batch_id}", "counts": counts}
@@ -103,7 +105,7 @@ def live(tables: Tables, **versions: int) -> list[Row]:
 
 def upkeep_of(spark: SparkSession, config: Config, run_id: str = "by hand") -> Upkeep:
     """Return a run's hold on the tables, without the record of the run."""
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     return Upkeep(spark, config, JobRun(tables, "compact", run_id, 0, _pin(tables), dry_run=False, finished=None))
 
 

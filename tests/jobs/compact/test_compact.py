@@ -21,6 +21,7 @@ from sessionlake.jobs.compact import compact, job, layout, plan
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import read_batches
@@ -74,7 +75,7 @@ def impatient(lake: Lake, **settings: str) -> Config:
 
 
 def tables_of(spark: SparkSession, lake: Lake) -> Tables:
-    return Tables(spark, lake.config.pipeline.warehouse)
+    return Tables(spark, lake.config.pipeline.warehouse, CHANGELOG)
 
 
 def rows(spark: SparkSession, lake: Lake) -> list[Any]:

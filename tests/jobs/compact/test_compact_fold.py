@@ -13,6 +13,7 @@ from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold, read_tail
 from sessionlake.jobs.compact.trim import trim, trim_point
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.schemas import YEAR_1_US, YEAR_9999_US
 from sessionlake.warehouse.tables import Tables
@@ -43,7 +44,7 @@ def config(nine: Path, tmp_path: Path) -> Config:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [MERGE, REWRITE])
 def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Config, method: str) -> None:
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     expected = folded(history(tables))
     assert ("again", 10, 17, 7, 7, 7) in expected
     versions = {}
@@ -75,7 +76,7 @@ def test_every_fold_point_gives_the_same_view(spark: SparkSession, config: Confi
 
 
 def test_trim_waits_for_the_safety_window(spark: SparkSession, config: Config) -> None:
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     fold(upkeep_of(spark, config), 6, REWRITE, MB)
     folded_ms = (tables[schemas.SESSIONS].commit_info(tables[schemas.SESSIONS].latest_version()) or {})["timestamp"]
     fold(upkeep_of(spark, config), 8, MERGE, MB)
@@ -91,7 +92,7 @@ def test_trim_waits_for_the_safety_window(spark: SparkSession, config: Config) -
 def test_a_fold_by_another_run_between_reading_and_commit(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch, method: str, other_until: int
 ) -> None:
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     expected = folded(history(tables))
     other = upkeep_of(spark, config, "other")
 
@@ -109,7 +110,7 @@ def test_a_fold_by_another_run_between_reading_and_commit(
 
 @pytest.mark.slow
 def test_two_runs_at_once_fold_each_batch_once(spark: SparkSession, config: Config) -> None:
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     expected = folded(history(tables))
     errors: list[Exception] = []
 
@@ -132,7 +133,7 @@ def test_two_runs_at_once_fold_each_batch_once(spark: SparkSession, config: Conf
 def test_size_decides_the_method_and_dry_run_writes_nothing(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     names = (schemas.SESSIONS, schemas.CHANGELOG)
     before = [tables[name].latest_version() for name in names]
     report = compact(spark, config, dry_run=True)
@@ -172,7 +173,7 @@ def test_dates_are_utc_and_an_aggregate_may_be_called_changes(spark: SparkSessio
                 compact(spark, config)
             found = read_sessions(spark, config).select("session_date", "changes").collect()
             assert [(str(row[0]), row[1]) for row in found] == [("1970-01-01", 7)]
-        tables = Tables(spark, config.pipeline.warehouse)
+        tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
         assert rows_meeting(tables, 0, 6).count() == tables[schemas.SESSIONS].read().count() == 1
         times = {0: "1970-01-01", -1: "1969-12-31", -DAY: "1969-12-31", -DAY - 1: "1969-12-30", DAY - 1: "1970-01-01"}
         times |= {YEAR_1_US: "0001-01-01", YEAR_9999_US: "9999-12-31"}

@@ -1,6 +1,5 @@
 """The snapshot's files: a warehouse with partitions, as earlier releases made them, and who comes between read and commit."""
 
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,19 +8,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
-from sessionlake.jobs.compact import compact, layout, plan
+from sessionlake.jobs.compact import plan
 from sessionlake.jobs.compact.fold import MERGE, REWRITE, fold
 from sessionlake.jobs.compact.ordered import in_order, snapshot_files
+from sessionlake.operators.sessions.changelog import SESSIONS
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import FOLD, SESSIONS
-from sessionlake.warehouse.delta_log import USER_METADATA
-from sessionlake.warehouse.history import user_metadata
-from sessionlake.warehouse.schemas import SESSION_DATE
+from sessionlake.warehouse.changelog import FOLD
 from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import ERASURES, changes, fold_point, latest_changes
-from tests.engine.crash_support import CrashError, crash_at
+from sessionlake.warehouse.views import ERASURES, changes, latest_changes
+from tests.engine.crash_support import crash_at
 from tests.jobs.backup.copies import copy_pipeline
-from tests.jobs.compact.compact_support import DAY, append_batch, folded, history, live, sessions, upkeep_of
+from tests.jobs.compact.compact_support import DAY, append_batch, folded, history, sessions, upkeep_of
 
 MB = plan.MB
 FOLDED = 5
@@ -34,60 +32,7 @@ def config(nine: Path, tmp_path: Path) -> Config:
 
 @pytest.fixture
 def tables(spark: SparkSession, config: Config) -> Tables:
-    return Tables(spark, config.pipeline.warehouse)
-
-
-def part_by_date(tables: Tables) -> None:
-    """Make the snapshot what an earlier release's fold of the first batches left."""
-    old = tables[schemas.SESSIONS].read()
-    shutil.rmtree(tables[schemas.SESSIONS].uri)
-    rows = latest_changes(changes(tables[schemas.CHANGELOG].read(), -1, FOLDED)).where("op = 'upsert'")
-    writer = tables.spark.createDataFrame([], old.schema).write.format("delta").partitionBy(SESSION_DATE)
-    writer.option("delta.checkpointInterval", "7").save(tables[schemas.SESSIONS].uri)
-    tables[schemas.SESSIONS].append(rows.select(*old.columns), FOLD, FOLDED, {"batch_id": FOLDED})
-    tables[schemas.SESSIONS].set_app_versions({ERASURES: lambda _: 3})
-
-
-def _commit_ours(tables: Tables, statement: str) -> None:
-    with tables.settings({USER_METADATA: user_metadata({"copied": True})}):
-        tables.spark.sql(statement).collect()
-
-
-@pytest.mark.slow
-def test_a_snapshot_with_partitions_is_rewritten_without_and_nothing_else_changes(
-    spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part_by_date(tables)
-    expected, then = folded(history(tables)), folded(history(tables, FOLDED))
-    before = tables[schemas.SESSIONS].latest_version()
-    with crash_at(monkeypatch, "compact_layout_read"), pytest.raises(CrashError):
-        compact(spark, config, run_id="r")
-    assert (tables[schemas.SESSIONS].latest_version(), live(tables)) == (before, expected)
-
-    def erase() -> None:
-        _commit_ours(
-            tables,
-            f"merge into {tables[schemas.SESSIONS].sql_name()} t using (select 'often' key) k "
-            "on t.session_key = k.key when matched then delete",
-        )
-
-    with crash_at(monkeypatch, "compact_layout_read", action=erase):
-        layout.take_partitions_away(upkeep_of(spark, config), config)
-    assert tables[schemas.SESSIONS].partitioned_by() == []
-    assert sessions(tables[schemas.SESSIONS].read()) == [row for row in then if row[0] != "often"]
-    assert sessions(tables[schemas.SESSIONS].read(before)) == then
-    assert fold_point(tables) == FOLDED
-    assert tables[schemas.SESSIONS].app_version(ERASURES) == 3
-    properties = spark.sql(f"show tblproperties {tables[schemas.SESSIONS].sql_name()}").collect()
-    assert ("delta.checkpointInterval", "7") in map(tuple, properties)
-    comments = {f.name: f.metadata.get("comment") for f in tables[schemas.SESSIONS].read().schema}
-    assert comments[SESSION_DATE] == schemas.SESSION_DATE_COMMENT
-    assert comments["session_key"]
-
-    report = compact(spark, config, run_id="r")
-    assert (report.repeated, fold_point(tables)) == (False, 8)
-    assert sessions(tables[schemas.SESSIONS].read()) == live(tables) == expected
-    assert len(snapshot_files(tables)) == 1
+    return Tables(spark, config.pipeline.warehouse, CHANGELOG)
 
 
 @pytest.mark.parametrize("method", [REWRITE, pytest.param(MERGE, marks=pytest.mark.slow)])
@@ -111,6 +56,7 @@ def test_an_erasure_after_the_tail_was_read_makes_the_fold_read_it_again(
     assert found == folded(history(tables))
 
 
+@pytest.mark.slow
 def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
     spark: SparkSession, config: Config, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,8 +73,8 @@ def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
         .read()
         .groupBy(F.col("_metadata.file_name"))
         .agg(
-            F.min(SESSION_DATE).cast("string"),
-            F.max(SESSION_DATE).cast("string"),
+            F.min(SESSIONS.date).cast("string"),
+            F.max(SESSIONS.date).cast("string"),
             F.min("session_key"),
             F.max("session_key"),
         )
@@ -148,7 +94,7 @@ def test_files_of_a_fold_hold_whole_dates_or_ranges_of_keys(
 
 
 def test_a_date_out_of_plan_is_written_too(tables: Tables) -> None:
-    rows = latest_changes(changes(tables[schemas.CHANGELOG].read(), -1)).where("op = 'upsert'")
+    rows = latest_changes(changes(tables[schemas.CHANGELOG].read(), -1), SESSIONS).where("op = 'upsert'")
     names = tables[schemas.SESSIONS].read().columns
     counts = {"1970-01-01": 1, "1970-01-05": 1}
     found = in_order(SESSIONS, rows.select(*names), rows, counts, 200 * MB, 128 * MB)

@@ -14,6 +14,7 @@ from sessionlake.jobs.compact.upkeep import Upkeep
 from sessionlake.jobs.run import _record
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.quality.context import remove_older
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -37,7 +38,7 @@ def test_old_dead_letters_are_emptied_and_old_runs_go(spark: SparkSession, tmp_p
     config = one_event(spark, tmp_path)
     write_rows(tmp_path, "1.json", ["{broken", {"key": "late", "time_us": 1_000, "v": "no number"}])
     run(spark, config, once=True)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     tables[schemas.JOB_RUNS].create(schemas.JOB_RUNS_SCHEMA, "")
     for job in ("compact", "forget"):
         _record(tables, job, "old", "started", 0, {}, {}, None)
@@ -55,7 +56,7 @@ def test_old_dead_letters_are_emptied_and_old_runs_go(spark: SparkSession, tmp_p
     assert [(row.reason, row.source, row.batch_id) for row in emptied] == [
         (r.reason, r.source, r.batch_id) for r in dead
     ]
-    assert not any(row.raw or row.session_key or row.event_time for row in emptied)
+    assert not any(row.raw or row.key or row.event_time for row in emptied)
     after = read_status(config)
     assert (after.reconciles, after.counts) == (True, before.counts)
     version = tables[schemas.DEAD_LETTERS].latest_version()

@@ -16,6 +16,7 @@ from sessionlake.errors import ConfigError, JobError, SessionlakeError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.expire import Pace, expire
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.jobs.backup.copies import copy_pipeline
@@ -57,8 +58,8 @@ def live(spark: SparkSession, config: Config) -> list[tuple[str, int, int, int]]
 
 
 def sent(spark: SparkSession, config: Config) -> list[Any]:
-    rows = Tables(spark, config.pipeline.warehouse)[schemas.CORRECTIONS].read().where("job = 'expire'")
-    return rows.selectExpr("*", "unix_micros(session_start) start").collect()
+    rows = Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.CORRECTIONS].read().where("job = 'expire'")
+    return rows.selectExpr("*", "unix_micros(start_time) start").collect()
 
 
 def commit_sizes(config: Config) -> list[int]:
@@ -109,7 +110,7 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
     report = expire(spark, config, where=PER_KEY, tables=lives, run_id="one")
     gone = len(before) - len(expected)
     assert gone == 4 + 2 + 5
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     assert report.counts == {
         "rows_read": tables[schemas.SESSIONS].read().count() + tables[schemas.CHANGELOG].read().count(),
         "matched": gone,
@@ -135,16 +136,11 @@ def test_per_key_ttl_by_subquery_then_nothing_is_left(spark: SparkSession, confi
 def test_too_large_a_share_is_refused_before_the_first_tombstone(spark: SparkSession, config: Config) -> None:
     braked = config.model_copy(update={"expire": config.expire.model_copy(update={"max_share": 0.2})})
     every = len(live(spark, config))
-    dry = expire(spark, braked, where="event_count > 0", dry_run=True)
     message = rf"expire.max_share: the run would remove {every} of {every} sessions \(100%\), more than 20%"
-    assert dry.counts["matched"] == every
-    assert len(dry.notes) == 1
     with pytest.raises(JobError, match=message):
         expire(spark, braked, where="event_count > 0", run_id="r")
     assert sent(spark, config) == []
     assert expire(spark, braked, where="event_count > 0", max_share=1, run_id="r").counts["expired"] == every
-    within = expire(spark, braked, where="session_key = 'k0' and event_count > 2", dry_run=True)
-    assert within.notes == []
 
 
 @pytest.mark.slow
@@ -163,10 +159,10 @@ def test_throttle_and_limit_take_the_oldest_first(spark: SparkSession, config: C
     )
     assert (first.counts["expired"], first.counts["left_for_next_run"]) == (22, len(before) - 22)
     assert commit_sizes(config) == [10, 10, 2]
-    assert reports == ["looking for what has expired"] + [f"{n} of 22 tombstones" for n in (10, 20, 22)]
+    assert reports == ["looking for expired rows"] + [f"{n} of 22 tombstones" for n in (10, 20, 22)]
     # A look takes a second, and there is one before and one after each wait.
     assert clock.slept == [9, 9]
-    assert {(r.session_key, r.start) for r in sent(spark, config)} == {(k, a) for _, k, a in before[:22]}
+    assert {(r.key, r.start) for r in sent(spark, config)} == {(k, a) for _, k, a in before[:22]}
     rest = expire(spark, config, where="event_count >= 1", pace=Clock().pace())
     assert (rest.counts["expired"], rest.counts["emitted_before"]) == (len(before) - 22, 22)
 
@@ -194,7 +190,7 @@ def test_killed_run_resumes_with_the_next_chunk(
     report = attempt()
     assert (report.counts["expired"], report.counts["left_for_next_run"]) == (15, 15)
     assert commit_sizes(config) == [10, 5]
-    assert len({(r.session_key, r.start, r.revision) for r in sent(spark, config)}) == 15
+    assert len({(r.key, r.start, r.revision) for r in sent(spark, config)}) == 15
     with pytest.raises(JobError, match="was started with"):
         expire(spark, config, where="event_count > 1", run_id="r")
 
@@ -216,7 +212,7 @@ def test_of_two_runs_at_once_one_stops(
     assert first.counts["expired"] == 10 * (nth - 1)
     assert first.counts["left_for_next_run"] == total - 10 * (nth - 1)
     assert first.notes
-    names = [(r.session_key, r.start, r.revision) for r in sent(spark, config)]
+    names = [(r.key, r.start, r.revision) for r in sent(spark, config)]
     assert len(set(names)) == len(names) == total
     assert {r.run_id for r in sent(spark, config)} == ({"b"} if nth == 1 else {"a", "b"})
 
@@ -287,9 +283,10 @@ def test_errors_are_one_line(spark: SparkSession, original: Path, arguments: dic
     ("where", "share"), [("1 = 0", 0), ("1 = 1", 1), ("exists (select 1 from lives where life < 0)", 0)]
 )
 def test_rules_that_spark_answers_without_reading(spark: SparkSession, original: Path, where: str, share: int) -> None:
-    config, lives = make_config(original), {"lives": str(original / "lives")}
+    config, lives = make_config(original, expire={"max_share": 0.2}), {"lives": str(original / "lives")}
     report = expire(spark, config, where=where, tables=lives, dry_run=True)
     assert report.counts["matched"] == share * len(live(spark, config))
+    assert len(report.notes) == share, "a dry run says that the run would be refused"
 
 
 def test_config_names_a_wrong_setting(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sessionlake.jobs.expire.told import joined, removed_by
-from sessionlake.operators.cleanups.brake import JUMPED
+from sessionlake.jobs.expire.tombstone_sender import joined, removed_by
+from sessionlake.operators.shared.cleanups.brake import JUMPED
 from sessionlake.stream.kind import ALLOW_EXPIRY
 from sessionlake.warehouse.batch_commit import BatchCommit, Settings
 

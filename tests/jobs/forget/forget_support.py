@@ -1,6 +1,10 @@
 """A pipeline in which two keys stand wherever a key can, and a search for them that shares nothing with the job's."""
 
 import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,13 @@ from sessionlake import read_sessions
 from sessionlake.config.load import Config
 from sessionlake.jobs.expire import expire
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
+from sessionlake.operators.sessions.schemas import TOPIC_TOMBSTONES
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.delta_log import USER_METADATA
 from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
-from tests.support import make_config, write_rows
+from tests.support import correction_of, make_config, write_rows
 
 ANNA = "anna.longer-than-32-characters@example.org"
 BO = 'bö "the" b'
@@ -38,7 +44,7 @@ def build(spark: SparkSession, root: Path) -> Config:
             rows += [{"key": "", "time_us": 1, "v": 7, "note": "anna.longer"}]
         write_rows(root, f"{batch}.json", rows)
     run(spark, config, once=True)
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     _snapshot(spark, tables)
     _archive(spark, tables)
     tables[schemas.CHANGELOG].checkpoint()
@@ -66,10 +72,10 @@ def _snapshot(spark: SparkSession, tables: Tables) -> None:
 def _archive(spark: SparkSession, tables: Tables) -> None:
     """Delete from the archive by hand, and let the topic, which there is none of, have brought tombstones."""
     for _ in range(2):
-        condition = "session_key = 'carl' and unix_micros(event_time) > 1200"
+        condition = "key = 'carl' and unix_micros(event_time) > 1200"
         spark.sql(f"delete from delta.`{tables[schemas.EVENTS].uri}` where {condition}")
-    rows = [{"session_key": key, "correction_id": f"t{i}"} for i, key in enumerate((*GONE, "carl"))]
-    tables[schemas.TOPIC_TOMBSTONES].append_rows(pa.Table.from_pylist(rows, schema=schemas.TOPIC_TOMBSTONES_SCHEMA))
+    rows = [{"key": key, "correction_id": f"t{i}"} for i, key in enumerate((*GONE, "carl"))]
+    tables[schemas.TOPIC_TOMBSTONES].append_rows(pa.Table.from_pylist(rows, schema=TOPIC_TOMBSTONES))
 
 
 def _crash_leftovers(tables: Tables) -> None:
@@ -84,7 +90,7 @@ def _restated(tables: Tables) -> pa.Table:
     """Return partials of both a key that goes and one that stays, as the job for late events would send them."""
     columns = ["session_key", "session_start", "session_end", "event_count", "state"]
     rows = tables[schemas.CHANGELOG].read().where("op = 'upsert'").orderBy("session_end").select(*columns).collect()
-    newest = {row.session_key: row.asDict() for row in rows}
+    newest = {row.session_key: correction_of(row.asDict(), *columns) for row in rows}
     sent = [{**newest[key], "correction_id": f"r{key}", "kind": "restate", "job": "late"} for key in (ANNA, "carl")]
     return pa.Table.from_pylist(
         [{**row, "state": bytes(row["state"])} for row in sent], schema=schemas.CORRECTIONS_SCHEMA
@@ -117,7 +123,7 @@ def _stands_in(file: Path, form: str) -> bool:
 
 def kept_rows(spark: SparkSession, config: Config) -> dict[str, list[str]]:
     """Return the rows of the keys that stay, and of none, by table."""
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     forms = {form for key in GONE for form in _forms(key)}
     kept = {}
     for name in (
@@ -138,3 +144,28 @@ def live(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:
         "session_key", "unix_micros(session_start) a", "unix_micros(session_end) b", "event_count", "total"
     )
     return sorted(tuple(row) for row in rows.collect())
+
+
+@contextmanager
+def stream(path: Path, config: Config) -> Iterator[subprocess.Popen[str]]:
+    """Run the stream of a config's file in a process of its own; it has the store's lock when this yields."""
+    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            until(process, lambda: holder(config) == str(process.pid))
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def holder(config: Config) -> str:
+    """Return the process that took the store's lock last; trying the lock could keep the stream from it."""
+    return Path(config.store_dir, "LOCK").read_text()
+
+
+def until(process: subprocess.Popen[str], done: Callable[[], bool]) -> None:
+    while not done():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+            raise AssertionError(f"the stream ended: {process.stdout.read() if process.stdout else ''}")

@@ -2,10 +2,7 @@
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +17,15 @@ from sessionlake.errors import JobError
 from sessionlake.jobs.compact import compact
 from sessionlake.jobs.compact.fold import MERGE, REWRITE
 from sessionlake.jobs.expire import expire
-from sessionlake.jobs.forget import Waiting, check, forget
+from sessionlake.jobs.forget import WaitBudget, check, forget
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.stream.lock import locked_store
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine import crash_support
 from tests.jobs.backup.copies import copy_pipeline
-from tests.jobs.forget.forget_support import ANNA, GONE, SECTIONS, STAY, build, kept_rows, live, traces
+from tests.jobs.forget.forget_support import ANNA, GONE, SECTIONS, STAY, build, kept_rows, live, stream, traces, until
 from tests.support import make_config, write_rows
 
 TABLES = (
@@ -107,7 +105,7 @@ def test_killed_then_nothing_is_left_and_the_stream_goes_on(
     assert kept_rows(spark, config) == kept
     assert forget(spark, config, GONE, run_id="f").repeated
 
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
     commits = [tables[schemas.CHANGELOG].commit(v) for v in range(tables[schemas.CHANGELOG].latest_version() + 1)]
     assert any(commit is not None and commit.metadata.get("copied") for commit in commits)
     # Every store is lost: what the tables restore has no such key, and the streams go on over the removed files.
@@ -165,12 +163,12 @@ def test_beside_a_stream_it_waits_until_its_stores_are_removed(
         for step in stream_runs:
             step()
 
-    waiting = Waiting(1_000_000, lambda: now[0], wait)
+    waiting = WaitBudget(1_000_000, lambda: now[0], wait)
     with locked_store(config):
         with pytest.raises(
             JobError, match=r"has not read 9 corrections of the keys, of which 0 are new; .* --run-id f"
         ) as caught:
-            forget(spark, config, GONE, run_id="f", waiting=waiting)
+            forget(spark, config, GONE, run_id="f", wait_budget=waiting)
         assert "\n" not in str(caught.value)
 
     def batch() -> None:
@@ -180,7 +178,7 @@ def test_beside_a_stream_it_waits_until_its_stores_are_removed(
 
     stream_runs.append(batch)
     with locked_store(config):
-        report = forget(spark, config, GONE, run_id="f", waiting=Waiting(60_000_000, lambda: now[0], wait))
+        report = forget(spark, config, GONE, run_id="f", wait_budget=WaitBudget(60_000_000, lambda: now[0], wait))
     assert report.counts["stores_marked"] > 0
     assert not list(Path(config.store_dir).glob("*.forget"))
     assert report.counts["found"] > 0
@@ -191,42 +189,17 @@ def test_beside_a_stream_it_waits_until_its_stores_are_removed(
     assert (done.counts["found"], done.repeated, traces(config)) == (0, False, [])
 
 
-@contextmanager
-def stream(config: Config) -> Iterator[subprocess.Popen[str]]:
-    """Run a pipeline's stream in a process of its own; it has the store's lock when this yields."""
-    path = Path(config.directory, "pipeline.toml")
-    path.write_text(TOML)
-    command = [str(Path(sys.executable).with_name("sessionlake")), "run", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            until(process, lambda: holder(config) == str(process.pid))
-            yield process
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
-
-
-def holder(config: Config) -> str:
-    """Return the process that took the store's lock last; trying the lock could keep the stream from it."""
-    return Path(config.store_dir, "LOCK").read_text()
-
-
-def until(process: subprocess.Popen[str], done: Callable[[], bool]) -> None:
-    while not done():
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
-            raise AssertionError(f"the stream ended: {process.stdout.read() if process.stdout else ''}")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_beside_a_live_stream(spark: SparkSession, config: Config) -> None:
-    tables = Tables(spark, config.pipeline.warehouse)
+    tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
+    path = Path(config.directory, "pipeline.toml")
+    path.write_text(TOML)
 
     def has_carl_at(time_us: int) -> bool:
         return any(s[0] == "carl" and s[2] == time_us for s in live(spark, config))
 
-    with stream(config) as process:
+    with stream(path, config) as process:
         report = forget(spark, config, GONE, run_id="f")
         assert report.counts["rows_of_session_changelog"] > 0
         assert report.counts["stores_marked"] > 0

@@ -23,7 +23,7 @@ def made(spark: SparkSession, root: Path, partitions: tuple[str, ...]) -> Table:
     """Return a table with whatever a user may have switched on: 3 rows a key, one of which is deleted."""
     table = Tables.of(spark, make_config(root))["mine"]
     by = f"partitioned by ({', '.join(partitions)})" if partitions else ""
-    columns = "session_key string, day string, n long"
+    columns = "key string, day string, n long"
     spark.sql(f"create table {table.sql_name()} ({columns}) using delta {by} tblproperties ({_FEATURES})")
     append(table, [(key, day, n) for n, (key, day) in enumerate([(k, d) for d in "xy" for k in ("gone", "kept")])])
     append(table, [("gone", "x", 10), ("kept", "x", 11)])
@@ -33,12 +33,12 @@ def made(spark: SparkSession, root: Path, partitions: tuple[str, ...]) -> Table:
 
 
 def append(table: Table, rows: list[tuple[str, str, int]]) -> None:
-    frame = table.spark.createDataFrame(rows, "session_key string, day string, n long")
+    frame = table.spark.createDataFrame(rows, "key string, day string, n long")
     frame.coalesce(1).write.format("delta").mode("append").save(table.uri)
 
 
 def rows_of(table: Table, *more: str) -> list[tuple[Any, ...]]:
-    rows = table.read().selectExpr("session_key", "day", "n", *more).collect()
+    rows = table.read().selectExpr("key", "day", "n", *more).collect()
     return sorted(map(tuple, rows), key=lambda row: row[2])
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from sessionlake.engine.erasure import mark, marked, remove_all_marked
 from sessionlake.errors import BusyError
+from sessionlake.jobs.forget.exclusive import one_at_a_time
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.lake import Holder
 from sessionlake.jobs.forget.proof import Proof, by_partition
-from sessionlake.jobs.forget.single import one_at_a_time
-from sessionlake.jobs.forget.waiting import Waiting
+from sessionlake.jobs.forget.wait_budget import WaitBudget
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.stream.queries import run_to_end
 from sessionlake.warehouse.batch_commit import Places
@@ -95,7 +95,7 @@ def test_two_erasures_wait_for_each_other(tmp_path: Path) -> None:
 
 def test_all_waits_of_a_run_have_its_time_together() -> None:
     now = [0.0]
-    waiting = Waiting(10_000_000, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+    waiting = WaitBudget(10_000_000, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
     first = waiting.until_late()
     assert [first() for _ in range(3)] == [True] * 3
     # What a run does between two waits is none.
@@ -109,7 +109,7 @@ def test_all_waits_of_a_run_have_its_time_together() -> None:
 
 def test_a_runs_own_work_uses_up_none_of_its_time_to_wait() -> None:
     now = [0.0]
-    waiting = Waiting(10_000_000, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+    waiting = WaitBudget(10_000_000, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
     wait = waiting.until_late()
     for _ in range(6):
         # Files are written again, and the commit is refused.

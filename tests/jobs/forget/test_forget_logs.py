@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.jobs.forget.fs import replace_text
 from sessionlake.jobs.forget.logs import _cut
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
 
@@ -50,7 +51,7 @@ def test_conditions_of_a_commit_go_as_a_whole() -> None:
 
 def test_a_file_is_replaced_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between any two steps the old text is there and can be read, though the checksum beside it is Hadoop's."""
-    tables, file = Tables(spark, str(tmp_path)), tmp_path / "0.json"
+    tables, file = Tables(spark, str(tmp_path), CHANGELOG), tmp_path / "0.json"
     tables.write_text_once(str(file), "old")
     assert (tmp_path / ".0.json.crc").exists()
     os.utime(file, (1_000, 1_000))

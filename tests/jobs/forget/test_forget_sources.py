@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.columnar.joint_keys import joint_key
 from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.jobs.forget.lake import Holder, Lake
 from sessionlake.jobs.forget.proof import _searched
-from sessionlake.sources.contract import joint_key
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.operators.joins.join_support import join_config
@@ -93,7 +93,7 @@ def test_broken_rows_are_found_by_all_parts(spark: SparkSession) -> None:
         '{"id": 7',
     ]
     keys = Keys.of([GONE]).frame(spark, [["id", "order_id"], ["region"]])
-    rows = spark.createDataFrame([(None, raw) for raw in found + kept], "session_key string, raw string")
+    rows = spark.createDataFrame([(None, raw) for raw in found + kept], "key string, raw string")
     hits = matching(rows.alias("t"), keys, F.expr(Holder(schemas.DEAD_LETTERS, "raw", "value").condition))
     assert sorted(row.raw for row in hits.collect()) == sorted(found)
 

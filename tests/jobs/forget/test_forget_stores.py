@@ -15,9 +15,9 @@ from sessionlake.config.load import Config
 from sessionlake.engine.pending import Pending
 from sessionlake.jobs.forget.keys import Keys
 from sessionlake.jobs.forget.stores import await_removal, elsewhere, erase_stores, find_in_stores, store_if_free
-from sessionlake.store.interface import StoredSession, Windowed
 from sessionlake.store.segmented import WRITE_SCHEMA, SegmentedSessionStore, segment_interval
 from sessionlake.stream.lock import locked_store
+from tests.store.sessions import OneSessionAtATime, Session
 from tests.support import examples, make_config
 
 NAMES = ["7", "anna@example.org", *(f"user{i}" for i in range(20))]
@@ -34,10 +34,10 @@ def config(tmp_path: Path) -> Config:
     folder = Path(config.store_dir)
     folder.mkdir(parents=True)
     for number in range(5):
-        store = SegmentedSessionStore(folder / str(number), segment_interval(70))
+        store = OneSessionAtATime(folder / str(number), segment_interval(70))
         for key in NAMES:
             if shard(key) == number or (number == 4 and key == "user7"):
-                store.put(StoredSession(Windowed(key, 100, 110), 1, 0, b"state"))
+                store.put(Session(key, 100, 110, state=b"state"))
         store.close()
     rows: dict[str, Any] = {"segment": [0], "key": [b"7"], "value": [b"x"]}
     Pending(folder / f"{shard('7')}.pending").write("c", None, pa.table(rows, schema=WRITE_SCHEMA))
@@ -56,9 +56,9 @@ def test_find_tells_a_short_key_from_its_byte(config: Config) -> None:
 
 def test_find_tells_a_key_from_a_part_of_another(config: Config) -> None:
     assert find_in_stores(config, Keys.of(["nna@example.org", "anna@example.or"])) == []
-    store = SegmentedSessionStore(Path(config.store_dir) / "4", segment_interval(70))
+    store = OneSessionAtATime(Path(config.store_dir) / "4", segment_interval(70))
     try:  # still in RocksDB's log
-        store.put(StoredSession(Windowed("someone@example.org", 100, 110), 1, 0, b"state"))
+        store.put(Session("someone@example.org", 100, 110, state=b"state"))
         assert len(find_in_stores(config, Keys.of(["someone@example.org"]))) == 2
         assert find_in_stores(config, Keys.of(["one@example.org"])) == []
     finally:

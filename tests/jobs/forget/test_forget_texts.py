@@ -74,7 +74,7 @@ def test_broken_rows_are_found_however_they_write_the_key(spark: SparkSession) -
         '{"key": "", "note": "anna"} broken',
         "{user: joanna; bö",
     ]
-    rows = spark.createDataFrame([(None, raw) for raw in found + kept], "session_key string, raw string")
+    rows = spark.createDataFrame([(None, raw) for raw in found + kept], "key string, raw string")
 
     def held(keys: Keys) -> list[str]:
         hits = matching(rows.alias("t"), keys.frame(spark, [["key"]]), F.expr(CONDITION))

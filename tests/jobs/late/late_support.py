@@ -18,6 +18,7 @@ from sessionlake.jobs.late.status import LateStatus, read_late_status
 from sessionlake.jobs.run import JobReport
 from sessionlake.observe.status import open_tables, read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
@@ -48,7 +49,7 @@ class Late:
 
     @property
     def tables(self) -> Tables:
-        return Tables(self.spark, self.config.pipeline.warehouse)
+        return Tables(self.spark, self.config.pipeline.warehouse, CHANGELOG)
 
     def copy(self, root: Path) -> "Late":
         """Return a copy that goes on from here by itself."""
@@ -91,7 +92,7 @@ class Late:
     def written(self) -> tuple[list[Any], list[Any]]:
         """Return what jobs have written, without what differs from run to run."""
         parts = [
-            (r["session_key"], r["session_start"], r["session_end"], r["event_count"], bytes(r["state"]))
+            (r["key"], r["start_time"], r["end_time"], r["event_count"], bytes(r["state"]))
             for r in self.rows(schemas.CORRECTIONS)
         ]
         dead = [r["raw"] for r in self.rows(schemas.DEAD_LETTERS) if r["batch_id"] is None]

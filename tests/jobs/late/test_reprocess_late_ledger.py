@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from sessionlake.cli import main
 from sessionlake.jobs import run as runs
-from sessionlake.jobs.late.ledger import claim
-from sessionlake.jobs.late.spans import BACKFILL
+from sessionlake.jobs.late.ledger import claim, next_number
+from sessionlake.jobs.late.spans import BACKFILL, NUMBER
 from sessionlake.jobs.run import JobRun, start_run
 from sessionlake.operators.run import run
 from sessionlake.warehouse import schemas
@@ -44,6 +44,7 @@ def start_backfill(late: Late) -> JobRun:
     last = late.tables[schemas.CHANGELOG].last_commit()
     assert last is not None
     pinned = {"batch_id": last.metadata["batch_id"], "from_us": None, "to_us": None, "expired_us": 0}
+    pinned[NUMBER] = next_number(late.tables)
     return start_run(late.spark, late.config, BACKFILL, run_id="b", arguments={}, pin=lambda _: pinned, dry_run=False)
 
 
@@ -51,9 +52,9 @@ def append_replace(run: JobRun, key: str, start: int, end: int) -> None:
     """Append a replace correction at a revision that no session has: it will go stale."""
     some = run.tables[schemas.CHANGELOG].read().where("op = 'upsert'").head()
     assert some is not None
-    row: dict[str, Any] = {"correction_id": "backfill/b/1", "kind": "replace", "session_key": key}
-    row |= {"remove": [{"session_start": start, "revision": 99}], "job": BACKFILL, "run_id": "b", "created_at": 0}
-    row["put"] = [{"session_start": start, "session_end": end, "event_count": 1, "state": bytes(some["state"])}]
+    row: dict[str, Any] = {"correction_id": "backfill/b/1", "kind": "replace", "key": key}
+    row |= {"remove": [{"start_time": start, "revision": 99}], "job": BACKFILL, "run_id": "b", "created_at": 0}
+    row["put"] = [{"start_time": start, "end_time": end, "event_count": 1, "state": bytes(some["state"])}]
     table = pa.Table.from_pylist([row], schema=schemas.CORRECTIONS_SCHEMA)
     run.append(schemas.CORRECTIONS, run.tables.spark.createDataFrame(table, spark_schema(table.schema)))
 

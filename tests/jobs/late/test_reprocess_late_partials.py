@@ -59,8 +59,8 @@ def partials_of(rows: pa.RecordBatch, cuts: Sequence[int], alone_before_us: int)
 
 
 def spans_of(partials: pa.Table) -> list[tuple[str, int, int]]:
-    start, end = (partials[name].cast(pa.int64()).to_pylist() for name in ("session_start", "session_end"))
-    return list(zip(partials["session_key"].to_pylist(), start, end, strict=True))
+    start, end = (partials[name].cast(pa.int64()).to_pylist() for name in ("start_time", "end_time"))
+    return list(zip(partials["key"].to_pylist(), start, end, strict=True))
 
 
 @given(lists, st.lists(st.integers(0, 100), max_size=5), st.integers(-45, 45))

@@ -16,14 +16,16 @@ from sessionlake.config.load import Config
 from sessionlake.errors import JobError, OvertakenError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.redeem.job import _check_readable, redeem
-from sessionlake.jobs.redeem.rows import Reading, judge_letters
+from sessionlake.jobs.redeem.rows import judge_letters
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.operators.sessions.changelog import SESSIONS as CHANGELOG
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.raw import MAX_RAW_BYTES, raw_text
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import KEY
 from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import CrashError, crash_at
@@ -34,11 +36,11 @@ FUTURE = "too far in the future"
 ANY = [FUTURE, "beyond retention", "bad JSON", "wrong type"]
 
 
-def spec_of(total: str = "sum(v)") -> Reading:
+def spec_of(total: str = "sum(v)") -> Redeeming:
     types = {"k": pa.string(), "t": pa.int64(), "v": pa.int64()}
     columns = EventColumns("k", "t", "us", None, ("v",), types)
     aggregates = build_aggregates({"total": total}, types, with_id=False)
-    return Reading(aggregates, EventSpec(TableDecoder(columns, None)))
+    return Redeeming(aggregates, EventSpec(TableDecoder(columns, None)))
 
 
 def test_each_text_is_judged_as_the_row_it_was() -> None:
@@ -58,7 +60,7 @@ def test_each_text_is_judged_as_the_row_it_was() -> None:
     judged = {row["letter"]: row for row in judge_letters(spec_of(), letters, 50, 500).to_pylist()}
     assert [judged[str(i)]["outcome"] for i in range(len(texts) + 1)] == [*texts.values(), "unreadable"]
     taken = [judged["0"], judged["7"]]
-    assert [(row["session_key"], row["event"]) for row in taken] == [("a", {"v": 1}), ("d", {"v": 5})]
+    assert [(row["key"], row["event"]) for row in taken] == [("a", {"v": 1}), ("d", {"v": 5})]
 
 
 def test_a_letter_at_which_a_users_class_raises_is_refused_alone() -> None:
@@ -95,7 +97,8 @@ def test_letters_are_redeemed_once_though_a_run_is_killed(
     spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = Counter(
-        row["reason"] for row in Tables(spark, config.pipeline.warehouse)[schemas.DEAD_LETTERS].read().collect()
+        row["reason"]
+        for row in Tables(spark, config.pipeline.warehouse, CHANGELOG)[schemas.DEAD_LETTERS].read().collect()
     )
     assert (dead[FUTURE], dead["beyond retention"], dead.total()) == (3, 1, 5)
     with crash_at(monkeypatch, "redeem_before_corrections"), pytest.raises(CrashError):
@@ -133,7 +136,7 @@ def test_what_a_letter_does_not_hold_is_told(tmp_path: Path) -> None:
     columns = EventColumns(KEY, "t", "us", None, (), {KEY: pa.string(), "t": pa.int64()})
     by_record = replace(plain, events=EventSpec(TableDecoder(columns, None)))
     topic = {"kind": "kafka", "topic": "t", "format": "json"}
-    cases: list[tuple[dict[str, Any], Reading, str]] = [
+    cases: list[tuple[dict[str, Any], Redeeming, str]] = [
         ({"format": "csv"}, plain, "a dead letter of 'csv' lacks the header"),
         ({**topic, "format": "avro"}, plain, "a dead letter of 't' is Avro"),
         (topic, by_record, "a dead letter of 't' lacks the record's own columns"),

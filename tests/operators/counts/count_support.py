@@ -51,9 +51,8 @@ def write_messages(root: Path, files: range, of: int = 6) -> None:
 
 def run_files(spark: SparkSession, root: Path, config: Config, files: range) -> None:
     """Run a batch a file."""
-    for number in files:
-        write_messages(root, range(number, number + 1))
-        run(spark, config, once=True)
+    write_messages(root, files)
+    run(spark, config, once=True)
 
 
 def live(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
-from sessionlake.operators.counts.spec import SLICES
+from sessionlake.operators.counts.changelog import SLICES
 from sessionlake.operators.run import run
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
@@ -52,6 +52,7 @@ def _slices(spark: SparkSession, config: Config) -> list[Any]:
     return merged_rows(Tables.of(spark, config), of=SLICES).collect()
 
 
+@pytest.mark.slow
 def test_batches_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
     config = count_config(tmp_path, emit={"early": "batch"}, shards=1)
     write_messages(tmp_path, range(6))
@@ -59,6 +60,7 @@ def test_batches_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
     assert live(spark, config) == tumbling(3, whole=False)
 
 
+@pytest.mark.slow
 def test_case_1_of_the_seed_by_count_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     window = {"per": "partition", "size": 3}
     config = count_config(tmp_path, emit={"early": "1 minute"}, **window)
@@ -147,28 +149,40 @@ def test_messages_of_a_delta_table_come_in_the_order_of_its_versions(spark: Spar
     ("window", "emit", "told"),
     [
         ({"size": None}, {}, "window.size: is missing"),
-        ({"size": 0}, {}, "window.size: 0 is too few"),
+        ({"size": 0}, {}, "window.size: 0 is too small; write 1 or more"),
         ({"size": "1 hour"}, {}, "window.size"),
-        ({"advance": 1}, {}, "window.advance: is of hopping windows"),
+        (
+            {"advance": 1},
+            {},
+            "window.advance: is not used with kind = 'tumbling'; remove it, or write one of 'hopping'",
+        ),
         ({"kind": "hopping"}, {}, "window.advance: is missing"),
         ({"kind": "hopping", "advance": 4}, {}, "window.advance: 4 must be"),
         ({"kind": "hopping", "size": 10_001, "advance": 2, "retention_count": 20_000}, {}, "window.advance: 2 cuts"),
-        ({"kind": "sliding", "offset": 1}, {}, "window.offset: 1 does not go"),
+        ({"kind": "sliding", "offset": 1}, {}, "window.offset: is not used with kind = 'sliding'"),
         ({"offset": -1}, {}, "window.offset: -1"),
-        ({"max_others": 1}, {}, "window.max_others: is of sessions"),
-        ({"kind": "session", "size": 3}, {}, "window.size: is of windows"),
+        (
+            {"max_others": 1},
+            {},
+            "window.max_others: is not used with kind = 'tumbling'; remove it, or write one of 'session'",
+        ),
+        ({"kind": "session", "size": 3, "max_others": 1}, {}, "window.size: is not used with kind = 'session'"),
         ({"kind": "session", "size": None}, {}, "window.max_others: is missing"),
         ({"kind": "session", "size": None, "max_others": -1}, {}, "window.max_others: -1"),
-        ({"kind": "session", "size": None, "max_others": 1, "per": "key"}, {}, "window.per: is of windows"),
+        (
+            {"kind": "session", "size": None, "max_others": 1, "per": "key"},
+            {},
+            "window.per: is not used with kind = 'session'",
+        ),
         ({"retention_count": 2}, {}, "window.retention_count: 2 is less than the 3"),
         ({"retention_count": None}, {}, "window.retention_count: is missing"),
         ({"retention_time": "0 seconds"}, {}, "window.retention_time: '0 seconds'"),
-        ({"grace": "1 minute"}, {}, "window.grace: is of windows by time"),
-        ({"exits": False}, {}, "window.exits: is of windows by time"),
+        ({"grace": "1 minute"}, {}, "window.grace: is not used with by = 'count'; remove it, or write one of 'time'"),
+        ({"exits": False}, {}, "window.exits: is not used with by = 'count'"),
         ({"per": "stream"}, {}, "window.per: 'stream' is not allowed"),
         ({"by": "size"}, {}, "window.by: 'size' is not allowed"),
-        ({}, {"full": "end"}, "emit.full: is of windows by time"),
-        ({}, {"late": "batch"}, "emit.late: is of windows by time"),
+        ({}, {"full": "end"}, "emit.full: is not used with by = 'count'"),
+        ({}, {"late": "batch"}, "emit.late: is not used with by = 'count'"),
         ({}, {"early": "often"}, "emit.early: 'often' is no policy"),
     ],
 )

@@ -26,7 +26,7 @@ SESSION = {"kind": "session", "size": None}
     ],
 )
 def test_what_is_just_right_is_taken(tmp_path: Path, window: dict[str, Any]) -> None:
-    assert count_config(tmp_path, **window).section.by_count
+    assert count_config(tmp_path, **window).section.TIMED is False
 
 
 def section_of(root: Path, **window: Any) -> CountSection:

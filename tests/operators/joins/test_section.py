@@ -27,11 +27,9 @@ def test_each_side_is_a_config_of_its_own() -> None:
     assert right.source.options == {"kafka.ssl.key": "${file:/project/key.pem}"}
     assert left.checkpoint == config.checkpoint
     with pytest.raises(
-        ConfigError, match=r"^join: this is for pipelines with one \[source\], and a join has one on each"
+        ConfigError, match=r"^source: this is for pipelines with one \[source\], and this one has several"
     ):
         _ = config.source.path
-    with pytest.raises(ConfigError, match=r"^join: this is for pipelines of sessions, with a section \[session\]"):
-        _ = config.gap_us
 
 
 def test_future_skew_is_a_side_s_own_and_else_the_grace_but_a_minute_at_least() -> None:
@@ -76,10 +74,16 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"source": {"kind": "delta"}}, "source: stands beside [join], which has one on each side"),
-        ({"event": {"time": "t"}}, "event: stands beside [join], which has one on each side; write join.left.event"),
-        ({"aggregates": {"n": "sum(v)"}}, "aggregates: stands beside [join], which computes none; remove it"),
-        ({"session": {"gap": "1 s"}}, "join: stands beside [session], and a pipeline computes one thing"),
+        ({"source": {"kind": "delta"}}, "source: can't be used with [join], which has one on each side"),
+        (
+            {"event": {"time": "t"}},
+            "event: can't be used with [join], which has one on each side; write join.left.event",
+        ),
+        (
+            {"aggregates": {"n": "sum(v)"}},
+            "aggregates: goes with [session] or [window], and not with [join]; remove it",
+        ),
+        ({"session": {"gap": "1 s"}}, "join: can't be used with [session]: a pipeline has one operator"),
         (
             {"left": {"source": {"kind": "files", "format": "json"}}},
             "join.left.source.path: is missing; add it to the config",
@@ -136,11 +140,11 @@ def test_a_right_join(changes: dict[str, Any]) -> None:
         ({"retention_time": None}, "join.retention_time: is missing; joins by time need one"),
         (
             {"retention_count": 5, "left": {"size": "unbounded"}},
-            "join.retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have partners, remove it",
+            "join.retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, remove it",
         ),
         (
             {**NO_SIZES, "kind": "session", "gap": "10 us", "retention_count": 5},
-            "join.retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have partners, remove it",
+            "join.retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have partners, remove it",
         ),
         (
             {**NO_SIZES, "kind": "hopping", "size": "10 us", "advance": "5 us", "retention_time": "19 us"},
@@ -175,5 +179,5 @@ def test_a_wrong_join(changes: dict[str, Any], message: str) -> None:
 
 def test_the_archive_of_either_side_is_not_its_source(tmp_path: Path) -> None:
     source = {"kind": "delta", "path": "warehouse/events"}
-    with pytest.raises(ConfigError, match=r"^pipeline\.archive: .* is the source, and where the archive would lie"):
+    with pytest.raises(ConfigError, match=r"^pipeline\.archive: .* is both the source and the place of the archive"):
         join_config(tmp_path, pipeline={"archive": True}, right={"source": source})

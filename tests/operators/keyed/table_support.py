@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sessionlake.config.load import Config, parse_config
+from sessionlake.operators.keyed.changelog import TABLE
 from sessionlake.operators.run import run
-from sessionlake.warehouse.changelog import TABLE
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
 from tests.support import write_rows
@@ -58,9 +58,8 @@ def write_events(root: Path, files: range, of: int = 6) -> None:
 
 def run_files(spark: SparkSession, root: Path, config: Config, files: range) -> None:
     """Run a batch a file."""
-    for number in files:
-        write_events(root, range(number, number + 1))
-        run(spark, config, once=True)
+    write_events(root, files)
+    run(spark, config, once=True)
 
 
 def live(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:

@@ -27,7 +27,7 @@ from sessionlake.testing.tables import TableHarness
 from sessionlake.warehouse.tables import Tables
 from tests.engine.crash_support import assert_stands_sigkill, run_once
 from tests.operators.keyed.table_support import EVENTS, changes, live, run_files, table_sections
-from tests.operators.keyed.test_crash import TableLake
+from tests.operators_table import TableLake
 from tests.support import write_rows
 
 NAMES = ("op", "table_key", "event_time", "v", "s", "revision", "event_id", "cause")
@@ -108,7 +108,7 @@ def test_a_clock_that_is_ten_years_ahead_removes_no_table(
     assert said.startswith("sessionlake: ttl: the clock, 20")
     assert len(live(spark, config)) == 120
     shift += 60_000_000
-    with pytest.raises(PipelineStateError, match=r"120 rows, 100% of those there are, more than 20%.*--allow-expiry"):
+    with pytest.raises(PipelineStateError, match=r"120 rows, 100% of all, more than 20%.*--allow-expiry"):
         run(spark, config, once=True, trust_clock=True)
     before = Tables.of(spark, config)["table_changelog"].last_commit()
     run(spark, config, once=True, trust_clock=True, allow_expiry=True)

@@ -11,23 +11,16 @@ import pytest
 from sessionlake.config.load import parse_config
 from sessionlake.engine.operator import BatchContext
 from sessionlake.errors import ConfigError
-from sessionlake.jobs.expire.told import telling
+from sessionlake.jobs.expire.tombstone_sender import tombstone_rate
 from sessionlake.operators.keyed.expiry.ordered_ids import FORMATS, KeyFormat
 from sessionlake.operators.keyed.expiry.segments import Segments
-from sessionlake.operators.keyed.ttl import Ttl
-from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.operators.keyed.expiry.ttl import Ttl
+from sessionlake.operators.keyed.ttl_section import ttl_section
+from sessionlake.operators.shared.cleanups.names import LIVE_ROWS
 from sessionlake.testing.tables import TableHarness
-from sessionlake.warehouse.changelog import HIDDEN_WRITTEN, LIVE_ROWS
+from sessionlake.warehouse.changelog import HIDDEN_WRITTEN
 from tests.operators.keyed.table_support import table_sections
-
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
-HOUR = 60 * MINUTE
-TICK = [{"kind": "tick"}]
-
-
-def update(key: str, time: int, v: int = 0) -> dict[str, Any]:
-    return {"key": key, "time_us": time, "v": v}
+from tests.operators.keyed.updates import HOUR, MINUTE, SECOND, TICK, update
 
 
 @pytest.mark.parametrize("pattern", ["scan", "index", "time_boxed"])
@@ -280,7 +273,7 @@ def test_lru_hides_what_is_beyond_its_retention_before_it_takes_others_away() ->
     [
         (
             {"pattern": "segments", "ttl": "1 day", "changelog_retention": "2 days"},
-            "ttl.changelog_retention: is not used by pattern 'segments'; remove it, or write one of 'lru'",
+            "ttl.changelog_retention: is not used with pattern = 'segments'; remove it, or write one of 'lru'",
         ),
         (
             {"pattern": "lru", "max_entries": 2, "changelog_retention": "0 s"},
@@ -288,22 +281,28 @@ def test_lru_hides_what_is_beyond_its_retention_before_it_takes_others_away() ->
         ),
         (
             {"pattern": "lru", "max_entries": 2, "changelog_retention": "5 minutes", "topic_tombstones": True},
-            "ttl.changelog_retention: takes rows away of which no delete tells",
+            "ttl.changelog_retention: removes rows without logging deletes",
         ),
         ({"pattern": "scan"}, "ttl: none is there; write exactly one of ttl, expires_at, where"),
-        ({"pattern": "index", "where": "v = 1", "ttl": "1 day"}, "ttl.where: is not used by pattern 'index'"),
+        ({"pattern": "index", "where": "v = 1", "ttl": "1 day"}, "ttl.where: is not used with pattern = 'index'"),
         ({"pattern": "scan", "where": "v = 1", "ttl": "1 day"}, "ttl: ttl and where are there"),
         (
             {"pattern": "scan", "ttl": "1 day", "max_entries": 3},
-            "ttl.max_entries: is not used by pattern 'scan'; remove it, or write one of 'lru'",
+            "ttl.max_entries: is not used with pattern = 'scan'; remove it, or write one of 'lru'",
         ),
         ({"pattern": "time_ordered_keys", "where": "v = 1"}, "ttl.ttl: is missing"),
         ({"pattern": "time_ordered_keys", "ttl": "1 day", "key_format": "uuid4"}, "ttl.key_format"),
-        ({"pattern": "scan", "ttl": "1 day", "key_format": "ulid"}, "ttl.key_format: is not used by pattern 'scan'"),
-        ({"pattern": "segments", "ttl": "1 day", "since": "insert"}, "ttl.since: 'insert' is not what segments are by"),
-        ({"pattern": "segments", "ttl": "1 day", "clock": "wall"}, "ttl.clock: is not used by pattern 'segments'"),
+        (
+            {"pattern": "scan", "ttl": "1 day", "key_format": "ulid"},
+            "ttl.key_format: is not used with pattern = 'scan'",
+        ),
+        (
+            {"pattern": "segments", "ttl": "1 day", "since": "insert"},
+            "ttl.since: 'insert' can't be used with segments",
+        ),
+        ({"pattern": "segments", "ttl": "1 day", "clock": "wall"}, "ttl.clock: is not used with pattern = 'segments'"),
         ({"pattern": "segments", "ttl": "0 s"}, "ttl.ttl: '0 s' must be longer than zero"),
-        ({"pattern": "segments", "where": "v = 1"}, "ttl.where: is not used by pattern 'segments'"),
+        ({"pattern": "segments", "ttl": "1 day", "where": "v = 1"}, "ttl.where: is not used with pattern = 'segments'"),
         ({"pattern": "lru"}, "ttl.max_entries: is missing"),
         ({"pattern": "scan", "ttl": "1 day", "every": "0 s"}, "ttl.every: '0 s' must be longer than zero"),
         (
@@ -325,9 +324,9 @@ def test_section_is_refused_in_one_line(ttl: dict[str, Any], told: str, tmp_path
 
 
 def layout(**ttl: Any) -> str:
-    section = TtlSection.model_validate(ttl)
+    section = ttl_section(ttl)
     section.check()
-    return section.made({"v": pa.int64()}, 1).pattern.layout
+    return section.build({"v": pa.int64()}, 1).pattern.layout
 
 
 def test_stores_are_restored_where_an_index_or_the_segments_of_rows_are_others() -> None:
@@ -439,13 +438,13 @@ TOPIC = {"kind": "kafka", "topic": "t", "bootstrap_servers": "a:1", "format": "j
     ("source", "key", "ttl", "told"),
     [
         (None, "key", {}, "ttl.topic_tombstones: goes with source.kind 'kafka', and this is 'files'"),
-        (TOPIC, "_key", {}, "ttl.topic_tombstones: comes back as deletes of newer rows, too, where source.tombstones is false"),
+        (TOPIC, "_key", {}, "ttl.topic_tombstones: needs source.tombstones"),
         ({**TOPIC, "tombstones": True}, "key", {}, "ttl.topic_tombstones: are records with the rows' keys, and event.key is 'key'"),
         (
             {**TOPIC, "tombstones": True},
             "_key",
             {"pattern": "segments"},
-            "ttl.topic_tombstones: is not used by pattern 'segments'; remove it, or write one of 'scan', ",
+            "ttl.topic_tombstones: is not used with pattern = 'segments'; remove it, or write one of 'scan', ",
         ),
         (None, "key", {"topic_tombstones": False, "max_tombstones_per_second": 5}, "ttl.max_tombstones_per_second: goes with"),
         ({**TOPIC, "tombstones": True}, "_key", {}, None),
@@ -458,7 +457,7 @@ def test_tombstones_to_a_topic_are_refused_in_one_line(
     sections["event"] = {"key": key, "time": "time_us", "time_unit": "us"}
     sections["ttl"] = {"pattern": "index", "ttl": "1 day", "topic_tombstones": True, **ttl}
     if told is None:
-        assert telling(parse_config(sections, tmp_path)) is not None
+        assert tombstone_rate(parse_config(sections, tmp_path)) is not None
         return
     with pytest.raises(ConfigError, match="^" + re.escape(told)) as refused:
         parse_config(sections, tmp_path)
@@ -467,7 +466,7 @@ def test_tombstones_to_a_topic_are_refused_in_one_line(
 
 def test_expiry_that_reads_the_clock_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ttl.expires_at: .* reads the clock"):
-        TtlSection(pattern="index", expires_at="now() + interval 1 hour").made({}, shards=1)
+        ttl_section({"pattern": "index", "expires_at": "now() + interval 1 hour"}).build({}, shards=1)
 
 
 def test_ttl_of_sessions_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from sessionlake.testing.tables import TableHarness
-from tests.operators.keyed.test_expiry import HOUR, MINUTE, TICK, update
+from tests.operators.keyed.updates import HOUR, MINUTE, TICK, update
 
 
 def entries(table: TableHarness) -> list[tuple[int, str]]:

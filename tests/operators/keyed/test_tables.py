@@ -52,8 +52,8 @@ def test_every_batch_on_spark_does_what_the_harness_does(spark: SparkSession, tm
     config = table_config(tmp_path, retention="10 minutes", shards=3)
     columns = {"v": "long", "s": "string"}
     with TableHarness(columns, retention="10 minutes", event_id="id") as harness:
+        run_files(spark, tmp_path, config, range(6))
         for number in range(6):
-            run_files(spark, tmp_path, config, range(number, number + 1))
             some = EVENTS[number * 10 : number * 10 + 10]
             harness.process([*({**row, "deleted": row["op"] == "d"} for row in some), {"key": None}])
     table = changes(config)
@@ -130,8 +130,11 @@ def test_values_of_all_types_come_back_from_the_store_and_from_the_tables(spark:
         ({"table": {"delete_when": "op ="}}, "table.delete_when: 'op =' is no expression"),
         ({"table": {"delete_when": "rand() < 1"}}, "table.delete_when: 'rand' is not listed"),
         ({"table": {"grace": "1 day"}}, "table.grace"),
-        ({"aggregates": {"total": "sum(v)"}}, "aggregates: stands beside [table], which computes none; remove it"),
-        ({"session": {"gap": "1 day"}}, "table: stands beside [session]"),
+        (
+            {"aggregates": {"total": "sum(v)"}},
+            "aggregates: goes with [session] or [window], and not with [table]; remove it",
+        ),
+        ({"session": {"gap": "1 day"}}, "table: can't be used with [session]"),
         ({"event": {"time": "t"}}, "event.key: is missing"),
         ({"event": {"key": "k"}}, "event.time: is missing"),
         (

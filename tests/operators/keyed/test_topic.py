@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from sessionlake.engine.operator import Aside, BatchContext
+from sessionlake.local.shards import LocalShards
 from sessionlake.operators.keyed.operator import TableKeeper
 from sessionlake.operators.keyed.spec import KeyedSpec, next_state
 from sessionlake.sources.columns import TIMESTAMP, EventColumns
 from sessionlake.sources.decoding.kafka_records import RecordDecoder, Topic
 from sessionlake.sources.record_columns import META
-from sessionlake.standalone.shards import LocalShards
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.ingest import EventSpec
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlake.warehouse.changelog import DUCKDB, TABLE, live_sql
+from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.warehouse.changelog import DUCKDB
 from tests.support import examples
 
 Row = dict[str, Any]
@@ -70,8 +71,8 @@ def test_view_is_the_last_change_of_each_key_less_deletions(
         database.register("table_snapshot", pa.Table.from_pylist(stored, schema=SNAPSHOT))
         database.register("table_changelog", pa.Table.from_pylist(left, schema=CHANGES))
         after = fold if known else None
-        rows = database.execute(live_sql(DUCKDB, SNAPSHOT.names, of=TABLE, after=after, hidden_us=hidden)).fetchall()
-        text = live_sql(DUCKDB, SNAPSHOT.names, of=TABLE, after=after, deleted=True, hidden_us=hidden)
+        rows = database.execute(TABLE.live_sql(DUCKDB, SNAPSHOT.names, after=after, hidden_us=hidden)).fetchall()
+        text = TABLE.live_sql(DUCKDB, SNAPSHOT.names, after=after, deleted=True, hidden_us=hidden)
         every = database.execute(f"select table_key, event_time, deleted from ({text})").fetchall()
     # A row of a batch that is hidden is absent; what it took the place of stays so. Deletions are no rows.
     if hidden is not None:

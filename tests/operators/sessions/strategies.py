@@ -43,6 +43,10 @@ ALL = {
     "kinds": "count_distinct(v)",
     "middle": "median(v)",
     "upper": "quantile(v, 0.9)",
+    "some": "any_value(v)",
+    "usual": "mode(v)",
+    "dearest": "max_by(id, v)",
+    "cheapest": "min_by(id, v)",
 }
 
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from sessionlake import SessionWindows
 from sessionlake.config.load import parse_config
-from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions import expiring, ttl
+from sessionlake.operators.sessions.section import session_ttl_section
 from sessionlake.testing import SessionizerHarness
+from tests.operators.sessions.expiring import RULES, expiring_pair
 from tests.operators.sessions.strategies import (
     LIMITS,
     Config,
@@ -29,39 +30,11 @@ from tests.operators.sessions.strategies import (
     rows,
     subject,
 )
-from tests.oracle.model import Session
-from tests.oracle.session_expiry import ExpiringSessions
 from tests.support import examples
 
 MINUTE = 60_000_000
-RULES = ("ttl", "expires_at", "where")
 MEASURED = ("scan_rows_per_ms",)
 """What of a state no two runs have alike."""
-
-
-def known(session: Session) -> bool:
-    return any(dict(atom.columns).get("v") is not None for atom in session.atoms)
-
-
-def expiring_pair(config: Config, rule: str, pattern: str, age: int, every: int, *, stream: bool) -> Any:
-    """Return the section [ttl] of a rule, and the model of it."""
-    interval = f"interval {age} microseconds"
-    section, expired, expiry = {
-        "ttl": ({"ttl": f"{age} us"}, lambda s, at: s.end + age <= at, lambda s: s.end + age),
-        "expires_at": (
-            {"expires_at": f"if(most is null, null, session_end + event_count * {interval})"},
-            lambda s, at: known(s) and s.end + s.event_count * age <= at,
-            lambda s: s.end + s.event_count * age,
-        ),
-        "where": (
-            {"where": f"event_count % 2 = 1 and session_end < now() - {interval} and session_key <> 'b'"},
-            lambda s, at: s.event_count % 2 == 1 and s.end < at - age and s.key != "b",
-            None,
-        ),
-    }[rule]
-    clock = "stream" if stream else "wall"
-    model = ExpiringSessions(config.model(), expired, every, stream=stream, lag_from=expiry)
-    return {"pattern": pattern, **section, "every": f"{every} us", "clock": clock}, model
 
 
 @pytest.mark.parametrize(
@@ -263,7 +236,7 @@ def test_a_scan_looks_at_all_though_a_bounded_round_stopped_midway_before() -> N
         harness.process([*(event(key, 0) for key in "abcde"), event("z", 20)], clock_us=21 * MINUTE)
         harness.process([], clock_us=22 * MINUTE)
     assert harness._shards._cursors[0]["key"] == "b"
-    harness._ttl, harness._operator = SessionTtlSection(pattern="scan", where="true", every="1 us"), None
+    harness._ttl, harness._operator = session_ttl_section({"pattern": "scan", "where": "true", "every": "1 us"}), None
     assert harness.process([], clock_us=23 * MINUTE).counts["deleted_by_ttl"] == 5
     assert harness._shards._cursors == {0: {}}
     harness.close()
@@ -285,15 +258,18 @@ def sections(root: Path, ttl: dict[str, Any], **session: Any) -> dict[str, Any]:
     [
         (
             {"pattern": "index", "ttl": "1 minute"},
-            "ttl.pattern: 'index' is for keyed tables, and sessions expire by whole segments",
+            "ttl.pattern: 'index' is not allowed; write 'scan' or 'time_boxed'",
         ),
         ({"pattern": "scan"}, "ttl: none is there; write exactly one of ttl, expires_at, where"),
         ({"pattern": "scan", "ttl": "1 s", "where": "true"}, "ttl: ttl and where are there"),
         ({"pattern": "scan", "ttl": "2 hours"}, "ttl.ttl: '2 hours' is longer than session.retention, '1h'"),
-        ({"pattern": "scan", "ttl": "1 s", "max_duration": "1 s"}, "ttl.max_duration: is not used by pattern 'scan'"),
+        (
+            {"pattern": "scan", "ttl": "1 s", "max_duration": "1 s"},
+            "ttl.max_duration: is not used with pattern = 'scan'",
+        ),
         (
             {"pattern": "time_boxed", "ttl": "1 s", "max_per_cleanup": 1},
-            "ttl.max_per_cleanup: is not used by pattern 'time_boxed'; remove it, or write 'scan'",
+            "ttl.max_per_cleanup: is not used with pattern = 'time_boxed'; remove it, or write one of 'scan'",
         ),
         ({"pattern": "scan", "ttl": "1 s", "every": "0 s"}, "ttl.every: '0 s' must be longer than zero"),
         ({"pattern": "scan", "ttl": "1 s", "since": "write"}, "ttl.since"),
@@ -310,7 +286,10 @@ def test_config_names_a_wrong_setting(tmp_path: Path, section: dict[str, Any], w
 def test_ttl_beside_other_operators_is_refused(tmp_path: Path, operator: str) -> None:
     raw = sections(tmp_path, {"pattern": "scan", "ttl": "1 s"})
     raw[operator] = raw.pop("session")
-    with pytest.raises(ConfigError, match=rf"ttl: is for sessions and keyed tables; .* {operator}.retention_time"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"ttl: goes with \[session\] or \[table\], and not with \[{operator}\]; .* {operator}.retention_time",
+    ):
         parse_config(raw, tmp_path)
 
 

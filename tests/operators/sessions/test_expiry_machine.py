@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sessionlake.config.load import parse_config
-from sessionlake.config.ttl import SessionTtlSection
 from sessionlake.engine import shard
 from sessionlake.operators.sessions import expiring, ttl
+from sessionlake.operators.sessions.section import session_ttl_section
 from sessionlake.serve.replica import Replica
 from tests.engine.task_shards import DiedError, TaskShards
+from tests.operators.sessions.expiring import RULES, expiring_pair
 from tests.operators.sessions.strategies import (
     LIMITS,
     SLOW_FACTOR,
@@ -40,7 +41,6 @@ from tests.operators.sessions.strategies import (
     rows,
     subject,
 )
-from tests.operators.sessions.test_expiry import RULES, expiring_pair
 from tests.serve.replica_support import log_commit, micros
 from tests.support import examples
 
@@ -85,7 +85,7 @@ class ExpiringMachine(RuleBasedStateMachine):
         self.shards = TaskShards(
             config.shards,
             self.root / "store/p",
-            lambda: self.harness._stored(self.harness._operator),
+            lambda: self.harness._tables.stored(self.harness._operator, self.harness._state),
             stay_open=not self.is_read,
         )
         self.harness._shards = self.shards
@@ -163,7 +163,7 @@ class ExpiringMachine(RuleBasedStateMachine):
         rule_, self.pattern, age, every, stream = section
         unit = self.config.unit
         said, other = expiring_pair(self.config, rule_, self.pattern, age * unit, every * unit, stream=stream)
-        self.harness._ttl = SessionTtlSection.model_validate(said)
+        self.harness._ttl = session_ttl_section(said)
         self.model.expired, self.model.every, self.model.stream = other.expired, other.every, other.stream
 
     @precondition(lambda self: any(self.shards._cursors.values()))

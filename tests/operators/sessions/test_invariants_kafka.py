@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.operators.sessions.strategies import Config, Event, Resolver, ci, configs, events, slow
-from tests.operators.sessions.test_invariants_kstreams import FOREVER, VALUED
+from tests.operators.sessions.valued import FOREVER, VALUED
 from tests.oracle.kafka_streams import forwarded, needs_kafka_streams
 from tests.oracle.kstreams import KStreamsSimulator
 

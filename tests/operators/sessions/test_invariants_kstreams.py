@@ -7,10 +7,8 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from tests.operators.sessions.strategies import Config, Event, Resolver, ci, configs, events, opened, slow
+from tests.operators.sessions.valued import FOREVER, VALUED
 from tests.oracle.kstreams import KStreamsSimulator
-
-FOREVER = 10**15
-VALUED = st.sampled_from([0.0, 1.0, 2.0, 3.0])
 
 
 def check_equals_kafka_streams(config: Config, drafted: list[Event]) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from sessionlake import SessionWindows
 from sessionlake.columnar.records import Records
-from sessionlake.config.quarantine import Quarantine, parse_rate, rate_sql
-from sessionlake.config.sessions import SessionSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.sessions.quarantine import above, crossing
+from sessionlake.operators.sessions.section import SessionSection
+from sessionlake.operators.sessions.thresholds import Quarantine, parse_rate, rate_sql
 from sessionlake.testing import SessionizerHarness
 
 CUT = 100

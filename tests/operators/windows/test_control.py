@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlake.engine.operator import LOOKUP
-from sessionlake.operators.windows.control import REMOVE, REMOVE_SCHEMA, removed_by
+from sessionlake.operators.shared.windowing.tombstones import REMOVE, REMOVE_SCHEMA, removed_by
 from sessionlake.warehouse.schemas import TIME
 
 SIZE, CLOSE = 10, 30

@@ -1,6 +1,6 @@
 """What windows send, batch by batch: equal to a machine per window that knows no slices, for all kinds and policies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,49 +8,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows, WindowDefinition
-from sessionlake.operators.windows.emission import Policies, Progress, next_progress
-from sessionlake.operators.windows.section import EmitSection
+from sessionlake.operators.shared.windowing.emission import Progress, next_progress
+from sessionlake.operators.shared.windowing.emit_section import EmitSection
+from sessionlake.operators.shared.windowing.policies import Policies
+from sessionlake.operators.windows.definition import HoppingWindows, TumblingWindows
 from sessionlake.store.lists import Listed
 from sessionlake.store.slices import SliceStore
 from sessionlake.testing.windows import WindowHarness, WindowOutput
-from tests.operators.windows.test_oracle import FOREVER, POLICIES, Batch, at, models, streams
-from tests.oracle.windows import Event, Result, WindowModel
+from tests.operators.windows.harnesses import emit, events, given_rows, harness, rows
+from tests.operators.windows.streams import FOREVER, POLICIES, Batch, at, models, streams
+from tests.oracle.windows import Result, WindowModel
 from tests.support import examples
-
-
-def definition(model: WindowModel) -> WindowDefinition:
-    size, advance = f"{model.size} us", f"{model.advance} us"
-    if model.kind == "sliding":
-        windows: WindowDefinition = SlidingWindows.of(size, exits=model.exits)
-    else:
-        kind = TumblingWindows.of(size) if model.kind == "tumbling" else HoppingWindows.of(size, advance)
-        windows = kind.offset(f"{model.offset % model.size} us")
-    windows = windows.grace(f"{model.grace} us").until(f"{model.retention} us")
-    return windows if model.keep is None else windows.keep(model.keep)
-
-
-def emit(model: WindowModel) -> EmitSection:
-    early, late = (text if isinstance(text, str) else f"{text} us" for text in (model.early, model.late))
-    return EmitSection(early=early, full=model.full, late=late, tick_offset=f"{model.tick_offset} us")
-
-
-def harness(model: WindowModel, shards: int) -> WindowHarness:
-    if model.kind == "hopping":
-        model.offset %= model.size
-    return WindowHarness(
-        definition(model),
-        {"total": "sum(v)"},
-        emit=emit(model),
-        shards=shards,
-        beyond_retention=model.beyond_retention,
-        schema={"v": "long"},
-    )
-
-
-def rows(output: WindowOutput) -> list[tuple[Any, ...]]:
-    names = ("window_key", "window_start", "window_end", "event_count", "total", "trigger")
-    return sorted(tuple(row[name] for name in names) for row in output.changes)
 
 
 def expected(model: WindowModel, result: Result) -> list[tuple[Any, ...]]:
@@ -58,14 +26,6 @@ def expected(model: WindowModel, result: Result) -> list[tuple[Any, ...]]:
     updates = model.early == model.late == "batch"
     told = [r._replace(trigger="early") if updates and r.trigger == "full" else r for r in result.rows]
     return sorted(tuple(row) for row in told)
-
-
-def events(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(row["key"], row["time_us"], row["v"]) for row in rows]
-
-
-def given_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
-    return [{"key": key, "time_us": time, "v": value} for key, time, value in events]
 
 
 def outputs(run: WindowHarness, batches: list[Batch], lost: set[int]) -> Iterator[tuple[Batch, WindowOutput]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sessionlake.operators.sessions.windows import SessionWindows
+from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows, WindowDefinition
-from sessionlake.operators.windows.section import EmitSection
 from sessionlake.testing import SessionizerHarness
 from sessionlake.testing.windows import WindowHarness
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -12,58 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.operators.windows.streams import FOREVER, SECOND, Batch, at, models, streams
 from tests.oracle.windows import Event, KafkaSliding, Result, WindowModel, final_windows, kafka_sliding
 from tests.support import examples
 
-FOREVER = 10**12
 ACCEPTED = pa.schema(
     [("batch", pa.int64()), ("key", pa.string()), ("time", pa.int64()), ("value", pa.int64()), ("close", pa.int64())]
 )
-POLICIES = [("off", "end", "close"), ("off", "close", "close"), ("batch", "end", "batch"), ("batch", "end", 4)]
-POLICIES += [("off", "end", 5), (3, "end", "batch"), (3, "end", 5), (3, "close", 5), (3, "end", "close")]
-
-
-@dataclass(frozen=True)
-class Batch:
-    clock: int
-    events: tuple[Event, ...]
-    restate: bool
-
-
-@st.composite
-def models(draw: st.DrawFn) -> WindowModel:
-    size = draw(st.integers(1, 12))
-    grace = draw(st.integers(0, 20))
-    early, full, late = draw(st.sampled_from(POLICIES))
-    return WindowModel(
-        kind=draw(st.sampled_from(["tumbling", "hopping", "sliding"])),
-        size=size,
-        advance=draw(st.integers(1, size)),
-        offset=draw(st.integers(-3, 15)),
-        grace=grace,
-        retention=max(size, grace) + draw(st.integers(0, 20)),
-        early=early,
-        full=full,
-        late=late,
-        beyond_retention=draw(st.sampled_from(["dead_letter", "drop"])),
-        exits=draw(st.booleans()),
-        tick_offset=draw(st.integers(0, 3)),
-        keep=draw(st.one_of(st.none(), st.integers(1, 12))),
-    )
-
-
-@st.composite
-def streams(draw: st.DrawFn, *, restates: bool = False) -> list[Batch]:
-    """Draw batches, empty ones among them, whose times go on by a few units each and reach back by up to 40."""
-    clock, now, batches = 0, draw(st.integers(-20, 60)), []
-    for _ in range(draw(st.integers(1, 12))):
-        clock += draw(st.integers(0, 6))
-        now += draw(st.integers(0, 8))
-        back = st.one_of(st.integers(-3, 6), st.integers(0, 40))
-        drawn = draw(st.lists(st.tuples(st.sampled_from("ab"), back, st.integers(1, 9)), max_size=4))
-        events = tuple((key, now - reach, value) for key, reach, value in drawn)
-        batches.append(Batch(clock, events, restates and draw(st.booleans())))
-    return batches
 
 
 def play(model: WindowModel, batches: list[Batch]) -> Iterator[tuple[Batch, tuple[Event, ...], Result]]:
@@ -325,14 +279,6 @@ def test_beyond_grace_late_records_are_the_same() -> None:
     results = [model.batch([event], clock) for clock, event in enumerate(events)]
     assert [result.late for result in results] == [[], [], [("a", 102, 1)]]
     assert list(kafka_sliding(events, 9, 0))[1:] == [[], None]
-
-
-SECOND = 1_000_000
-
-
-def at(text: str) -> int:
-    hours, minutes, seconds = (int(part) for part in text.split(":"))
-    return (hours * 3600 + minutes * 60 + seconds) * SECOND
 
 
 def test_case_1_of_the_seed_by_time() -> None:

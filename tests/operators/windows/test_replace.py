@@ -1,6 +1,5 @@
 """Replaced slices: whatever was wrong in the state, windows are in the end what all accepted events make of them."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -8,33 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionlake.operators.shared.windowing.emit_section import EmitSection
 from sessionlake.operators.windows.control import WINDOW
 from sessionlake.operators.windows.definition import HoppingWindows, SlidingWindows, TumblingWindows
-from sessionlake.operators.windows.section import EmitSection
 from sessionlake.testing.windows import WindowHarness
-from tests.operators.windows.test_emission import given_rows, harness
-from tests.operators.windows.test_oracle import Batch, models, streams
-from tests.oracle.windows import Entry, Event, WindowModel
+from tests.operators.windows.damage import ROUNDS, Row, Slices, computed, contents, damage, on_grid, replacement
+from tests.operators.windows.harnesses import given_rows, harness
+from tests.operators.windows.streams import Batch, models, streams
+from tests.oracle.windows import Event, WindowModel
 from tests.support import examples
-
-Slices = dict[tuple[str, int], dict[str, Any]]
-Row = tuple[Any, ...]
-ROUNDS = st.lists(st.tuples(st.sampled_from(["other", "gone", "bogus"]), st.integers(0, 9)), max_size=4)
-
-
-def replacement(number: int, key: str, start: int, old: dict[str, Any] | None, new: Any, **more: Any) -> dict[str, Any]:
-    """Return a correction that makes a slice, stored as `old`, what `new` is (count and state); None for none."""
-    put = [] if new is None else [dict(zip(("event_count", "state"), new, strict=True))]
-    return {
-        "correction_id": f"{number:05d}",
-        "kind": "replace",
-        "session_key": key,
-        "session_start": start,
-        "revision": 10**6,
-        "remove": [] if old is None else [{"session_start": start, "revision": old["revision"]}],
-        "put": [{"session_start": start, "session_end": start, **item} for item in put],
-        **more,
-    }
 
 
 def replacements(stored: Slices, right: Slices) -> list[dict[str, Any]]:
@@ -42,34 +23,6 @@ def replacements(stored: Slices, right: Slices) -> list[dict[str, Any]]:
     names = sorted({*stored, *right})
     new = [(right[at]["count"], right[at]["state"]) if at in right else None for at in names]
     return [replacement(i, *at, stored.get(at), put) for i, (at, put) in enumerate(zip(names, new, strict=True))]
-
-
-def damage(stored: Slices, how: list[tuple[str, int]], step: int) -> list[dict[str, Any]]:
-    """Return what puts another slice's state, removes a slice, or makes one up; each slice once."""
-    names, wrong = sorted(stored), {}
-    for what, which in how if names else []:
-        key, start = at = names[which % len(names)]
-        other = stored[names[(which + 1) % len(names)]]
-        if what == "bogus":
-            at = key, start + step * (which - 4)
-        wrong[at] = None if what == "gone" else (other["count"] + 1, other["state"])
-    return [replacement(i, *at, stored.get(at), put) for i, (at, put) in enumerate(wrong.items())]
-
-
-def contents(run: WindowHarness) -> list[Row]:
-    names = ("window_key", "window_start", "window_end", "event_count", "total")
-    return [tuple(row[name] for name in names) for row in run.windows()]
-
-
-def computed(model: WindowModel, events: Iterable[Event]) -> list[Row]:
-    """Return the windows that events make, each with all it holds, by the model's rules of which windows there are."""
-    found, events = [], list(events)
-    for key in {event[0] for event in events}:
-        entries = [Entry(event, 0) for event in events if event[0] == key]
-        for start in model.existing_starts(entries):
-            held = [e.event[2] for e in entries if start <= e.time < start + model.length]
-            found.append((key, start, start + model.length - (model.kind == "sliding"), len(held), sum(held)))
-    return sorted(found)
 
 
 @given(models(), streams(), st.integers(0, 11), ROUNDS, st.integers(0, 3), st.integers(1, 3), st.integers(0, 1))
@@ -128,10 +81,6 @@ def states(run: WindowHarness, names: tuple[str, ...]) -> dict[tuple[str, int], 
     return {at: tuple(row[name] for name in names) for at, row in run.slices().items()}
 
 
-def on_grid(model: WindowModel, row: dict[str, Any]) -> bool:
-    return model.slice_start((row["session_key"], row["session_start"], 0)) == row["session_start"]
-
-
 WINDOWS = {
     "tumbling": TumblingWindows.of("4 us"),
     "hopping": HoppingWindows.of("4 us", "2 us"),
@@ -150,7 +99,7 @@ def test_a_replacement_is_stale_where_the_slice_is_another_since(kind: str) -> N
         rows = [
             replacement(0, "a", 0, old, put, revision=0),
             replacement(1, "a", 30 if kind == "sliding" else 28 + 2 * (kind == "hopping"), old, put, revision=0),
-            replacement(2, "a", 0, None, None, put=[], remove=[{"session_start": 8, "revision": WINDOW}], revision=9),
+            replacement(2, "a", 0, None, None, put=[], remove=[{"start_time": 8, "revision": WINDOW}], revision=9),
             replacement(3, "d", 0, old, put),
             replacement(4, "a", 0, old, put),
         ]

@@ -1,7 +1,6 @@
 """Windows by time end to end: equal to DuckDB whatever the batches, shards and stores, late and dead events accounted for."""
 
 import json
-import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,69 +9,44 @@ from urllib.parse import unquote
 import duckdb
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config, parse_config
 from sessionlake.errors import ConfigError
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
-from sessionlake.operators.windows.kind import Windows
+from sessionlake.operators.windows.spec import Grid
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import batches_after
-from sessionlake.warehouse.tables import Tables
-from sessionlake.warehouse.views import merged_rows
+from tests.operators.windows.window_support import (
+    GRACE,
+    KINDS,
+    OFFSET,
+    RETENTION,
+    SIZE,
+    UPDATES,
+    Row,
+    events,
+    tables_of,
+    window_config,
+    windows,
+)
 from tests.oracle.windows import final_windows
 from tests.support import write_rows
-
-Row = dict[str, Any]
-SIZE, OFFSET, GRACE, RETENTION = 10, 3, 40, 60
-
-
-def window_config(
-    root: Path, *, shards: int = 2, emit: Row | None = None, archive: bool = True, **window: Any
-) -> Config:
-    (root / "events").mkdir(exist_ok=True)
-    section = {"kind": "tumbling", "size": f"{SIZE} us", "offset": f"{OFFSET} us", "grace": f"{GRACE} us"}
-    raw: dict[str, Any] = {
-        "pipeline": {"name": "test", "warehouse": "warehouse", "shards": shards, "archive": archive},
-        "source": {"kind": "files", "path": "events", "format": "json", "max_files_per_batch": 1},
-        "event": {"key": "key", "time": "time_us", "time_unit": "us"},
-        "window": {**section, "retention_time": f"{RETENTION} us", **window},
-        "emit": {} if emit is None else emit,
-        "aggregates": {"total": "sum(v)", "n": "count()"},
-    }
-    return parse_config(raw, root)
-
-
-def events(seed: int, files: int, rows: int) -> list[list[Row]]:
-    """Return files of events that go on in time, some far behind."""
-    rng, found = random.Random(seed), []
-    for number in range(files):
-        times = [number * 12 + rng.choice([0, 3, 7, 12, -9, -25, -45, -55, -80]) + 200 for _ in range(rows)]
-        found.append([{"key": rng.choice("abc"), "time_us": t, "v": rng.randint(-5, 5)} for t in times])
-    return found
-
-
-def tables_of(spark: SparkSession, config: Config) -> Tables:
-    return Tables(spark, config.pipeline.warehouse, Windows.changelog)
 
 
 def paths_of(rows: DataFrame) -> list[str]:
     return [unquote(path.removeprefix("file://")) for path in rows.inputFiles()]
 
 
-def windows(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:
-    """Return the last row sent of each window."""
-    times = (F.unix_micros("window_start"), F.unix_micros("window_end"))
-    rows = merged_rows(tables_of(spark, config)).select("window_key", *times, "event_count", "total")
-    return sorted(tuple(row) for row in rows.collect())
+def advance_of(section: Any) -> int:
+    return section.windows.advance_us if isinstance(section.windows, Grid) else SIZE
 
 
 def judged(config: Config, files: list[list[Row]]) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """Return the accepted events, as the oracle wants them, and how many were late, partly late and dead."""
     section: Any = config.section
-    size, advance, sliding = section.size_us, section.advance_us, section.kind == "sliding"
+    size, advance, sliding = section.size_us, advance_of(section), section.kind == "sliding"
     accepted, counts, watermark = [], dict.fromkeys(("late", "partly_late", "dead"), 0), None
     for batch, rows in enumerate(files):
         close = None if watermark is None else watermark - GRACE
@@ -91,14 +65,6 @@ def judged(config: Config, files: list[list[Row]]) -> tuple[list[tuple[Any, ...]
                 times.append(t)
         watermark = max([*times, *([] if watermark is None else [watermark])])
     return accepted, counts
-
-
-KINDS: dict[str, Row] = {
-    "tumbling": {"kind": "tumbling"},
-    "hopping": {"kind": "hopping", "advance": "4 us"},
-    "sliding": {"kind": "sliding", "offset": "0 us"},
-}
-UPDATES = {"early": "batch", "late": "batch"}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +94,7 @@ def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
         db.execute('create table accepted (batch bigint, key varchar, time bigint, value bigint, "close" bigint)')
         db.executemany("insert into accepted values (?, ?, ?, ?, ?)", accepted)
         offset = 0 if kind == "sliding" else OFFSET
-        found = final_windows(db, kind, SIZE, advance=section.advance_us, offset=offset)
+        found = final_windows(db, kind, SIZE, advance=advance_of(section), offset=offset)
     assert windows(spark, config) == found
     tables = tables_of(spark, config)
     sums = {name: sum(b.counts.get(name, 0) for b in committed) for name in (*schemas.COUNTS, "partly_late")}
@@ -158,14 +124,17 @@ def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
         ({"retention_time": "5 us"}, r"window\.retention_time: '5 us' is shorter .* write '40 microseconds' or longer"),
         ({"sise": "1 s"}, r"window\.sise: is unknown \(did you mean 'size'\?\)"),
         ({"kind": "hopping"}, r"window\.advance: is missing"),
-        ({"advance": "5 us"}, r"window\.advance: is of hopping windows, and these are tumbling"),
+        (
+            {"advance": "5 us"},
+            r"window\.advance: is not used with kind = 'tumbling'; remove it, or write one of 'hopping'",
+        ),
         ({"kind": "hopping", "advance": "11 us"}, r"window\.advance: '11 us' must be .* at most the size, '10 us'"),
         (
             {"kind": "hopping", "size": "1 s", "advance": "1 us"},
             r"window\.advance: .* 1000000 slices, 4096 are the most",
         ),
-        ({"kind": "sliding"}, r"window\.offset: sliding windows lie on no grid"),
-        ({"exits": False}, r"window\.exits: is of sliding windows"),
+        ({"kind": "sliding"}, r"window\.offset: '3 us' does not go with sliding windows, .*; remove it"),
+        ({"exits": False}, r"window\.exits: is not used with kind = 'tumbling'; remove it, or write one of 'sliding'"),
         ({"emit": {"early": "soon"}}, r"emit\.early: 'soon' is no policy; write 'off' or 'batch', or a period"),
         ({"emit": {"full": "close", "late": "batch"}}, r"emit\.late: 'batch' does not go with full = 'close'"),
         ({"emit": {"latee": "batch"}}, r"emit\.latee: is unknown \(did you mean 'late'\?\)"),
@@ -174,6 +143,11 @@ def test_windows_equal_duckdbs_and_survive_the_loss_of_stores(
 def test_what_is_wrong_is_one_line(tmp_path: Path, window: Row, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         window_config(tmp_path, **window)
+
+
+def test_a_sliding_windows_offset_may_be_the_default_of_the_other_kinds(tmp_path: Path) -> None:
+    configs = [window_config(tmp_path, kind="sliding", offset=offset) for offset in ("0 seconds", None)]
+    assert len({str(config.section.bound_settings()) for config in configs}) == 1
 
 
 @pytest.mark.slow
@@ -222,14 +196,12 @@ def test_only_windows_do_without_a_key(tmp_path: Path) -> None:
     assert parse_config({**raw, "window": section}, tmp_path).event.key is None
     with pytest.raises(ConfigError, match=r"^event\.key: is missing; add it to the config"):
         parse_config({**raw, "session": {"gap": "1 s"}}, tmp_path)
-    with pytest.raises(ConfigError, match=r"^emit: stands beside \[session\].* write session\.emit"):
-        parse_config({**raw, "session": {"gap": "1 s"}, "emit": {}}, tmp_path)
+    with pytest.raises(ConfigError, match=r"^ttl: goes with \[session\] or \[table\], and not with \[window\]; "):
+        parse_config({**raw, "window": section, "ttl": {}}, tmp_path)
 
 
 def test_a_pipeline_computes_one_thing(tmp_path: Path) -> None:
     config = window_config(tmp_path)
-    raw = {"window": config.section.model_dump(), "session": {"gap": "1 s"}}
-    with pytest.raises(ConfigError, match=r"window: stands beside \[session\]"):
+    raw = {"window": config.section.model_dump(exclude={"aggregates", "emit"}), "session": {"gap": "1 s"}}
+    with pytest.raises(ConfigError, match=r"window: can't be used with \[session\]"):
         parse_config({**config.model_dump(include={"pipeline", "source", "event"}), **raw}, tmp_path)
-    with pytest.raises(ConfigError, match=r"window: this is for pipelines of sessions"):
-        _ = config.gap_us

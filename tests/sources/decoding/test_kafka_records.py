@@ -132,8 +132,8 @@ def test_tombstones_are_corrections() -> None:
     place = [f"clicks/3/{offset}@2023-11-14T22:13:20.123Z" for offset in (101, 102, 103)]
     assert tombstones["correction_id"].to_pylist() == [f"c-1@{place[0]}", *place[1:]]
     assert set(tombstones["kind"].to_pylist()) == {"tombstone"}
-    assert tombstones["session_key"].to_pylist() == ["user", "user", None]
-    assert tombstones["session_start"].cast(pa.int64()).to_pylist() == [1700000000000001] * 2 + [None]
+    assert tombstones["key"].to_pylist() == ["user", "user", None]
+    assert tombstones["start_time"].cast(pa.int64()).to_pylist() == [1700000000000001] * 2 + [None]
     assert tombstones["revision"].to_pylist() == [7, 7, 7]
 
 
@@ -141,7 +141,7 @@ def test_a_tombstone_with_a_cause_names_its_row_by_the_place_of_its_record() -> 
     whole = {"key": b"user", "revision": b"7", "offset": b"12", "cause": b"ttl"}
     _, tombstones = split_tombstones(records([None, None], [whole, {**whole, "offset": b"?"}]), TOPIC)
     assert tombstones["kind"].to_pylist() == ["expiry"] * 2
-    assert tombstones.select(["revision", "event_count"]).to_pylist() == [
-        {"revision": 12, "event_count": 3},
-        {"revision": None, "event_count": 3},
+    assert tombstones.select(["revision", "source_partition", "source_offset"]).to_pylist() == [
+        {"revision": None, "source_partition": 3, "source_offset": 12},
+        {"revision": None, "source_partition": 3, "source_offset": None},
     ]

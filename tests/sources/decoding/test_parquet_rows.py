@@ -124,3 +124,18 @@ def test_missing_path_raises() -> None:
 def test_unknown_format_raises() -> None:
     with pytest.raises(SourceError, match="unknown format 'xml': write json, csv or parquet"):
         list(decode(b"", "f", "xml", COLUMNS))
+
+
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (pa.scalar(300_000_000_000_000_000, pa.timestamp("us", "UTC")), "11476-08-15 05:20:00.000000Z"),
+        (pa.scalar(-300_000_000_000_000_000, pa.timestamp("us")), "-7537-05-18 18:40:00.000000"),
+        (pa.scalar(10_000_000, pa.date32()), "29349-01-26"),
+    ],
+)
+def test_a_time_without_a_python_date_is_shown_as_text(time: pa.Scalar, text: str) -> None:
+    content = written(pa.table({"n": pa.array([time.value], time.type)}))
+    ((_, reason, raw, _),) = outcome(list(decode(content, "f", "parquet", COLUMNS)))
+    assert raw == f'{{"n": "{text}"}}'
+    assert reason == (f"wrong type: n = {text} is not a long" if time.type == pa.date32() else None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sessionlake.errors import StoreError
 from sessionlake.stores import Serdes, Stores, change_logged
-from tests.store.standalone.test_key_value import InMemory, OnDisk
+from tests.store.standalone.key_value_contract import InMemory, OnDisk
 from tests.support import examples
 
 directory = TemporaryDirectory()

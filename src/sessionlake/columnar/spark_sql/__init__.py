@@ -1,8 +1,8 @@
-"""Spark's SQL of a config made DuckDB's: parsed, checked against a list, typed and written anew, on the driver.
+"""Spark's SQL of a config made DuckDB's: parsed, checked against a list, typed and written again, on the driver.
 
-What is not listed (`operators.py`, `functions.py`, `casts.py`) is refused. What is gives in DuckDB what it gives in Spark:
-tests/columnar/test_spark_sql.py compares them on random rows. Where Spark would fail, as at a text that is cast to a number
-and is none, the result is null. Types are strict where Spark would cast by itself, so that no rule for that can differ.
+Only listed expressions are accepted (`operators.py`, `functions.py`, `casts.py`). They have the same results in DuckDB as in
+Spark: tests/columnar/test_spark_sql.py compares them on random rows. If Spark would fail, the result is null, for example for
+the cast of 'abc' to a number. Types are strict: an implicit cast of Spark is refused, so no rule for it can differ.
 Whole numbers have 64 bits, as columns do.
 """
 

@@ -1,4 +1,6 @@
-"""Casts that expressions may have. A text is cast as Spark reads it, where DuckDB would read more, as 1_000 or 1e3 as a bigint.
+"""Casts that expressions may have.
+
+A text is cast as Spark reads it. DuckDB by itself would read more forms, for example 1_000 or 1e3 as a bigint.
 
 Doubles and timestamps are not cast to text: their digits are not alike in both. Of timestamps in texts the ISO forms are read,
 in UTC; others, and those with the name of a zone or an offset, are null.
@@ -11,7 +13,7 @@ from sqlglot import exp
 from sessionlake.columnar.spark_sql.typed import DUCK, PAGE, Typed, Walk, quoted
 
 _BLANKS = r"[\x00-\x20]*"
-"""What Spark cuts off around a text before it reads it."""
+"""Characters that Spark strips from both ends of a text before it casts it."""
 _WHOLE = f"^{_BLANKS}([+-]?[0-9]+){_BLANKS}$"
 _FLOAT = rf"^{_BLANKS}([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?{_BLANKS}$"
 _DAY = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
@@ -68,7 +70,7 @@ def cast(walk: Walk, node: exp.Expression) -> Typed:
         return Typed(f"cast({value.sql} as {DUCK[name]})", name)
     if (value.type, name) not in _CASTS:
         raise walk.error(node, f"casts a {value.type} to {name}, which is not listed; {PAGE}")
-    # Spark reads more as a time: what is written in the config shall not be null for that.
+    # Spark reads more forms as a time. A literal in the config must not become null because of that.
     pattern = {"date": _DATE, "timestamp": _TIMESTAMP}.get(name)
     if pattern and node.this.is_string and not re.fullmatch(pattern, node.this.name):
         raise walk.error(node, f"is no {name}; write it as in '2024-01-31' or '2024-01-31 12:00:00', in UTC")

@@ -1,5 +1,6 @@
 """Functions that expressions may call: those whose arguments must be literals, and those of fixed types."""
 
+import re
 from collections.abc import Mapping
 
 from sqlglot import exp
@@ -9,11 +10,21 @@ from sessionlake.columnar.spark_sql.typed import CLOCK_SQL, Function, Rule, Type
 
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _DAY = "date|timestamp"
+_MOST_GROUPS = 9
+"""The groups of a pattern that DuckDB returns."""
+_WHOLE = (
+    "(case when isnan(@) then 0 when @ >= 9223372036854775807::double then 9223372036854775807 "
+    "when @ <= -9223372036854775808::double then -9223372036854775808 else cast(@ as bigint) end)"
+)
+"""A double as Java makes a whole number of it: at a bound if it is beyond, 0 of NaN."""
+_POWER = "(case when (isnan({1}::double) and {0} is not null) or (abs({0}) = 1 and isinf({1}::double)) then 'nan'::double else pow({0}, {1}) end)"
+"""Java's power, which is not a number if the exponent is none, and of 1 and an infinity."""
+_REAL = "double|bigint"
 _ANY = "boolean|bigint|double|decimal|string|date|timestamp|interval"
 
 
 def _like(walk: Walk, node: exp.Expression) -> Typed:
-    """Translate `like`: in Spark a backslash escapes where nothing is said, in DuckDB nothing does."""
+    """Translate `like`: in Spark a backslash escapes if nothing is said, in DuckDB nothing does."""
     like, escape = (
         (walk.seen(node.this), walk.seen(node.expression).name) if isinstance(node, exp.Escape) else (node, "\\")
     )
@@ -35,6 +46,34 @@ def _rlike(walk: Walk, node: exp.Expression) -> Typed:
     if not pattern.is_string:
         raise walk.error(node, "is not listed; write a text, rlike, and a pattern in quotes")
     return Typed(f"regexp_matches({text}, {quoted(pattern.name)})", "boolean")
+
+
+def _extracted(walk: Walk, node: exp.Expression) -> Typed:
+    text, pattern, group = walk.text(node.this), walk.seen(node.expression), node.args.get("group")
+    number = 1 if group is None else int(walk.seen(group).name) if group.is_int else -1
+    if not pattern.is_string or not 0 <= number <= min(_groups(pattern.name), _MOST_GROUPS):
+        raise walk.error(node, "is not listed; write a text, a pattern in quotes, and the number of one of its groups")
+    return Typed(f"regexp_extract({text}, {quoted(pattern.name)}, {number})", "string")
+
+
+def _groups(pattern: str) -> int:
+    """Return how many groups a pattern has; 0 for one that only RE2 reads, whose errors DuckDB tells."""
+    try:
+        return re.compile(pattern).groups
+    except re.error:
+        return 0
+
+
+def _split_part(walk: Walk, node: exp.Expression) -> Typed:
+    text = walk.text(node.this)
+    delimiter, index = (walk.seen(node.args[name]) for name in ("delimiter", "part_index"))
+    if not delimiter.is_string or not delimiter.name or not index.is_int or int(index.name) < 1:
+        raise walk.error(node, "is not listed; write a text, a delimiter in quotes, and a number from 1 on")
+    return Typed(f"split_part({text}, {quoted(delimiter.name)}, {index.name})", "string")
+
+
+def _joined_by(walk: Walk, node: exp.Expression) -> Typed:
+    return Typed(f"concat_ws({', '.join(walk.text(part) for part in node.expressions)})", "string")
 
 
 def _joined(walk: Walk, node: exp.Expression) -> Typed:
@@ -72,7 +111,7 @@ def _truncated(walk: Walk, node: exp.Expression) -> Typed:
 
 
 def _date_of(walk: Walk, node: exp.Expression) -> Typed:
-    """Translate `to_date`, and what sqlglot puts around the arguments of functions of dates."""
+    """Translate `to_date`, and the conversions that sqlglot puts around the arguments of date functions."""
     value = walk.of(node.this)
     if value.type not in ("date", "timestamp", "null"):
         raise walk.error(node.this, f"is a {value.type}; cast it to date or timestamp")
@@ -92,6 +131,9 @@ SHAPED: Mapping[type[exp.Expression], Rule] = {
     exp.RegexpLike: _rlike,
     exp.DPipe: _joined,
     exp.Concat: _joined,
+    exp.ConcatWs: _joined_by,
+    exp.RegexpExtract: _extracted,
+    exp.SplitPart: _split_part,
     exp.Trim: _trimmed,
     exp.Substring: _substring,
     exp.JSONExtractScalar: _json,
@@ -103,6 +145,13 @@ SHAPED: Mapping[type[exp.Expression], Rule] = {
 }
 FUNCTIONS: Mapping[type[exp.Expression], Function] = {
     exp.Abs: Function("abs({0})", "bigint", ("bigint",)),
+    exp.Floor: Function(_WHOLE.replace("@", "floor({0})"), "bigint", ("double",)),
+    exp.Ceil: Function(_WHOLE.replace("@", "ceil({0})"), "bigint", ("double",)),
+    exp.Round: Function("round({0})", "double", ("double",)),
+    exp.Sqrt: Function("(case when {0} < 0 then 'nan'::double else sqrt({0}) end)", "double", (_REAL,)),
+    exp.Ln: Function("(case when {0} > 0 then ln({0}) end)", "double", (_REAL,)),
+    exp.Exp: Function("exp({0})", "double", (_REAL,)),
+    exp.Pow: Function(_POWER, "double", (_REAL, _REAL)),
     exp.Length: Function("length({0})", "bigint", ("string",)),
     exp.StartsWith: Function("starts_with({0}, {1})", "boolean", ("string", "string")),
     exp.EndsWith: Function("suffix({0}, {1})", "boolean", ("string", "string")),
@@ -136,4 +185,4 @@ BY_NAME: Mapping[str, Function] = {
     "timestamp_millis": Function("make_timestamp({0} * 1000)", "timestamp", ("bigint",)),
     "timestamp_seconds": Function("make_timestamp({0} * 1000000)", "timestamp", ("bigint",)),
 }
-"""Functions of which sqlglot knows no more than their names."""
+"""Functions that sqlglot knows only by name."""

@@ -1,4 +1,4 @@
-"""Rules of expressions: literals, columns, operators, and what chooses among values."""
+"""Rules of expressions: literals, columns, operators, and conditionals."""
 
 from collections.abc import Mapping
 from fractions import Fraction

@@ -33,20 +33,13 @@ class Parsed:
     """The columns that it names, in the order of their first use."""
 
     def typed(self, types: Mapping[str, pa.DataType], result: Result) -> Expression:
-        """Return the expression over columns of these types; ConfigError in one line where it is not of the type `result`."""
-        for name in self.columns:
-            if name not in types:
-                raise ConfigError(f"{self.setting}: {name!r} is no column; write one of {', '.join(types)}")
-        walk = _Walk(self, types)
-        try:
-            done = walk.of(self.tree)
-        except RecursionError as error:
-            raise _too_deep(self.setting, self.text) from error
+        """Return the expression over columns of the given types; ConfigError in one line if its type is not `result`."""
+        done, uses_clock = self.translated(types, {name: f"c{i}" for i, name in enumerate(self.columns)})
         if done.type not in (result, "null"):
             raise ConfigError(f"{self.setting}: {self.text!r} is of type {done.type}, and must be of type {result}")
-        found = Expression(self.text, f"try({done.sql})", self.columns, result, walk.uses_clock)
+        found = Expression(self.text, f"try({done.sql})", self.columns, result, uses_clock)
         try:
-            # What DuckDB alone knows, as whether it has the pattern of an rlike, is known before the first batch.
+            # Errors that only DuckDB can find, for example in the pattern of an rlike, are reported before the first batch.
             found.evaluate({name: pa.nulls(1, types[name]) for name in self.columns}, 1)
         except Exception as error:
             raise ConfigError(
@@ -54,9 +47,23 @@ class Parsed:
             ) from error
         return found
 
+    def translated(self, types: Mapping[str, pa.DataType], places: Mapping[str, str]) -> tuple[Typed, bool]:
+        """Return the SQL over columns that DuckDB has under the names `places`, and whether it reads the clock."""
+        for name in self.columns:
+            if name not in types:
+                raise ConfigError(f"{self.setting}: {name!r} is no column; write one of {', '.join(types)}")
+        walk = _Walk(self, types, places)
+        try:
+            return walk.of(self.tree), walk.uses_clock
+        except RecursionError as error:
+            raise _too_deep(self.setting, self.text) from error
+
 
 def parse(setting: str, text: str) -> Parsed:
-    """Parse Spark's SQL; `setting` is what errors name. ConfigError in one line where it is none, or calls what is not listed."""
+    """Parse Spark's SQL. Errors name `setting`.
+
+    Raises ConfigError in one line if the text is no SQL, or if it calls a function that is not listed.
+    """
     try:
         tree = cast("exp.Expression", sqlglot.parse_one(text, read="spark"))
         nodes = cast("list[exp.Expression]", list(tree.walk()))
@@ -88,7 +95,7 @@ def _too_deep(setting: str, text: str) -> ConfigError:
 
 
 def _name(node: exp.Expression) -> str:
-    """Return how a function is called, or the SQL of what is none."""
+    """Return a function's name, or the SQL of an expression that is no function."""
     if isinstance(node, exp.Anonymous):
         return node.name
     sql = node.sql("spark")
@@ -98,8 +105,8 @@ def _name(node: exp.Expression) -> str:
 class _Walk:
     """One walk over a tree; see `Walk`."""
 
-    def __init__(self, parsed: Parsed, types: Mapping[str, pa.DataType]) -> None:
-        self._parsed, self._types = parsed, types
+    def __init__(self, parsed: Parsed, types: Mapping[str, pa.DataType], places: Mapping[str, str]) -> None:
+        self._parsed, self._types, self._places = parsed, types, places
         self._seen: set[int] = set()
         self.uses_clock = False
 
@@ -153,7 +160,7 @@ class _Walk:
             raise ConfigError(
                 f"{self._parsed.setting}: column {name!r} is of type {self._types[name]}, which expressions can't read; leave it out"
             )
-        return Typed(f"c{self._parsed.columns.index(name)}", type_)
+        return Typed(self._places[name], type_)
 
     def unified(self, node: exp.Expression, parts: list[Typed]) -> tuple[list[str], str]:
         types = {part.type for part in parts} - {"null"}

@@ -11,7 +11,7 @@ from sessionlake.columnar.expressions import CLOCK
 from sessionlake.errors import ConfigError
 
 CLOCK_SQL = f"make_timestamp(${CLOCK}::bigint)"
-PAGE = "docs/expressions.md lists what there is"
+PAGE = "docs/expressions.md lists all of them"
 DUCK = {
     "boolean": "boolean",
     "bigint": "bigint",
@@ -68,7 +68,7 @@ Rule = Callable[[Walk, exp.Expression], Typed]
 
 @dataclass(frozen=True)
 class Function:
-    """A function whose arguments are of fixed types, several joined by `|` where any of them will do."""
+    """A function whose arguments are of fixed types, several joined by `|` if any of them will do."""
 
     sql: str
     gives: str
@@ -76,7 +76,7 @@ class Function:
 
 
 def column_type(type_: pa.DataType) -> str | None:
-    """Return the type of a column's values; None where expressions can't read them."""
+    """Return the type of a column's values; None if expressions can't read them."""
     kinds: list[tuple[Callable[[pa.DataType], bool], str]] = [
         (pa.types.is_boolean, "boolean"),
         (pa.types.is_integer, "bigint"),
@@ -85,6 +85,7 @@ def column_type(type_: pa.DataType) -> str | None:
         (pa.types.is_string, "string"),
         (pa.types.is_date32, "date"),
         (pa.types.is_timestamp, "timestamp"),
+        (pa.types.is_null, "null"),
     ]
     return next((name for is_it, name in kinds if is_it(type_)), None)
 

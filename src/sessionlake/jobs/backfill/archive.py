@@ -1,4 +1,4 @@
-"""The archive as a backfill's source: the events of each batch as they were accepted, whatever has become of the source."""
+"""The archive as a backfill's source: the events of each batch as they were accepted, even if the source has lost them."""
 
 from collections.abc import Collection, Iterable
 
@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.times import format_time
-from sessionlake.jobs.backfill.events import Window
 from sessionlake.stream.input_log import BatchInputs
+from sessionlake.stream.recompute import Window
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import Tables
@@ -17,26 +17,27 @@ from sessionlake.warehouse.views import ARCHIVED_FROM
 def lacking(
     tables: Tables, inputs: Iterable[BatchInputs], needed: Collection[int], window: Window, version: int
 ) -> str | None:
-    """Return what the archive's version lacks of a window's events and of what topics said of them; None where it has all.
+    """Return a line about the events or tombstones of a window that a version of the archive lacks; None if it has all.
 
-    A tombstone comes at any time after the session: so all batches from the first needed one on must be archived.
+    A tombstone in a topic may come at any time after its session. Therefore all batches from the first needed one on
+    must be archived.
     """
     first = min(needed)
     batch = max((i.batch_id for i in inputs if i.batch_id >= first and not i.settings.get("archive")), default=None)
     if batch is not None:
-        return f"batch {batch} was not archived; set pipeline.archive = true: what later batches read can be backfilled"
+        return f"batch {batch} was not archived; set pipeline.archive = true: then events of later batches can be backfilled"
     from_us = tables[schemas.EVENTS].app_version(ARCHIVED_FROM, version)
     if from_us is not None and from_us > window.low:
-        return f"the archive begins with {format_time(from_us)} (compact.archive); backfill what lies a gap or more after it"
+        return f"the archive begins with {format_time(from_us)} (compact.archive); backfill a range that begins at least a gap after it"
     return None
 
 
 def archived_events(tables: Tables, inputs: list[BatchInputs], window: Window, version: int) -> DataFrame:
     """Return the events of the window that the batches read and did not refuse: key, time_us, event_id, event, batch_id.
 
-    At a version that `lacking` has been asked of: a compaction beside it may delete old events.
+    `version` is the one that `lacking` has checked, because a concurrent compaction may delete old events.
     """
     time = F.unix_micros("event_time")
     rows = tables[schemas.EVENTS].read(version).where(F.col(BATCH) <= inputs[-1].batch_id)
     rows = rows.where(time.between(window.low, window.high))
-    return rows.select(F.col("session_key").alias("key"), time.alias("time_us"), "event_id", "event", BATCH)
+    return rows.select(F.col("key").alias("key"), time.alias("time_us"), "event_id", "event", BATCH)

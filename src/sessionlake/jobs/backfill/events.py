@@ -1,7 +1,7 @@
 """The events that the stream had consumed, read again as it read them: each with the batch that classified it."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,31 +13,14 @@ from sessionlake.columnar.keys import by_shard, shard_of
 from sessionlake.engine import exchange
 from sessionlake.engine.exchange import WIRE_DDL
 from sessionlake.stream.input_log import BatchInputs
-
-Piece = tuple[int, str, Partials]
-"""A batch, a kind of wire rows, and partials of that kind which the batch brought. They go on as `Partials.to_table` has
-them, the column revision holding the batch."""
-Pieces = Callable[[pa.Table], Iterator[Piece]]
-"""What rows of the archive or of a source become; pickled to the workers."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """Closed interval of event times, microseconds, that is read."""
-
-    low: int
-    high: int
-
-    def meets(self, start: Ints, end: Ints) -> np.ndarray:
-        """Say which closed intervals have a time in common with the window."""
-        return (end >= self.low) & (start <= self.high)
+from sessionlake.stream.recompute import Pieces, Window
 
 
 def needed_batches(inputs: Iterable[BatchInputs], window: Window) -> set[int]:
     """Return the batches that can have brought events of a window.
 
-    What a batch does not refuse lies between the retention before the watermark that preceded it and the watermark
-    that followed it (late events included).
+    An event that a batch accepts is at most the retention older than the watermark before the batch, and no newer than
+    the watermark after it. Late events are included.
     """
     return {
         i.batch_id
@@ -49,7 +32,7 @@ def needed_batches(inputs: Iterable[BatchInputs], window: Window) -> set[int]:
 
 
 def split_basis(rows: DataFrame, shards: int, window: Window, pieces: Pieces) -> DataFrame:
-    """Return wire rows of the pieces that rows become: what their batches did not refuse, as far as it meets the window."""
+    """Return wire rows of the pieces into which rows are cut: events that their batches accepted and that meet the window."""
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for record in batches:

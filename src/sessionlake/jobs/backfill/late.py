@@ -10,21 +10,22 @@ from pyspark.sql import functions as F
 from sessionlake.jobs.late.ledger import stale_puts, with_stale_marks
 from sessionlake.jobs.late.restate import without_partly
 from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
+from sessionlake.stream.recompute import INCLUDED
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
-INCLUDED = "included"
 _NOBODY = 1 << 30
 
 
 def late_events(
     tables: Tables, runs: list[LateRun], asked: Span, *, in_flight: Collection[str], with_ids: bool
 ) -> DataFrame:
-    """Return the late events of all batches up to the pinned one, with a column `included`; those that are in no window.
+    """Return the late events of all batches up to the pinned one, with a column `included`, except those that are in no window.
 
-    `runs` are those before this one, in order; of the backfills in flight (by run_id) the corrections were not consumed
-    yet, and may turn out stale: what they took is left to them, as the ledger has it. What reprocess_late took is not included: its restated partials are, or
-    are still to come. Of twins (events of one id) the one that was taken first stays, as reprocess_late does it.
+    `runs` are the runs before this one, in order. `in_flight` has the ids of backfills whose corrections no batch has
+    read yet. These may become stale, so their events stay theirs, as the ledger says. Events that reprocess_late took
+    are not included: its restated partials contain them. Among events with one id the one that was taken first stays,
+    as in reprocess_late.
     """
     late = without_partly(tables[schemas.LATE_EVENTS].read()).where(F.col("batch_id") <= asked.batch_id)
     late = late.withColumn("_owner", F.lit(_NOBODY)) if not runs else _owned(tables, late, runs, asked.batch_id)
@@ -35,7 +36,7 @@ def late_events(
         return late.withColumn(INCLUDED, included).drop("_owner")
     taken = ~waiting | F.expr(asked.holds())
     order = Window.partitionBy("event_id").orderBy(
-        F.desc("_taken"), "_owner", "event_time", "session_key", "batch_id", "source", "raw"
+        F.desc("_taken"), "_owner", "event_time", "key", "batch_id", "source", "raw"
     )
     ranked = late.withColumn("_taken", taken).withColumn("_rank", F.row_number().over(order))
     first = F.col("event_id").isNull() | (F.col("_rank") == 1)
@@ -43,7 +44,7 @@ def late_events(
 
 
 def _owned(tables: Tables, late: DataFrame, runs: list[LateRun], as_of: int) -> DataFrame:
-    """Add the number of the first run that took an event, knowing what it knew."""
+    """Add the number of the first run that took an event. A run took only events of which it knew."""
     marked, marks = with_stale_marks(late, stale_puts(tables, runs, as_of))
     names = {(run.job, run.run_id): i for i, run in enumerate(runs)}
     stale = {names[run]: F.col(mark) for run, mark in marks.items()}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -16,14 +17,13 @@ from sessionlake.columnar.records import UNTIL
 from sessionlake.engine.exchange import WIRE_DDL, read_wire
 from sessionlake.errors import JobError
 from sessionlake.jobs.backfill.archive import archived_events, lacking
-from sessionlake.jobs.backfill.basis import LATE, RESTATE
-from sessionlake.jobs.backfill.events import Window, at_batch, needed_batches, rows_by_shard, split_basis
-from sessionlake.jobs.backfill.late import INCLUDED, late_events
+from sessionlake.jobs.backfill.events import at_batch, needed_batches, rows_by_shard, split_basis
+from sessionlake.jobs.backfill.late import late_events
 from sessionlake.jobs.backfill.ledger import backfills_in_flight, restates
-from sessionlake.jobs.backfill.way import Basis, Way
-from sessionlake.jobs.late.spans import BACKFILL
+from sessionlake.jobs.late.spans import BACKFILL, LateRun, Span
 from sessionlake.sources.registry import sources_of
 from sessionlake.stream.ingest import EVENTS, events_of
+from sessionlake.stream.recompute import INCLUDED, LATE, RESTATE, Basis, Recompute, Window
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.streamed_files import BATCH
 from sessionlake.warehouse.tables import spark_schema
@@ -34,13 +34,23 @@ _ROWS_A_BUCKET = 400_000
 """Partials and stored rows that one task holds: some hundred bytes each, several times over while it works."""
 
 
-def compared(basis: Basis, way: Way, window: Window, stored: int) -> tuple[DataFrame, set[int]]:
-    """Return corrections (as `way.schema` says) and rows of `stats`, and the batches whose events were read."""
+@dataclass(frozen=True)
+class RunBasis(Basis):
+    """A basis, and the late events that this run and those before it take in."""
+
+    asked: Span
+    runs: list[LateRun]
+    taken: DataFrame
+    """The outcome of each correction that the batches took, see `taken_corrections`."""
+
+
+def compared(basis: RunBasis, recompute: Recompute, window: Window, stored: int) -> tuple[DataFrame, set[int]]:
+    """Return corrections (as `recompute.schema` says) and rows of `stats`, and the batches whose events were read."""
     needed = needed_batches(basis.inputs, window)
     buckets = _buckets(basis, needed, stored)
-    parts = [*_events(basis, way, buckets, needed, window), *_corrected(basis, way, buckets, window)]
-    parts += [_wired(rows, kind, buckets) for kind, rows in way.others(window)]
-    wire, compare, schema = reduce(DataFrame.unionAll, parts), way.compare(window), way.schema
+    parts = [*_events(basis, recompute, buckets, needed, window), *_corrected(basis, recompute, buckets, window)]
+    parts += [_wired(rows, kind, buckets) for kind, rows in recompute.others(window)]
+    wire, compare, schema = reduce(DataFrame.unionAll, parts), recompute.compare(window), recompute.schema
     result = schema.append(pa.field(STATS, pa.string()))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,51 +64,52 @@ def compared(basis: Basis, way: Way, window: Window, stored: int) -> tuple[DataF
     return wire.repartitionById(buckets, "shard").mapInArrow(run, spark_schema(result)), needed
 
 
-def _events(basis: Basis, way: Way, buckets: int, needed: set[int], window: Window) -> list[DataFrame]:
+def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int], window: Window) -> list[DataFrame]:
     """Return wire rows of the events that the needed batches read and did not refuse: of the archive, if that has them all."""
     if not needed:
         return []
-    # Now, not as pinned: so a key erased meanwhile stays out; what a batch brought does not change otherwise.
+    # The newest version, and not a pinned one: a key that was erased since must not return. The events of a batch
+    # never change otherwise.
     version = basis.tables[schemas.EVENTS].latest_version()
-    archived, read = way.pieces([i for i in basis.inputs if i.batch_id in needed])
+    archived, read = recompute.pieces([i for i in basis.inputs if i.batch_id in needed])
     missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
         return [split_basis(archived_events(basis.tables, basis.inputs, window, version), buckets, window, archived)]
     source = sources_of(basis.tables.spark, basis.config)[EVENTS]
     offsets = [(i.batch_id, i.events) for i in basis.inputs]
     try:
-        rows = source.replay(basis.tables, way.events.decoder.columns, offsets, needed)
+        rows = source.replay(basis.tables, recompute.events.decoder.columns, offsets, needed)
     except JobError as error:
         raise JobError(f"{error}, and {missing}") from error
     return [] if rows is None else [split_basis(rows, buckets, window, read)]
 
 
-def _buckets(basis: Basis, needed: set[int], stored: int) -> int:
-    """Return into how many parts the keys are cut, so that each fits a task."""
+def _buckets(basis: RunBasis, needed: set[int], stored: int) -> int:
+    """Return the number of parts into which the keys are cut, chosen such that a part fits a task."""
     batches = read_batches(basis.tables).where(F.col("batch_id").between(min(needed), max(needed))) if needed else None
     events = 0 if batches is None else batches.agg(F.coalesce(F.sum("input"), F.lit(0))).collect()[0][0]
     return max(basis.config.pipeline.shards, -(-(events + stored) // _ROWS_A_BUCKET))
 
 
-def _corrected(basis: Basis, way: Way, buckets: int, window: Window) -> Iterator[DataFrame]:
+def _corrected(basis: RunBasis, recompute: Recompute, buckets: int, window: Window) -> Iterator[DataFrame]:
     """Yield wire rows of late events, and of restated partials, that meet the window."""
     tables = basis.tables
     has_backfills = any(run.job == BACKFILL for run in basis.runs)
     in_flight = backfills_in_flight(tables, basis.taken) if has_backfills else set()
-    with_ids = way.events.decoder.columns.id is not None
-    late = way.late(late_events(tables, basis.runs, basis.asked, in_flight=in_flight, with_ids=with_ids))
+    with_ids = recompute.events.decoder.columns.id is not None
+    late = recompute.late(late_events(tables, basis.runs, basis.asked, in_flight=in_flight, with_ids=with_ids))
     late = late.where(F.unix_micros("event_time").between(window.low, window.high)).select(
-        F.col("session_key").alias("key"),
+        F.col("key").alias("key"),
         F.unix_micros("event_time").alias("time_us"),
         "event_id",
         "event",
         BATCH,
         INCLUDED,
     )
-    yield _lifted(late, way, buckets)
+    yield _lifted(late, recompute, buckets)
     if not tables[schemas.CORRECTIONS].read().where("kind = 'restate'").isEmpty():
         rows = restates(basis.applied).where((F.col("end_us") >= window.low) & (F.col("start_us") <= window.high))
-        yield _unpacked(rows, way, buckets)
+        yield _unpacked(rows, recompute, buckets)
 
 
 def _wired(rows: DataFrame, kind: str, shards: int) -> DataFrame:
@@ -109,8 +120,8 @@ def _wired(rows: DataFrame, kind: str, shards: int) -> DataFrame:
     return rows.mapInArrow(split, WIRE_DDL)
 
 
-def _lifted(late: DataFrame, way: Way, buckets: int) -> DataFrame:
-    spec, lifted = way.events, way.lifted()
+def _lifted(late: DataFrame, recompute: Recompute, buckets: int) -> DataFrame:
+    spec, lifted = recompute.events, recompute.lifted()
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -122,8 +133,8 @@ def _lifted(late: DataFrame, way: Way, buckets: int) -> DataFrame:
     return late.mapInArrow(split, WIRE_DDL)
 
 
-def _unpacked(restated: DataFrame, way: Way, buckets: int) -> DataFrame:
-    codec, placed = StateCodec(way.aggregates), way.restated()
+def _unpacked(restated: DataFrame, recompute: Recompute, buckets: int) -> DataFrame:
+    codec, placed = StateCodec(recompute.aggregates), recompute.restated()
 
     def split(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

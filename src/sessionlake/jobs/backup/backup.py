@@ -68,7 +68,7 @@ def _prepare(tables: Tables, directory: str) -> None:
 def _of_checkpoint(tables: Tables, config: Config, batch_id: int) -> Iterator[tuple[str, str]]:
     """Yield the files, as (source, path in the backup), that a start after a batch needs.
 
-    What sources remember of files they have planned since does no harm: the next batch takes these.
+    Sources may have noted files that they planned since. This does no harm: the next batch takes these.
     """
     root = config.checkpoint
     wanted = ["metadata"]

@@ -1,4 +1,4 @@
-"""A backup's manifest: what the backup is of, and every file of it with its length and checksum."""
+"""A backup's manifest: its pipeline and batch, and each of its files with length and checksum."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -26,7 +26,7 @@ class SavedFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a complete backup says of itself."""
+    """The description of a complete backup."""
 
     pipeline: str
     batch_id: int
@@ -43,10 +43,10 @@ class Manifest:
 
 
 class Files(Protocol):
-    """What a backup is read by: Spark's file systems, or this machine's."""
+    """The file operations that reading a backup needs, on Spark's file systems or on this machine's."""
 
     def read_text(self, uri: str) -> str | None:
-        """Return a small file's text, or None where there is none."""
+        """Return a small file's text, or None if there is none."""
 
     def lengths(self, uri: str) -> dict[str, int]:
         """Return the bytes of all files below a folder, by their paths relative to it."""
@@ -67,7 +67,7 @@ class LocalFiles:
 
 
 def check_backup(files: Files, config: Config, directory: str) -> Manifest:
-    """Return the manifest of a backup of a config's pipeline; JobError where it is none."""
+    """Return the manifest of a backup of a config's pipeline; JobError if it is none."""
     manifest = read_manifest(files, directory)
     if manifest.pipeline != config.pipeline.name:
         raise JobError(
@@ -77,7 +77,7 @@ def check_backup(files: Files, config: Config, directory: str) -> Manifest:
 
 
 def read_manifest(tables: Files, directory: str) -> Manifest:
-    """Return a backup's manifest; JobError where the backup is none, half-made, or lacks a file."""
+    """Return a backup's manifest; JobError if the backup is none, half-made, or lacks a file."""
     if tables.read_text(f"{directory}/{INCOMPLETE}") is not None:
         raise JobError(
             f"backup: {directory!r} is half-made; run `sessionlake backup` with it again, or name another one"

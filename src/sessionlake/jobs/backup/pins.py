@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sessionlake.config.load import Config
 from sessionlake.errors import ContendedError, JobError
-from sessionlake.stream.planned import fingerprint
+from sessionlake.stream.planned_offsets import fingerprint
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import changelogs_in, check_history, last_batch

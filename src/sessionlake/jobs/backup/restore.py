@@ -15,10 +15,10 @@ from sessionlake.warehouse.tables import Tables
 def restore(
     spark: SparkSession, config: Config, directory: str, on_file: OnFile = lambda _done, _all: None
 ) -> Manifest:
-    """Copy a backup's tables and checkpoint to where the config has them; the pipeline then goes on after its batch.
+    """Copy a backup's tables and checkpoint to the paths in the config; the pipeline then goes on after the backup's batch.
 
-    Raises JobError where the warehouse holds anything else than what a restore of this backup, interrupted before, has
-    put there, where the backup is of another pipeline, or where one of its files is missing or damaged.
+    Raises JobError if the warehouse holds anything except files of an interrupted restore of this backup, if the backup
+    is of another pipeline, or if one of its files is missing or damaged.
     """
     tables = Tables.of(spark, config)
     manifest = check_backup(tables, config, directory)
@@ -31,7 +31,7 @@ def restore(
     if begun is None and tables.names(tables.warehouse):
         raise JobError(f"restore: {tables.warehouse!r} is not empty; move it away, or write another pipeline.warehouse")
     tables.make_private(tables.warehouse)
-    leaves(f"{tables.warehouse} is not whole, and nothing runs on it: start it again and it begins anew")
+    leaves(f"{tables.warehouse} is not complete, and nothing runs on it: start it again")
     tables.write_text_once(marker, manifest.commit_id)
     failpoints.hit("restore_begun")
     roots = {WAREHOUSE: tables.warehouse, CHECKPOINT: config.checkpoint}

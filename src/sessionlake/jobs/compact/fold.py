@@ -9,8 +9,8 @@ from pyspark.storagelevel import StorageLevel
 
 from sessionlake.engine import failpoints
 from sessionlake.errors import FencedError
+from sessionlake.jobs.compact.layout_texts import as_sql, text_of
 from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
-from sessionlake.jobs.compact.parts import as_sql, text_of
 from sessionlake.jobs.compact.plan import MB, File, touched
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
 from sessionlake.warehouse.changelog import FOLD, Changelog
@@ -70,7 +70,7 @@ class Tail:
         return REWRITE if small or self.changed >= REWRITE_FROM * self.stored else MERGE
 
     def details(self, method: str) -> dict[str, Any]:
-        """Return what the commit says of the fold."""
+        """Return the fold's details for the metadata of its commit."""
         return {
             "batch_id": self.until,
             "changelog_version": self.changelog_version,
@@ -83,7 +83,7 @@ class Tail:
     @property
     def put(self) -> str:
         """Which of the changes the snapshot is to have as rows, as SQL: of a keyed table deletions, too."""
-        return "true" if self.of.keyed else "op = 'upsert'"
+        return self.of.stored_changes_sql
 
     def release(self) -> None:
         """Let go of the kept changes."""
@@ -91,10 +91,10 @@ class Tail:
 
 
 def read_tail(upkeep: Upkeep, until: int) -> Tail:
-    """Return what is to be folded now.
+    """Return the changes that are to be folded now.
 
-    It is read at the changelog's newest version: a batch's rows never change, unless a key was erased, which a pinned
-    version would bring back.
+    It reads the newest version of the changelog. The rows of a batch change only if a key is erased, and a pinned
+    version would bring that key back.
     """
     tables, of = upkeep.tables, upkeep.tables.changelog
     after = fold_point(tables)
@@ -103,7 +103,7 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
     latest = latest_changes(batches, of).persist(StorageLevel.MEMORY_AND_DISK)
     kinds = [F.count_if(F.col("op") == op).alias(op) for op in ("upsert", "delete")]
     by_date = latest.groupBy(of.date).agg(F.sum(CHANGE_COUNT).alias("rows"), *kinds).collect()
-    put = {text_of(row[of.date]): row.upsert + (row.delete if of.keyed else 0) for row in sorted(by_date)}
+    put = {text_of(row[of.date]): row.upsert + (row.delete if of.keeps_deletions else 0) for row in sorted(by_date)}
     return Tail(
         of=of,
         changes=latest,
@@ -118,9 +118,9 @@ def read_tail(upkeep: Upkeep, until: int) -> Tail:
 
 
 def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
-    """Fold the batches up to and including one; nothing where that is done, by whomever.
+    """Fold the batches up to and including one; do nothing if they are folded already, by this run or another.
 
-    Of two folds at once Delta refuses the second, which then starts from the fold point of the first.
+    If two folds run at once, Delta refuses the second, which then starts from the fold point of the first.
     """
     tables, of = upkeep.tables, upkeep.tables.changelog
 
@@ -141,7 +141,7 @@ def fold(upkeep: Upkeep, until: int, asked: str, file_bytes: int) -> None:
                 raise FencedError(_ERASED)
             if method == MERGE:
                 _merge(upkeep, tail)
-            # Without changes, or with none that Delta wrote, the fold point still moves, so that trim can follow.
+            # The fold point moves even if there are no changes, or Delta wrote none: trim needs it to follow.
             nothing = upkeep.spark.createDataFrame([], tables[of.snapshot].read().schema)
             tables[of.snapshot].append(nothing, FOLD, until, _metadata(upkeep, tail, method))
         finally:
@@ -168,7 +168,7 @@ def _merge(upkeep: Upkeep, tail: Tail) -> None:
     # MERGE has no writer options: its transaction and metadata are settings of the session.
     transaction = {f"spark.databricks.delta.write.{key}": value for key, value in _transaction(tail).items()}
     metadata = user_metadata(_metadata(upkeep, tail, MERGE))
-    gone = "" if of.keyed else "when matched and s.op = 'delete' then delete"
+    gone = "" if of.keeps_deletions else "when matched and s.op = 'delete' then delete"
     with upkeep.tables.settings({**transaction, USER_METADATA: metadata}):
         upkeep.spark.sql(
             f"""
@@ -186,7 +186,8 @@ def _rewrite(upkeep: Upkeep, tail: Tail, file_bytes: int, erasures: int | None) 
     """Replace the files that may hold a changed session by ones in order of date and key."""
     of = tail.of
     change = upkeep.tables[of.snapshot].replacement()
-    # Asked of the transaction, so that one of which this does not know refuses the commit.
+    # Read from the transaction and not from the table: an erasure that this code does not know of then refuses the
+    # commit.
     if change.app_version(ERASURES) != (-1 if erasures is None else erasures):
         raise FencedError(_ERASED)
     if change.app_version(FOLD) >= tail.until:

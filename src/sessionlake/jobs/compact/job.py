@@ -22,7 +22,7 @@ from sessionlake.warehouse.tables import Tables
 JOB = "compact"
 METHODS = (fold.AUTO, fold.MERGE, fold.REWRITE)
 _SIDE_TABLES = (*schemas.SIDES, *OF_BATCHES, *OF_RUNS)
-"""What the stream and jobs append to besides the changelog. Not corrections: it is an input, whose files say who has read them."""
+"""The tables to which the stream and jobs append, except the changelog and corrections. Streams read corrections file by file, so its files must stay as they are."""
 
 
 def compact(
@@ -34,9 +34,9 @@ def compact(
     dry_run: bool = False,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Fold the changelog as of the run's start into the snapshot, trim it, and put the files of all tables that the stream writes in order.
+    """Fold the changelog as of the run's start into the snapshot, trim it, and rewrite small files of all tables that the stream writes.
 
-    What the live view shows stays the same throughout; a stream and other jobs may run beside it.
+    The rows of the live view do not change. A stream and other jobs may run at the same time.
     """
     if method not in METHODS:
         raise JobError(f"--method: {method!r} is unknown; write {', '.join(METHODS)}")
@@ -84,7 +84,7 @@ def _side_tables(tables: Tables) -> list[str]:
 
 
 def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[], None]]:
-    """Return the steps in their order: trim before optimize, which would else put together what is about to go."""
+    """Return the steps in their order: trim comes before optimize, which would otherwise rewrite rows that are deleted next."""
     tables, run = upkeep.tables, upkeep.run
     first = upkeep.changelogs[0]
     each = {"" if of == first else f"_{of.snapshot}": upkeep.seen_by(of) for of in upkeep.changelogs}
@@ -114,11 +114,6 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
     batch_id, file_bytes = run.pinned["batch_id"], config.compact.file_mb * MB
     every = [*folded, *(name for name in _side_tables(tables) if f"{name}_version" in run.pinned)]
     return {
-        **(
-            {"layout": partial(layout.take_partitions_away, upkeep, config)}
-            if tables[first.snapshot].partitioned_by()
-            else {}
-        ),
         **{f"fold{which}": partial(fold.fold, of, batch_id, method, file_bytes) for which, of in each.items()},
         **{
             f"trim{which}": once(of.tables.changelog.changes, trim.STEP, partial(trimmed, of))
@@ -136,7 +131,7 @@ def _steps(upkeep: Upkeep, config: Config, method: str) -> dict[str, Callable[[]
 
 
 def _report(upkeep: Upkeep) -> JobReport:
-    """Record and return what all attempts of the run did, as the tables' logs have it."""
+    """Record and return the results of all attempts of the run, read from the tables' logs."""
     run, of = upkeep.run, upkeep.changelogs[0]
     folded, written = _folded(upkeep, of)
     trims = upkeep.done(of.changes, trim.STEP)
@@ -156,7 +151,7 @@ def _report(upkeep: Upkeep) -> JobReport:
         counts["events_trimmed"] = total(upkeep.done(schemas.EVENTS, trim.STEP), "numDeletedRows")
     if f"{schemas.JOIN_MESSAGES}_version" in run.pinned:
         counts["messages_trimmed"] = total(upkeep.done(schemas.JOIN_MESSAGES, trim.STEP), "numDeletedRows")
-    if of.keyed:
+    if of.keeps_deletions:
         counts["deletions_trimmed"] = total(upkeep.done(of.snapshot, trim.STEP), "numDeletedRows")
     for other in upkeep.changelogs[1:]:
         details, _ = _folded(upkeep, other)
@@ -180,7 +175,7 @@ def _report(upkeep: Upkeep) -> JobReport:
 
 
 def _folded(upkeep: Upkeep, of: Changelog) -> tuple[dict[str, Any], int]:
-    """Return what the run's fold of a changelog says of itself, nothing where none was needed; and the rows it wrote."""
+    """Return the metadata of the run's fold of a changelog, empty if none was needed, and the number of rows that it wrote."""
     folds = upkeep.done(of.snapshot, fold.STEP)
     folded = folds[0] if folds else {}
     if folded.get("method") == fold.REWRITE:
@@ -195,7 +190,7 @@ def _how(of: Changelog, method: str | None, written: int, changed: int) -> str:
 
 
 def _plan(upkeep: Upkeep, config: Config, method: str) -> JobReport:
-    """Return what the run would do; of its later steps as far as they don't hang on the earlier ones."""
+    """Return what the run would do. Later steps are included only if they do not depend on earlier ones."""
     run, tables, of = upkeep.run, upkeep.tables, upkeep.changelogs[0]
     tail = fold.read_tail(upkeep, run.pinned["batch_id"])
     point = trim.trim_point(tables, config, run.started_us)

@@ -1,4 +1,4 @@
-"""Files: how many the tables have, which of them to rewrite together, and the sweep of those that belong to none."""
+"""Files of the tables: their number, those to rewrite together, and the removal of files that belong to no table version."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,17 +10,12 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
-from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.ordered import in_order, row_bytes, rows_by_date, snapshot_files
 from sessionlake.jobs.compact.plan import MB, File, ragged
 from sessionlake.jobs.compact.upkeep import ATTEMPTS, Upkeep
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Table, Tables
 
-STEP_LAYOUT, STEP_OPTIMIZE, STEP_VACUUM = "layout", "optimize", "vacuum"
-LAYOUT = "sessionlake.layout"
-"""Delta's txnAppId of the commit that took a snapshot's partitions away."""
+STEP_OPTIMIZE, STEP_VACUUM = "optimize", "vacuum"
 SMALL_FILES = 50
 """Small files that a table which the stream appends to may have before they are put together."""
 
@@ -41,31 +36,8 @@ def ragged_files(tables: Tables, config: Config) -> list[File]:
     return ragged(snapshot_files(tables), config.compact.file_mb * MB)
 
 
-def take_partitions_away(upkeep: Upkeep, config: Config) -> None:
-    """Rewrite a snapshot that is partitioned by date, as earlier releases made it; no reader sees a change.
-
-    Who changes the snapshot meanwhile makes this start again, or does so itself: the commit changes the table's metadata.
-    """
-    tables, of = upkeep.tables, upkeep.tables.changelog
-
-    def once() -> None:
-        if not tables[of.snapshot].partitioned_by():
-            return
-        # Not pinned to a version: so Delta reads it within the transaction, and refuses the commit if it changed meanwhile.
-        rows, files = tables[of.snapshot].read(), snapshot_files(tables)
-        counts = rows_by_date(of, files, rows)
-        ordered = in_order(of, rows, rows, counts, row_bytes(files), config.compact.file_mb * MB)
-        failpoints.hit("compact_layout_read")
-        writer = ordered.withMetadata(of.date, {"comment": schemas.SESSION_DATE_COMMENT}).write.format("delta")
-        metadata = user_metadata(upkeep.metadata(of.snapshot, STEP_LAYOUT, files_removed=len(files)))
-        writer = writer.option("txnAppId", LAYOUT).option("txnVersion", 1).option("userMetadata", metadata)
-        writer.mode("overwrite").option("overwriteSchema", "true").save(tables[of.snapshot].uri)
-
-    tables[of.snapshot].retried(ATTEMPTS, once)
-
-
 def optimize_snapshot(upkeep: Upkeep, config: Config) -> None:
-    """Rewrite the snapshot's files where they are ragged, in order of date and key; no reader sees a change."""
+    """Rewrite the snapshot's files if they are ragged, in order of date and key; no reader sees a change."""
     snapshot = upkeep.tables.changelog.snapshot
 
     def metadata(rows_written: int, files_removed: int) -> dict[str, Any]:
@@ -77,7 +49,7 @@ def optimize_snapshot(upkeep: Upkeep, config: Config) -> None:
 
 
 def rewrite_ragged(tables: Tables, file_bytes: int, metadata: Callable[[int, int], dict[str, Any]]) -> list[File]:
-    """Rewrite ragged files in one commit, whose metadata hangs on the numbers of rows and replaced files; return these files."""
+    """Rewrite ragged files in one commit, whose metadata is computed from the numbers of rows and replaced files; return these files."""
     of = tables.changelog
     change = tables[of.snapshot].replacement()
     files = ragged(snapshot_files(tables, change.version), file_bytes)
@@ -90,13 +62,13 @@ def rewrite_ragged(tables: Tables, file_bytes: int, metadata: Callable[[int, int
 
 
 def optimize_appended(upkeep: Upkeep, config: Config, table: str) -> None:
-    """Put small files of a table that the stream appends to together where they are many; no reader sees a change."""
+    """Put small files of a table that the stream appends to together if they are many; no reader sees a change."""
     if small_files(upkeep.tables[table], config) > SMALL_FILES:
         upkeep.execute(table, STEP_OPTIMIZE, f"optimize {upkeep.tables[table].sql_name()}")
 
 
 def vacuum(upkeep: Upkeep, config: Config, table: str) -> None:
-    """Delete files that no version within the retention needs: the table's own, or the config's where that is longer."""
+    """Delete files that no version within the retention needs: the table's own, or the config's if that is longer."""
     kept_us = max(parse_duration(config.compact.vacuum), upkeep.tables[table].vacuum_retention_us())
     hours = ceil(timedelta(microseconds=kept_us) / timedelta(hours=1))
     upkeep.execute(table, STEP_VACUUM, f"vacuum {upkeep.tables[table].sql_name()} retain {hours} hours")

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionlake.jobs.compact.parts import every, sql_type, stored_text, text_of, value_of
+from sessionlake.jobs.compact.layout_texts import every, sql_type, stored_text, text_of, value_of
 from sessionlake.jobs.compact.plan import File, Share, shares
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 
 ROW_BYTES = 64.0
-"""Size of a row in a file, where no file is there to tell it."""
+"""Size of a row in a file, used if no file shows it."""
 _SAMPLED = 100
 """Keys looked at for each file that a date is cut into."""
 
@@ -24,16 +24,14 @@ def snapshot_files(tables: Tables, version: int | None = None) -> list[File]:
     def bound(kind: str) -> Column:
         return F.get_json_object("stats", f"$.{kind}.{of.date}")
 
-    # Of a table with partitions, as earlier releases made it, the date stands there.
-    partition = F.col("partitionValues")[of.date]
     files = tables[of.snapshot].files(version)
     found = files.select(
         "path",
         F.col("size").alias("bytes"),
         F.coalesce(F.get_json_object("stats", "$.numRecords").cast("long"), F.lit(0)).alias("rows"),
         F.coalesce("deletionVector.cardinality", F.lit(0)).alias("deleted"),
-        F.coalesce(partition, bound("minValues")).alias("first"),
-        F.coalesce(partition, bound("maxValues")).alias("last"),
+        bound("minValues").alias("first"),
+        bound("maxValues").alias("last"),
     )
 
     def bounds(*told: str | None) -> list[str]:
@@ -49,7 +47,7 @@ def row_bytes(files: list[File]) -> float:
 
 
 def rows_by_date(of: Changelog, files: list[File], stored: DataFrame | None) -> dict[str, int]:
-    """Return how many rows some files have of each date: as the log says it where each has one date, else as counted in `stored`."""
+    """Return how many rows some files have of each date: as the log says it if each has one date, else as counted in `stored`."""
     found: dict[str, int] = defaultdict(int)
     if stored is None or all(file.first == file.last and file.rows for file in files):
         for file in files:

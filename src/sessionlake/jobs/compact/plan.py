@@ -1,8 +1,8 @@
-"""Which files of the snapshot to rewrite together, and how rows are dealt out to files: by date, as many as the bytes ask for.
+"""Plans of the snapshot's files: those to rewrite together, and the dates or keys that each new file holds.
 
-The snapshot has no partitions. Instead each file holds whole dates, next to each other, or a range of one date's keys;
-Delta's bounds on the date of the rows' start, in the log, then say what partitions would. How many dates share a file follows from how
-many bytes they have.
+The snapshot has no partitions. Instead each file holds whole neighbouring dates, or a range of the keys of one date.
+Delta's statistics in the log hold the bounds of the date of the rows' start, which serve as partitions would. The
+number of dates in a file depends on their bytes.
 """
 
 from bisect import bisect_left
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
-from sessionlake.jobs.compact.parts import place_of
+from sessionlake.jobs.compact.layout_texts import place_of
 
 MB = 1 << 20
 LEAST_BYTES = 8 * MB
 """Size from which on a file begins with a new date: a smaller one costs more to open than to read."""
 SPARE_FILES = 4
-"""Files that any date may have beyond what its bytes ask for, and small files that the table may have."""
+"""Files that any date may have beyond the number that its bytes need, and small files that the table may have."""
 DELETED_SHARE = 0.1
 """Rows of a file that its deletion vector may hide, before it is rewritten without them."""
 
@@ -33,7 +33,7 @@ class File:
     deleted: int
     """Rows that a deletion vector hides."""
     first: str
-    """Its dates (or parts), inclusive, as texts (`parts.text_of`); all where the log has no statistics."""
+    """Its dates (or parts), inclusive, as texts (`parts.text_of`); all if the log has no statistics."""
     last: str
 
     @property
@@ -61,7 +61,7 @@ def touched(files: Collection[File], dates: Sequence[str]) -> list[File]:
 
 
 def ragged(files: Collection[File], file_bytes: int) -> list[File]:
-    """Return the files to rewrite together: where a date has too many, where too many are small, or hide deleted rows."""
+    """Return the files to rewrite together: those of a date with too many, small ones if there are too many, and those that hide deleted rows."""
     small = [f for f in files if f.bytes < LEAST_BYTES // 2]
     found = {f.path for f in small} if len(small) > max(1, SPARE_FILES) else set()
     found |= {f.path for f in files if f.deleted > DELETED_SHARE * f.rows}
@@ -88,9 +88,10 @@ def _crowded(files: Collection[File], file_bytes: int) -> list[range]:
 
 
 def shares(rows: Mapping[str, int], row_bytes: float, file_bytes: int, cores: int) -> list[Share]:
-    """Divide dates, each with its number of rows, into shares: in order, of at least LEAST_BYTES but the last.
+    """Divide dates, each with its number of rows, into shares: in order, each of at least LEAST_BYTES except the last.
 
-    Of a date that fills cores for longer than others do, several files may be made at once: half of SPARE_FILES more.
+    A date that would occupy a core for longer than the others is cut into more files, at most half of SPARE_FILES more
+    than its bytes need.
     """
     total = sum(rows.values()) * row_bytes
     found: list[Share] = []
@@ -112,5 +113,5 @@ def shares(rows: Mapping[str, int], row_bytes: float, file_bytes: int, cores: in
 
 def _files(size: float, total: float, file_bytes: int, cores: int) -> int:
     needed = ceil(size / file_bytes)
-    # Half of those to spare: the sizes are estimates, and what is written here must not be ragged at once.
+    # Only half of the spare files: the sizes are estimates, and the files written here must not be ragged at once.
     return max(needed, min(needed + SPARE_FILES // 2, round(cores * size / total), int(size // LEAST_BYTES)))

@@ -1,4 +1,4 @@
-"""What leaves the side tables with age, so that they do not grow for ever; what sums and other jobs need stays."""
+"""Old rows of the side tables are deleted here. Rows that sums and other jobs need stay."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,12 +15,12 @@ STEP = "age"
 
 
 def steps(upkeep: Upkeep, config: Config) -> dict[str, Callable[[], None]]:
-    """Return what is to be done, by name; each does nothing where nothing is old enough."""
+    """Return the steps to do, by name; each does nothing if nothing is old enough."""
     now_us, tables = upkeep.run.started_us, upkeep.tables
     runs_before = now_us - parse_duration(config.compact.runs)
     dead_before = now_us - parse_duration(config.compact.dead_letters)
     found: dict[str, Callable[[], None]] = {"age_dead_letters": partial(_empty_dead_letters, upkeep, dead_before)}
-    # What the other jobs have done decides about late events for ever.
+    # These records decide for ever which late events have been reprocessed.
     jobs = ", ".join(f"'{job.name}'" for job in JOBS if job.record_ages)
     for table, which in ((schemas.JOB_RUNS, f"job in ({jobs})"), (schemas.QUALITY_RESULTS, "true")):
         if tables[table].exists():
@@ -34,10 +34,10 @@ def _delete(upkeep: Upkeep, table: str, condition: str) -> None:
 
 
 def _empty_dead_letters(upkeep: Upkeep, before_us: int) -> None:
-    """Empty old dead letters of events of what they held; the rows stay, since their number is part of the batches' sums.
+    """Remove text, key and time from old dead letters of events; the rows stay, because their number is part of the batches' sums.
 
-    A row without text, key and time is a few bytes once files are put together. Those of corrections and of jobs stay
-    whole: a backfill reads them.
+    An emptied row takes a few bytes once files are rewritten together. Dead letters of corrections and of jobs stay
+    whole, because a backfill reads them.
     """
     old = upkeep.tables[schemas.BATCHES].read().where(F.unix_micros("committed_at") < before_us)
     row = old.agg(F.max("batch_id")).head()
@@ -48,5 +48,5 @@ def _empty_dead_letters(upkeep: Upkeep, before_us: int) -> None:
     upkeep.execute(
         schemas.DEAD_LETTERS,
         STEP,
-        f"update {name} set raw = null, session_key = null, event_time = null where {where}",  # noqa: S608 (a path and a number)
+        f"update {name} set raw = null, key = null, event_time = null where {where}",  # noqa: S608 (a path and a number)
     )

@@ -7,7 +7,7 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.compact.upkeep import Upkeep
-from sessionlake.jobs.expire.told import first_untold
+from sessionlake.jobs.expire.tombstone_sender import first_unsent_batch
 from sessionlake.operators.registry import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -18,16 +18,17 @@ STEP = "trim"
 
 
 def trim_point(tables: Tables, config: Config, now_us: int) -> int | None:
-    """Return the batch_id up to which changes of the changelog may go: the fold point as the safety window began; None where there is none.
+    """Return the last batch whose changes may leave the changelog: the fold point when the safety window began; None if there is none.
 
-    Where the log does not reach back that far, nothing may go. What tombstones are still to be sent of stays.
+    If the log does not reach back that far, no change may leave. Changes whose tombstones are still to be sent to a
+    topic stay, too.
     """
     before_ms = (now_us - parse_duration(config.compact.safety)) // 1000
     snapshot = tables.changelog.snapshot
     for version in tables[snapshot].versions():
         info = tables[snapshot].commit_info(version)
         if info is not None and info["timestamp"] <= before_ms:
-            point, untold = fold_point(tables, version), first_untold(tables, config)
+            point, untold = fold_point(tables, version), first_unsent_batch(tables, config)
             return point if point is None or untold is None else min(point, untold - 1)
     return None
 
@@ -50,12 +51,12 @@ def trim_unneeded(upkeep: Upkeep, table: str, condition: str) -> None:
 
 
 def archive_point(tables: Tables, config: Config) -> int | None:
-    """Return the event time in microseconds before which events leave the archive; None where none does."""
+    """Return the event time in microseconds before which events leave the archive; None if none does."""
     watermark = last_batch(tables).watermark_us
     if config.compact.archive is None or watermark is None or not tables[schemas.EVENTS].exists():
         return None
     point = int(watermark) - parse_duration(config.compact.archive)
-    # It becomes the version of an application, of which Delta takes -1 for none.
+    # The point becomes the version of a Delta application, for which -1 means none.
     return point if point >= 0 else None
 
 

@@ -1,4 +1,4 @@
-"""The job's own commits on Delta tables: marked with run and step, retried where another one came first."""
+"""The job's own commits on Delta tables: marked with run and step, retried if another one came first."""
 
 from copy import copy
 from typing import Any
@@ -28,16 +28,16 @@ _MAX_PARTITIONS = 200
 
 
 class Upkeep:
-    """One run's hold on the tables.
+    """One run's access to the tables.
 
-    It works in a session of its own: a stream in the same process must not come by its settings, least of all by the
-    metadata of its commits.
+    It works in its own Spark session: a stream in the same process must not see its settings, above all not its commit
+    metadata.
     """
 
     def __init__(self, spark: SparkSession, config: Config, run: JobRun) -> None:
         self.run = run
         self.changelogs = [of for of in changelogs_in(run.tables) if f"{of.changes}_version" in run.pinned]
-        """What there is to fold, that of the batches first."""
+        """The changelogs to fold, that of the batches first."""
         session = spark.newSession()
         cores = session.sparkContext.defaultParallelism
         size = config.compact.file_mb * MB
@@ -68,7 +68,7 @@ class Upkeep:
         return found
 
     def metadata(self, table: str, step: str, **details: Any) -> dict[str, Any]:
-        """Return what a commit of a step carries. One on a table of the stream's carries on what its last commit said."""
+        """Return the metadata of a step's commit. On a table of the stream's it repeats the metadata of the stream's last commit."""
         mark = {"job": self.run.job, "run_id": self.run.run_id, "step": step, **details}
         of = next((of for of in self.changelogs if of.snapshot == table), None)
         if of is not None:
@@ -79,7 +79,7 @@ class Upkeep:
         return {**(last.metadata if last else {}), "copied": True, "maintenance": mark}
 
     def execute(self, table: str, step: str, statement: str, **details: Any) -> None:
-        """Run a statement that commits to a table, again where another commit came between."""
+        """Run a statement that commits to a table, again if another commit came between."""
 
         def once() -> None:
             with self.tables.settings({USER_METADATA: user_metadata(self.metadata(table, step, **details))}):

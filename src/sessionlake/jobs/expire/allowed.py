@@ -1,7 +1,8 @@
-"""The expressions of Spark that the SQL of a rule may have: those of values alone, by the names of their classes.
+"""The expressions of Spark that the SQL of a rule may have, by the names of their classes: those that read values only.
 
-Left out is what calls code of others (functions of users, `reflect`), opens files or addresses that a text names (`xpath`, `from_xml`,
-`from_avro`, `from_protobuf`), or tells of the machine and its user. `tests/jobs/expire/test_allowed.py` has those of Spark that are in no list.
+Some expressions are left out because they call code of others (functions of users, `reflect`), open files or addresses
+that a text names (`xpath`, `from_xml`, `from_avro`, `from_protobuf`), or reveal the machine and its user.
+`tests/jobs/expire/test_allowed.py` names the expressions of Spark that are in no list.
 """
 
 _CONDITIONS = """
@@ -36,7 +37,7 @@ ShiftRightUnsigned Signum Sin Sinh Sqrt Subtract Tan Tanh ThetaDifference ThetaI
 ThetaUnion ToDegrees ToRadians TryAdd TryDivide TryMod TryMultiply TrySubtract UnaryMinus UnaryPositive Unhex Uniform
 UnscaledValue Uuid WidthBucket
 """
-"""Numbers. The random ones are refused for another reason, of which the error tells."""
+"""Numbers. Random ones are refused later, with an error that names the reason."""
 _TIMES = """
 AddMonths CastTimestampNTZToLong ConvertTimezone CurrentBatchTimestamp CurrentDate CurrentTime CurrentTimeZone
 CurrentTimestamp DateAdd DateAddInterval DateAddYMInterval DateDiff DateFormatClass DateFromUnixDate DatePart DateSub

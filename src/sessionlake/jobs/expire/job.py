@@ -1,4 +1,4 @@
-"""Pattern 7: a job apart from the stream reads the changelog to its end and sends tombstones for what has expired."""
+"""The job expire: outside of the stream, it reads the changelog to its end and sends tombstones for rows that have expired."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,16 +16,19 @@ from sessionlake.config.load import Config
 from sessionlake.errors import ConfigError, FencedError, JobError, first_line
 from sessionlake.jobs.expire.plan import Plan, make_plan
 from sessionlake.jobs.expire.rule import Rule
-from sessionlake.jobs.expire.topic import require_topic, send_expiries, send_tombstones
+from sessionlake.jobs.expire.topic import require_topic, send_tombstones
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import tombstones
+from sessionlake.stream.topic_tombstones import TopicTombstones
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
-from sessionlake.warehouse.changelog import CAUSE, EXPIRED_BY_JOB
+from sessionlake.warehouse.changelog import CAUSE
 from sessionlake.warehouse.tables import Table, Tables
 from sessionlake.warehouse.views import pinned_versions, row_versions
 
 JOB = "expire"
+_CAUSE = "expire"
+"""The cause that the job's tombstones in a topic give; those of a stream's cleanups have their own."""
 INTERVAL_S = 10
 """Seconds between two appends: a stream's trigger is of this order, and a commit costs the same for 10 or 100,000 rows."""
 
@@ -69,13 +72,14 @@ def expire(
 ) -> JobReport:
     """Append a tombstone for each expired row that has none yet at its revision; the rule given here replaces the config's.
 
-    None gets two tombstones at one revision, whatever runs beside or after each other: appends of all runs are
-    one sequence (Delta's txnVersion), and a run that finds another's append after what it had pinned stops there.
-    A run that would remove more than `max_share` of all there are is refused with JobError before the first tombstone; a
-    dry run says so in its notes. With `to_topic` tombstones go to the source's topic instead, where none of this holds: a repeated one is stale.
+    No row gets two tombstones at one revision, even if runs overlap: the appends of all runs are one sequence (Delta's
+    txnVersion), and a run that finds another's append after its pinned version stops there. A run that would remove
+    more than `max_share` of all rows is refused with JobError before the first tombstone; a dry run says so in its
+    notes.
+
+    With `to_topic` tombstones go to the source's topic instead. They may repeat, because a repeated tombstone is stale.
     """
-    if to_topic:
-        require_topic(spark, config)
+    topic = require_topic(spark, config) if to_topic else None
     rule = Rule(*_rule(config, where, ttl))
     named = {**config.expire.tables, **{name: _absolute(path) for name, path in (tables or {}).items()}}
     limit = max_per_run or config.expire.max_per_run
@@ -95,12 +99,12 @@ def expire(
         return run.finished
     with _views(spark, named, run.pinned["tables"]):
         pace = pace or Pace()
-        with run.step("looking for what has expired"):
+        with run.step("looking for expired rows"):
             plan = make_plan(run, rule, limit, max(1, int(rate * pace.interval_s)))
         try:
-            # No part of the run's arguments: what was refused may be taken up again with another limit.
+            # The limit is no part of the run's arguments: a refused run may be taken up again with another limit.
             notes = _within(plan, config.expire.max_share if max_share is None else max_share, dry_run=dry_run)
-            done, alone = _send(config, run, plan, pace) if to_topic else _emit(run, plan, pace)
+            done, alone = _emit(run, plan, pace) if topic is None else _send(config, topic, run, plan, pace)
         finally:
             plan.ranked.unpersist()
     left = plan.counts["matched"] - plan.counts["emitted_before"] - done
@@ -131,16 +135,15 @@ def _absolute(path: str) -> str:
 
 
 def _pin(lake: Tables, config: Config, named: Mapping[str, str]) -> dict[str, Any]:
-    # In this order: what the sequence has counted is in the version of corrections, and what is trimmed from the
-    # changelog is in the version of the snapshot.
+    # The order matters: the version of corrections must include the sequence's last append, and the version of the
+    # snapshot must include the changes that were trimmed from the changelog.
     sequence = lake[schemas.CORRECTIONS].app_version(JOB)
     names = (schemas.CORRECTIONS, *lake.changelog.tables)
     last, section = last_batch(lake), config.section
     closed_us = section.closed_us(last.watermark_us)
-    if section.by_count:
-        final: dict[str, Any] = {"final": section.final_sql(lake.changelog.end, last.state)}
-    else:
-        final = {} if section.removes_open or closed_us is None else {"closed_us": closed_us}
+    final: dict[str, Any] = {} if section.removes_open or closed_us is None else {"closed_us": closed_us}
+    if not lake.changelog.has_times:
+        final = {"final": section.final_sql(lake.changelog.end, last.state)}
     return {
         "sequence": -1 if sequence is None else sequence,
         **{name: lake[name].latest_version() for name in names},
@@ -175,7 +178,7 @@ def _views(spark: SparkSession, named: Mapping[str, str], versions: Mapping[str,
 
 
 def _emit(run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
-    """Append what earlier attempts have not; return tombstones of the run, and False where another run came between."""
+    """Append the tombstones that earlier attempts have not; return the run's number of them, and False if another run came between."""
     if run.dry_run:
         return plan.total, True
     alone, steps = _appended(run)
@@ -194,7 +197,7 @@ def _emit(run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
     return plan.sent(steps), alone
 
 
-def _send(config: Config, run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
+def _send(config: Config, topic: TopicTombstones, run: JobRun, plan: Plan, pace: Pace) -> tuple[int, bool]:
     """Send all tombstones of the run to the topic, in a retry again; return how many."""
     sent = 0
     for step in range(plan.steps):
@@ -202,29 +205,29 @@ def _send(config: Config, run: JobRun, plan: Plan, pace: Pace) -> tuple[int, boo
             return plan.total, True
         pace.wait()
         with run.step(plan.progress(step + 1), "topic"):
-            if run.tables.changelog.keyed:
-                sent += _send_expiries(config, run, plan.rows(step))
+            if topic.of_keys:
+                sent += _send_of_keys(config, topic, run, plan.rows(step))
             else:
-                send_tombstones(config, tombstones(run, plan.rows(step)))
+                send_tombstones(config, topic, tombstones(run, plan.rows(step)))
                 sent = plan.sent(step + 1)
     return sent, True
 
 
-def _send_expiries(config: Config, run: JobRun, rows: DataFrame) -> int:
-    """Send tombstones for rows of a keyed table, less those whose keys the stream has changed since the run's first attempt; return how many.
+def _send_of_keys(config: Config, topic: TopicTombstones, run: JobRun, rows: DataFrame) -> int:
+    """Send tombstones for the rows of keys, less those whose keys the stream has changed since the run's first attempt; return how many.
 
     Who reads the topic takes such a tombstone for later than the change.
     """
     of = run.tables.changelog
     pinned = run.tables[of.changes].last_commit(run.pinned[of.changes])
-    # Of what compact has trimmed since, the snapshot has the last change of each key.
+    # The snapshot has the last change of each key that compact has trimmed since.
     snapshot, changelog = pinned_versions(run.tables, None, None)
     versions = row_versions(run.tables, snapshot_version=snapshot, changelog_version=changelog)
     since = versions.where(F.col("batch_id") > (-1 if pinned is None else pinned.metadata["batch_id"]))
-    expired = rows.withColumnRenamed("session_key", of.key).withColumn(CAUSE, F.lit(EXPIRED_BY_JOB))
+    expired = rows.withColumnRenamed("key", of.key).withColumn(CAUSE, F.lit(_CAUSE))
     left = expired.join(since.select(of.key), of.key, "left_anti").persist()
     try:
-        send_expiries(config, left)
+        send_tombstones(config, topic, left)
         return left.count()
     finally:
         left.unpersist()

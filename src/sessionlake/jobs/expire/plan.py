@@ -1,4 +1,4 @@
-"""What a run of expire sends tombstones for, and in which append: a plan that every attempt of the run makes alike."""
+"""The plan of a run of expire: its tombstones and their append, the same in every attempt of the run."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,10 @@ from sessionlake.jobs.tombstones import emitted_tombstones, identity_of, named
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.views import merged_rows
 
-RECORD_PLACE = ("event_partition", "event_offset")
-
 
 @dataclass(frozen=True)
 class Plan:
-    """The tombstones of a run: ranked rows, of which rank < total are emitted, oldest end first."""
+    """The tombstones of a run: ranked rows, oldest end first; those with rank < total are emitted."""
 
     ranked: DataFrame
     counts: dict[str, int]
@@ -27,12 +25,12 @@ class Plan:
     rows_there: DataFrame
     """All rows of the pinned versions."""
     what: str
-    """What they are called, for people."""
+    """The name of the rows, for people."""
     at_least: int
     """How many there are at the least, by the tables' own statistics."""
 
     def check_share(self, max_share: float) -> None:
-        """Raise JobError where the run would remove more than this share of all there are."""
+        """Raise JobError if the run would remove more than this share of all there are."""
         if self.total <= max_share * self.at_least:
             return
         every = self.rows_there.count()
@@ -62,9 +60,10 @@ class Plan:
 
 
 def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> Plan:
-    """Find what expires and rank it by (end, key, start), what has its tombstone already last.
+    """Find the rows that expire and rank them by (end, key, start), those that have their tombstone last.
 
-    `max_per_run` tombstones at the most (None: all), `chunk` of them an append. JobError for SQL that Spark refuses.
+    At most `max_per_run` tombstones are planned (None: all), `chunk` of them for each append. Raises JobError for SQL
+    that Spark refuses.
     """
     pinned, lake = run.pinned, run.tables
     of = lake.changelog
@@ -72,16 +71,16 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     before = emitted_tombstones(lake[schemas.CORRECTIONS].read(pinned[schemas.CORRECTIONS]), of, run.job)
     matched = rule.matching(there, run.started_us, run.pinned["tables"], of)
     if "closed_us" in pinned:
-        # A tombstone of what is not final would be stale.
+        # A tombstone for a row that is not final would be stale.
         matched = matched.where(F.unix_micros(of.end) < F.lit(pinned["closed_us"]))
     if "final" in pinned:
         matched = matched.where(F.expr(pinned["final"]))
-    # A keyed table's rows are told to a topic by the places of their records.
-    place = [name for name in RECORD_PLACE if name in there.columns]
-    more = place if of.keyed else [] if of.end == of.start else [of.end]
+    # Tombstones in a topic are sent to the places of the rows' records.
+    place = [name for name in of.record_place if name in there.columns]
+    more = place if of.end == of.start else [*place, of.end]
     matched = named(matched, of, *more)
-    end = "session_start" if of.end == of.start else of.end
     identity = identity_of(of)
+    end = identity[1] if of.end == of.start else of.end
     # Kept, because a sort reads its input twice: the tables would be read twice.
     marked = matched.join(before.withColumn("before", F.lit(True)), identity, "left").persist()
     ordered = marked.orderBy(F.col("before").isNotNull(), end, *identity).withColumn(
@@ -106,8 +105,8 @@ def make_plan(run: JobRun, rule: Rule, max_per_run: int | None, chunk: int) -> P
     }
     new = counts["matched"] - emitted_before
     total = new if max_per_run is None else min(new, max_per_run)
-    # A keyed table's snapshot has deletions, too, and tells no number of rows that are there.
-    at_least, what = (0, "rows") if of.keyed else (folded - logged, of.snapshot)
+    # The snapshot of a keyed table includes deleted rows, so its size says nothing about the rows that exist.
+    at_least, what = (0, "rows") if of.keeps_deletions else (folded - logged, of.snapshot)
     return Plan(ordered.withColumn("rank", _rank(parts)), counts, total, chunk, there, what, at_least)
 
 
@@ -122,7 +121,7 @@ def _part() -> Column:
 
 
 def _rank(parts: list[tuple[int, int, int]]) -> Column:
-    """Return a row's number in the whole order: its place in the partition and the rows of those before."""
+    """Return a row's number in the whole order: its place in the partition plus the rows of the partitions before."""
     below, at = [0] * (parts[-1][0] + 1 if parts else 1), 0
     for number, rows, _ in parts:
         below[number], at = at, at + rows

@@ -10,9 +10,9 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import TokenError
 
 from sessionlake.errors import JobError, NotNeededError, first_line
-from sessionlake.jobs.expire.reach import check_reach, without_files
-from sessionlake.jobs.expire.trees import Tree, items
-from sessionlake.warehouse.changelog import SESSIONS, Changelog
+from sessionlake.jobs.expire.plan_tree import PlanTree, scala_items
+from sessionlake.jobs.expire.sql_scope import check_scope, without_files
+from sessionlake.warehouse.changelog import Changelog
 
 _CLOCKS = ("CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp", "CurrentBatchTimestamp")
 _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
@@ -20,7 +20,7 @@ _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 
 @dataclass(frozen=True)
 class Rule:
-    """A row expires where its end is older than the ttl, or where the SQL is true."""
+    """A row expires if its end is older than the ttl, or if the SQL is true."""
 
     ttl_us: int | None
     where: str | None
@@ -31,19 +31,13 @@ class Rule:
                 "expire: no rule says what expires; write ttl = '90 days' or where = '<SQL>' into [expire], or pass --ttl or --where"
             )
 
-    def matching(
-        self, rows: DataFrame, now_us: int, tables: Collection[str] = (), of: Changelog = SESSIONS
-    ) -> DataFrame:
-        """Return the rows that expire at a moment; in the SQL one is called as the pipeline's changelog is, `session`, `window`, `join` or `table`. JobError in one line.
+    def matching(self, rows: DataFrame, now_us: int, tables: Collection[str], of: Changelog) -> DataFrame:
+        """Return the rows that expire at a moment. In the SQL a row is called `session`, `window`, `join` or `table`, as its changelog. JobError in one line.
 
-        Of the world outside the row, the SQL may read the temporary views named in `tables` only: it may be the text of
-        somebody who may start the job, and is not to read what the job's user can.
+        Besides the row, the SQL may read only the temporary views named in `tables`. Its author may be anyone who can
+        start the job, and must not read all that the job's user can read.
         """
-        older = (
-            ""
-            if self.ttl_us is None
-            else f"{'emitted_at' if of.numbered else of.end} < timestamp_micros({now_us - self.ttl_us}L)"
-        )
+        older = "" if self.ttl_us is None else f"{of.aged_by} < timestamp_micros({now_us - self.ttl_us}L)"
         if self.where is None:
             return rows.where(older)
         # A comment at the end of the SQL would hide a bracket that stands on its line.
@@ -53,8 +47,8 @@ class Rule:
                 chosen = rows.alias(of.name).where(f"{where} or {older}" if older else where)
         except PySparkException as error:
             raise wrong_sql(error) from error
-        tree = Tree(chosen)
-        check_reach(tree, Tree(rows), tables)
+        tree = PlanTree(chosen)
+        check_scope(tree, PlanTree(rows), tables)
         _check_fixed(tree)
         return chosen
 
@@ -62,7 +56,7 @@ class Rule:
 def frozen(sql: str, now_us: int, setting: str = "where") -> str:
     """Return SQL in which the functions of the present time are replaced by a moment; all else stays as it is written.
 
-    JobError in one line where the SQL can't be cut into words, and where a literal of a time means the present.
+    Raises JobError in one line if the SQL can't be cut into words, or if a literal of a time means the present.
     """
     moment = f"timestamp_micros({now_us}L)"
     date = f"to_date({moment})"
@@ -90,12 +84,12 @@ def frozen(sql: str, now_us: int, setting: str = "where") -> str:
 
 
 def wrong_sql(error: PySparkException) -> JobError:
-    """Return what Spark says of the SQL, or of its running, in one line."""
+    """Return Spark's error about the SQL, or about running it, in one line."""
     return JobError(f"where: {first_line(error)}; correct the SQL")
 
 
-def _check_fixed(tree: Tree) -> None:
-    """Refuse what would say otherwise in a retry: whatever still reads the clock, or is random."""
+def _check_fixed(tree: PlanTree) -> None:
+    """Refuse expressions that could give another result in a retry: those that still read the clock, or are random."""
     for expression in tree.expressions():
         if _varies(expression):
             raise _differs(str(expression.sql()))
@@ -112,7 +106,7 @@ def _varies(expression: Any) -> bool:
     if name in _CLOCKS:
         return True
     if not expression.deterministic():
-        return all(child.deterministic() for child in items(expression.children()))
+        return all(child.deterministic() for child in scala_items(expression.children()))
     if name != "Cast" or expression.dataType().typeName() not in ("timestamp", "timestamp_ntz", "date"):
         return False
     child = expression.child()

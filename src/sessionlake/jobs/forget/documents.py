@@ -12,7 +12,7 @@ _TEXTS = (".json", ".html")
 
 
 def documents_dir(config: Config, data_docs: Path | None) -> Path:
-    """Return where `quality` keeps its files on this machine."""
+    """Return the directory in which `quality` keeps its files on this machine."""
     return data_docs or Path(config.directory, "quality")
 
 

@@ -9,7 +9,7 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.progress import unread_from
-from sessionlake.jobs.forget.waiting import Waits
+from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse.filesystem import Entry
 
 _LOG = "_delta_log"
@@ -17,7 +17,7 @@ _FILE = "_holding_file"
 
 
 @dataclass(frozen=True)
-class Found:
+class TableFiles:
     """Data files of a table that hold a key, and those that may."""
 
     live: list[Entry]
@@ -26,13 +26,13 @@ class Found:
     unknown: list[Entry]
     """No log names them: left by a crash, or being written."""
     broken: list[Entry]
-    """Not written to their end, so that they can't be read: left by a crash."""
+    """Files that can't be read, because a crash kept them from being written to their end."""
 
 
-def find_files(lake: Lake, *, alone: bool) -> dict[str, Found]:
-    """Look into all Parquet files below the tables' folders, whatever the tables' logs say of them.
+def find_files(lake: Lake, *, alone: bool) -> dict[str, TableFiles]:
+    """Look into all Parquet files below the tables' folders, whether the tables' logs name them or not.
 
-    Where a driver runs (not `alone`), a file that can't be read is one that is being written.
+    If a driver runs (not `alone`), an unreadable file counts as one that is being written.
     """
     there, live, whole = {}, {}, {}
     for name in lake.holders:
@@ -47,7 +47,7 @@ def find_files(lake: Lake, *, alone: bool) -> dict[str, Found]:
         dead = [e for e in suspects if e.name not in live[name]]
         readable = {e.name for e in whole[name]}
         named = _named(lake, name, [e.name for e in dead])
-        found[name] = Found(
+        found[name] = TableFiles(
             [e for e in suspects if e.name in live[name]],
             [e for e in dead if e.name in named],
             [e for e in dead if e.name not in named],
@@ -85,10 +85,11 @@ def _named(lake: Lake, name: str, files: list[str]) -> set[str]:
 
 
 def erase_files(lake: Lake, waits: Waits, *, alone: bool) -> dict[str, int]:
-    """Delete the files that hold a key and that their table has no more; return how many of which table.
+    """Delete the files that hold a key and are no longer part of their table; return the number of files by table.
 
-    Files that no log names only where no driver runs (`alone`), which might be about to commit them; files that the
-    stream has still to read not at all; JobError where `publish` has still to read some. VACUUM is no help: at its least retention it would delete a driver's files too.
+    Files that no log names are deleted only if no driver runs (`alone`), because a driver might be about to commit
+    them. Files that the stream has still to read stay. Raises JobError if `publish` has still to read some. VACUUM does
+    not help: with its shortest retention it would delete a driver's files, too.
     """
     found = find_files(lake, alone=alone)
     hidden = [name for name, of_table in found.items() if of_table.live]
@@ -104,8 +105,8 @@ def erase_files(lake: Lake, waits: Waits, *, alone: bool) -> dict[str, int]:
     return {name: len(entries) for name, entries in going.items()}
 
 
-def _going(lake: Lake, name: str, found: Found, *, alone: bool) -> list[Entry]:
-    """Return the files of a table to delete; JobError where `publish` has still to read one."""
+def _going(lake: Lake, name: str, found: TableFiles, *, alone: bool) -> list[Entry]:
+    """Return the files of a table to delete; JobError if `publish` has still to read one."""
     since = unread_from(lake, name) if found.removed else None
     unread = set() if since is None else lake.tables[name].added_since(since)
     read = [e for e in found.removed if e.name not in unread]

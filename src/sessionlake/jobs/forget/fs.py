@@ -12,7 +12,7 @@ TEMPORARY = ".forget.tmp"
 
 
 def replace_text(tables: Tables, uri: str, text: str) -> None:
-    """Replace a file's text, at once, with the modification time that it had where the file system lets that be set.
+    """Replace a file's text, at once, with the modification time that it had if the file system lets that be set.
 
     Object stores take a file's place when it is closed. Elsewhere a file takes another one's place by a rename, which
     is one step in HDFS and in POSIX only: Hadoop's own way for local files deletes first, as it does the checksum.

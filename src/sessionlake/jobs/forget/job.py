@@ -14,16 +14,17 @@ from sessionlake.engine import failpoints
 from sessionlake.errors import JobError
 from sessionlake.jobs.apply import apply_corrections
 from sessionlake.jobs.forget.documents import documents_dir, erase_documents
+from sessionlake.jobs.forget.exclusive import one_at_a_time
 from sessionlake.jobs.forget.files import erase_files
 from sessionlake.jobs.forget.keys import Keys, matching
 from sessionlake.jobs.forget.lake import Lake
 from sessionlake.jobs.forget.logs import erase_in_logs
 from sessionlake.jobs.forget.progress import in_flight, read_until
 from sessionlake.jobs.forget.proof import Proof, prove
-from sessionlake.jobs.forget.single import one_at_a_time
 from sessionlake.jobs.forget.stores import await_removal, erase_stores, store_if_free
-from sessionlake.jobs.forget.waiting import Waiting, Waits
+from sessionlake.jobs.forget.wait_budget import WaitBudget, Waits
 from sessionlake.jobs.late.ledger import fence_runs
+from sessionlake.jobs.redeem.ledger import fence_redeems
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, start_run
 from sessionlake.jobs.tombstones import emitted_tombstones, identity_of, named, tombstones
 from sessionlake.warehouse import schemas
@@ -46,16 +47,18 @@ def forget(
     apply: bool = True,
     run_id: str | None = None,
     dry_run: bool = False,
-    waiting: Waiting | None = None,
+    wait_budget: WaitBudget | None = None,
     data_docs: Path | None = None,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Remove the keys' sessions or windows through the stream, then their rows, files, traces in logs, local stores, and validation results; prove it.
+    """Remove the keys' rows through the stream, then from tables, files, logs, local stores and validation results; prove it.
 
-    `apply` runs passes of the sessionizer where no stream runs on this machine; for one that runs, `wait` is the time it
-    has to read the tombstones, and again to remove the stores. Every step finds for itself what is left to do, so that a
-    killed run is repeated, with the same run id or another. Numbers are those of the last attempt; `found` is what the
-    proof found, `unsearched` where it could not look. A run with either is not finished: repeat it.
+    `apply` runs passes of the stream if none runs on this machine. If one runs, it has the time `wait` to read the
+    tombstones, and the same time again to remove the stores. Every step finds out what is left to do. So a killed run
+    can be repeated, with the same run id or another.
+
+    The numbers are those of the last attempt. `found` counts the places that still hold a key, `unsearched` those that
+    could not be searched. A run with either is not finished: repeat it.
     """
     chosen = Keys.of(keys)
     run = start_run(
@@ -71,7 +74,7 @@ def forget(
     if run.finished is not None:
         return run.finished
     lake = Lake(run.tables, config, chosen)
-    waiting = waiting or Waiting(parse_duration(wait, "wait"))
+    wait_budget = wait_budget or WaitBudget(parse_duration(wait, "wait"))
     documents = documents_dir(config, data_docs)
     if dry_run:
         proof = proof_of(lake, on_step, (), documents, _seen(lake, on_step))
@@ -81,24 +84,24 @@ def forget(
             "unsearched": len(proof.unsearched),
         }
         return run.finish(numbers, proof.lines())
-    with one_at_a_time(config, waiting.until_late()):
-        return _erase(lake, run, waiting, documents, apply=apply)
+    with one_at_a_time(config, wait_budget.until_late()):
+        return _erase(lake, run, wait_budget, documents, apply=apply)
 
 
-def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, *, apply: bool) -> JobReport:
+def _erase(lake: Lake, run: JobRun, wait_budget: WaitBudget, documents: Path, *, apply: bool) -> JobReport:
     seen = _seen(lake, run.say)
-    counts = {"tombstones": _settle(lake, run, waiting, apply=apply)}
-    removed = _remove(lake, run, waiting)
-    with run.step("keeping out what other jobs have read before"):
+    counts = {"tombstones": _settle(lake, run, wait_budget, apply=apply)}
+    removed = _remove(lake, run, wait_budget)
+    with run.step("fencing other jobs that have read the keys"):
         _keep_out(lake)
     # A fold, a job, or an append of the stream may have brought rows in meanwhile.
-    removed += _remove(lake, run, waiting)
+    removed += _remove(lake, run, wait_budget)
     counts |= {f"rows_of_{name}": removed[name] for name in lake.holders}
     with store_if_free(lake.config) as alone:
-        _erase_traces(lake, run, counts, waiting, alone=alone)
+        _erase_traces(lake, run, counts, wait_budget, alone=alone)
     counts["documents"] = erase_documents(documents, lake.keys)
     with run.step("waiting for the stream to remove its stores"):
-        await_removal(lake.config, waiting.until_late())
+        await_removal(lake.config, wait_budget.until_late())
     # A run that was started by a release which pinned nothing has no hosts.
     proof = proof_of(lake, run.say, run.pinned.get("hosts", ()), documents, seen)
     counts |= {"source_rows": proof.source_rows, "found": proof.found, "unsearched": len(proof.unsearched)}
@@ -107,10 +110,10 @@ def _erase(lake: Lake, run: JobRun, waiting: Waiting, documents: Path, *, apply:
     return JobReport(JOB, run.run_id, counts, [*proof.lines(), *_remedies(proof, alone=alone)], failed=True)
 
 
-def _remove(lake: Lake, run: JobRun, waiting: Waiting) -> Counter[str]:
-    """Remove the keys' rows until none is left; return how many of which table.
+def _remove(lake: Lake, run: JobRun, wait_budget: WaitBudget) -> Counter[str]:
+    """Remove the keys' rows until none is left; return the number of rows by table.
 
-    After some passes the rest is left to the proof: a producer still sends the keys.
+    After some passes the rest is left to the proof, because then a producer still sends the keys.
     """
     removed: Counter[str] = Counter()
     for _ in range(_PASSES):
@@ -120,7 +123,7 @@ def _remove(lake: Lake, run: JobRun, waiting: Waiting) -> Counter[str]:
             break
         for name, files in found.items():
             with run.step(f"removing {sum(files.values()):,} rows of {name}", name):
-                removed[name] += lake.delete(name, files, waiting.until_late())
+                removed[name] += lake.delete(name, files, wait_budget.until_late())
     return removed
 
 
@@ -144,14 +147,14 @@ def _seen(lake: Lake, on_step: OnStep) -> list[str]:
     return lines[:_KEYS_SHOWN] + more
 
 
-def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
+def _settle(lake: Lake, run: JobRun, wait_budget: WaitBudget, *, apply: bool) -> int:
     """Have the stream drop the keys' rows and read every correction that names one; return the tombstones sent.
 
     The first pass comes before the first look: a batch that a crash interrupted may hold the keys too. A row that
     stays though its tombstone was read is not the stream's any more, but a row that some job has brought back.
     """
     sent = passes = 0
-    late, wait = False, waiting.until_late()
+    late, wait = False, wait_budget.until_late()
     while True:
         run.say("waiting for the stream")
         applied = apply and passes < _PASSES and apply_corrections(lake.tables.spark, lake.config)
@@ -162,7 +165,7 @@ def _settle(lake: Lake, run: JobRun, waiting: Waiting, *, apply: bool) -> int:
             return sent
         if passes == _PASSES or late:
             raise JobError(
-                f"forget: after {passes} passes and {format_duration(waiting.wait_us)} the stream has not read {sum(unread.values())} corrections of the keys, of which {new} are new; "
+                f"forget: after {passes} passes and {format_duration(wait_budget.wait_us)} the stream has not read {sum(unread.values())} corrections of the keys, {new} of them new; "
                 f"see that the stream runs and that no producer sends the keys, then repeat with --run-id {run.run_id}"
             )
         late = not (applied or _is_read(lake, max(unread), wait))
@@ -204,17 +207,18 @@ def _keep_out(lake: Lake) -> None:
     A fold that commits before this may have brought rows back; one that would commit later fails, and reads again.
     """
     fence_runs(lake.tables)
+    fence_redeems(lake.tables)
     for of in lake.changelogs:
         lake.tables[of.snapshot].set_app_versions({FOLD: lambda reached: reached, ERASURES: lambda count: count + 1})
     failpoints.hit("forget_kept_out")
 
 
-def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], waiting: Waiting, *, alone: bool) -> None:
+def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], wait_budget: WaitBudget, *, alone: bool) -> None:
     with run.step("removing files"):
-        erased = erase_files(lake, waiting.until_late(), alone=alone)
+        erased = erase_files(lake, wait_budget.until_late(), alone=alone)
         counts["files"] = sum(erased.values())
         for name in (name for name, files in erased.items() if files):
-            lake.change(name, f"vacuum {lake.tables[name].sql_name()}", waiting.until_late())
+            lake.change(name, f"vacuum {lake.tables[name].sql_name()}", wait_budget.until_late())
     with run.step("removing traces in logs"):
         counts["log_files"] = erase_in_logs(lake, alone=alone)
     with run.step("removing local stores"):
@@ -223,11 +227,11 @@ def _erase_traces(lake: Lake, run: JobRun, counts: dict[str, int], waiting: Wait
 
 def _remedies(proof: Proof, *, alone: bool) -> Iterable[str]:
     if proof.places and alone:
-        yield "repeat the run; where rows came back, a producer or a job still sends the keys"
+        yield "repeat the run; if rows came back, a producer or a job still sends the keys"
     if proof.places and not alone:
         yield "a stream runs, which may read old checkpoints of logs and files of no log: repeat the run with the stream stopped"
     if proof.unsearched:
-        yield "the run is finished when nothing is unsearched: run it where the stores are, or remove what it names and start a new run"
+        yield "the run is finished when nothing is unsearched: run it on the machine of the stores, or remove the named places and start a new run"
 
 
 def check(

@@ -1,13 +1,13 @@
 """The keys to forget: as a table to join with, as hashes for the record, and as texts to look for in raw rows."""
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionlake.config.joint_keys import parts_of
 from sessionlake.errors import JobError
 from sessionlake.jobs.forget.texts import word, written
 
@@ -29,11 +29,11 @@ class Keys:
 
     values: tuple[str, ...]
     lines: tuple[int, ...]
-    """Where each was given first, counted from 1."""
+    """The line on which each key was given first, counted from 1."""
 
     @classmethod
     def of(cls, keys: Iterable[str]) -> "Keys":
-        """Return keys as they are, less those that are empty; JobError where none is left."""
+        """Return keys as they are, less those that are empty; JobError if none is left."""
         first: dict[str, int] = {}
         for line, key in enumerate(keys, 1):
             first.setdefault(key, line)
@@ -44,13 +44,13 @@ class Keys:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What names each key to people, who find it in their file: logs must not hold the key."""
+        """A label for each key, by which people find it in their file: logs must not hold the key."""
         named = zip(self.values, self.lines, self.hashes, strict=True)
         return {key: f"key of line {line:,} (sha256 {sha[:8]})" for key, line, sha in named}
 
     @property
     def hashes(self) -> list[str]:
-        """SHA-256 of each key: job_runs must not hold what a run has removed."""
+        """SHA-256 of each key: job_runs must not hold the keys that a run has removed."""
         return [hashlib.sha256(key.encode()).hexdigest() for key in self.values]
 
     @property
@@ -59,15 +59,16 @@ class Keys:
         return sorted(key.encode() for key in self.values)
 
     def parts(self, fields: int) -> list[tuple[str, ...] | None]:
-        """Return each key as the texts of its fields; None for what is no key of so many. One of a field, or of none, is its text."""
-        return [(key,) if fields < 2 else _parts(key, fields) for key in self.values]
+        """Return each key as the texts of its fields; None if the text has another number of fields. A key of one field is the text itself, for example `ann`. A key of two is a JSON array, for example `["ann", "de"]`."""
+        return [(key,) if fields < 2 else parts_of(key, fields) for key in self.values]
 
-    def frame(self, spark: SparkSession, fields: Sequence[Collection[str]]) -> DataFrame:
-        """Return a row a key: the key, its `parts`, and regular expressions for it in raw rows, in quotes, in statistics, and in conditions as Delta logs them.
+    def frame(self, spark: SparkSession, fields: Sequence[Collection[str]], *, columns: bool = False) -> DataFrame:
+        """Return a row for each key: the key, its `parts`, and regular expressions that find it in raw rows, in quotes, in statistics, and in conditions as Delta logs them.
 
-        `fields` has, for each field of a key, the names that it may have. Raw rows are JSON with these names, or, where there are
-        none, CSV, of which any field counts. `word` is for rows of JSON in which the fields can't all be found: those that
-        `readable` does not match.
+        `fields` has the possible names of each field of a key. Raw rows are JSON with these names, or CSV if there are
+        no names; in CSV any column may be the key. With `columns` tables have each field as a column, too, of which logs have
+        statistics. `word` is for JSON rows that `readable` does not match: not all
+        fields can be found in them.
         """
         named = ["|".join(map(written, sorted(names))) for names in fields or [()]]
         heads = [rf"{_QUOTE}(?:{names}){_QUOTE}\s*:" if names else "" for names in named]
@@ -75,15 +76,15 @@ class Keys:
         readable = _together(heads)
         rows = []
         for key, parts in zip(self.values, self.parts(len(fields)), strict=True):
-            # What is no key of so many fields is in no raw row; it is looked for as it stands.
+            # A key with another number of fields is in no raw row; its text is searched as it stands.
             texts = parts or (key,) * len(named)
             value = _together([f"{start}{written(text)}{_AFTER}" for start, text in zip(before, texts, strict=True)])
             words = _together(list(map(word, texts)))
-            whole, start = written(key), written(_as_statistics_begin(key))
-            end = "" if len(start) < len(whole) else _AFTER
+            whole = written(key)
             quoted = f"{_QUOTE}{whole}{_END_QUOTE}"
             condition = rf"{_IN_CONDITION}{whole}'?\s*[,)]"
-            statistics = f"{_IN_STATISTICS}{start}{end}"
+            alone = [text for text in parts or () if text] if columns else []
+            statistics = "|".join(dict.fromkeys(map(_in_statistics, (key, *alone))))
             rows.append(
                 (key, None if parts is None else list(parts), value, readable, words, quoted, statistics, condition)
             )
@@ -93,22 +94,17 @@ class Keys:
         )
 
 
-def _parts(key: str, fields: int) -> tuple[str, ...] | None:
-    """Return the texts of a JSON array of so many, as `sources.contract.joint_key` makes it; None for anything else."""
-    try:
-        found = json.loads(key)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, list) or len(found) != fields or not all(isinstance(text, str) for text in found):
-        return None
-    return tuple(found)
-
-
 def _together(expressions: Sequence[str]) -> str:
     """Return an expression for texts in which all of some are found, in any order."""
     if len(expressions) == 1:
         return expressions[0]
     return rf"\A(?s:{''.join(f'(?=.*?(?:{one}))' for one in expressions)})"
+
+
+def _in_statistics(text: str) -> str:
+    start = written(_as_statistics_begin(text))
+    end = "" if len(start) < len(written(text)) else _AFTER
+    return f"{_IN_STATISTICS}{start}{end}"
 
 
 def _as_statistics_begin(key: str) -> str:

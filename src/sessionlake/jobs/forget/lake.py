@@ -1,4 +1,4 @@
-"""Where a pipeline's tables hold keys, and their rows removed: from whatever table of the warehouse has a key."""
+"""The places of a pipeline's tables that hold keys, and the removal of these rows from any table of the warehouse."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine import failpoints
 from sessionlake.jobs.forget.keys import Keys, matching
-from sessionlake.jobs.forget.waiting import Waits
+from sessionlake.jobs.forget.wait_budget import Waits
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import changelogs_in
 from sessionlake.warehouse.changelog import Changelog
@@ -21,7 +21,7 @@ from sessionlake.warehouse.history import user_metadata
 from sessionlake.warehouse.tables import Tables
 
 _AT_ONCE_BYTES = 1 << 30
-"""Files of so many bytes are replaced in one commit."""
+"""Files up to this size together are replaced in one commit."""
 _FILE = "_holding_file"
 
 _QUOTING = {schemas.JOB_RUNS: "arguments", schemas.QUALITY_RESULTS: "observed"}
@@ -35,7 +35,7 @@ class Holder:
     table: str
     column: str
     kind: Literal["key", "value", "quoted"]
-    """The column is the key; or a row's text that counts where its key could not be read; or text that may quote a key."""
+    """The column is the key; or a row's text that counts if its key could not be read; or text that may quote a key."""
 
     @property
     def condition(self) -> str:
@@ -46,12 +46,12 @@ class Holder:
         if self.kind == "quoted":
             return f"{text} rlike k.quoted"
         somewhere = f"not {text} rlike k.readable and {text} rlike k.word"
-        return f"t.session_key is null and ({text} rlike k.value or ({somewhere}))"
+        return f"t.key is null and ({text} rlike k.value or ({somewhere}))"
 
     @property
     def columns(self) -> list[str]:
         """The columns that the condition reads."""
-        return ["session_key", self.column] if self.kind == "value" else [self.column]
+        return ["key", self.column] if self.kind == "value" else [self.column]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Lake:
         """The keys, see `Keys.frame`."""
         # Sides may call a field differently, and of CSV any field counts.
         places = zip(*self.config.keys.values(), strict=True)
-        return self.keys.frame(self.tables.spark, [() if "csv" in self.formats else place for place in places])
+        fields = [() if "csv" in self.formats else place for place in places]
+        return self.keys.frame(self.tables.spark, fields, columns=bool(self.tables.changelog.key_columns))
 
     @cached_property
     def formats(self) -> set[str | None]:
@@ -81,15 +82,15 @@ class Lake:
 
     @property
     def _columns(self) -> list[str]:
-        """The columns that are keys: of every pipeline's tables, and of those of its own."""
-        return sorted({"session_key", *(of.key for of in self.changelogs)})
+        """The columns that are keys: those in the tables of every pipeline, and those in the tables of this one."""
+        return sorted({"key", *(of.key for of in self.changelogs)})
 
     @cached_property
     def holders(self) -> dict[str, list[Holder]]:
-        """Where keys can stand, by table, in the order in which rows are removed.
+        """The columns that can hold keys, by table, in the order in which rows are removed.
 
-        The snapshots are first: without the changelog's deletes their rows would be there again, until they go too. Then the
-        corrections: without their outcomes they would be corrections that no batch has taken yet.
+        The snapshots come first: without the changelog's deletes their rows would be visible again. Then come the
+        corrections: without their outcomes they would look like corrections that no batch has taken yet.
         """
         found = {}
         first = {**{of.snapshot: 0 for of in self.changelogs}, schemas.CORRECTIONS: 1}
@@ -139,24 +140,24 @@ class Lake:
         return files
 
     def counts_by_key(self) -> dict[str, int]:
-        """Count the rows of each key, of all tables together; 0 where there are none; one Spark job."""
+        """Count the rows of each key, of all tables together; 0 if there are none; one Spark job."""
         rows = self.found_in({name: self.tables[name].read() for name in self.holders}, "inner")
         found = {row["key"]: row["count"] for row in rows.groupBy("key").count().collect()}
         return {**dict.fromkeys(self.keys.values, 0), **found}
 
     def unread(self) -> int:
-        """Count the dead letters of JSON in which no key can be found, whoever's: they are searched for the keys as words."""
+        """Count the JSON dead letters in which no key can be found. They are searched for the keys as words."""
         if self.formats & {"csv", "avro"} or schemas.DEAD_LETTERS not in self.holders:
             return 0
-        rows = self.tables[schemas.DEAD_LETTERS].read().where("session_key is null and raw is not null").alias("t")
+        rows = self.tables[schemas.DEAD_LETTERS].read().where("key is null and raw is not null").alias("t")
         readable = F.broadcast(self.frame.limit(1).alias("k"))
         return rows.join(readable, F.expr("not t.raw rlike k.readable"), "left_semi").count()
 
     def delete(self, name: str, files: Mapping[str, int], waits: Waits) -> int:
-        """Remove the keys' rows from files of a table, as `files` found them; return how many rows there were.
+        """Remove the keys' rows from files of a table, as `files` found them; return the number of rows.
 
-        Only these files are read, so that appends may come between. If another job has replaced one of them, its rows are
-        still in the table: of a snapshot they are looked for here, of another table the next call removes them.
+        Only these files are read, so appends may come between. If another job has replaced one of them, its rows are
+        still in the table. In a snapshot they are searched for here; in another table the next call removes them.
         """
         self._replace(name, set(files), waits)
         removed = sum(files.values())
@@ -166,7 +167,7 @@ class Lake:
         return removed + (self.delete(name, more, waits) if more else 0)
 
     def _replace(self, name: str, left: set[str], waits: Waits) -> None:
-        """Replace files by ones without the keys' rows, so many in a commit that a conflict loses little work."""
+        """Replace files by ones without the keys' rows. Commits are small, because a conflict loses the work of one commit."""
 
         def once() -> None:
             change = self.tables[name].replacement()
@@ -189,7 +190,7 @@ class Lake:
         return rows.alias("t").join(F.broadcast(self.frame.alias("k")), F.expr(holder.condition), "left_anti")
 
     def change(self, name: str, statement: str, waits: Waits) -> None:
-        """Run a statement that rewrites files of a table, again where another commit came between."""
+        """Run a statement that rewrites files of a table, again if another commit came between."""
 
         def once() -> None:
             with self.tables.settings({USER_METADATA: user_metadata(self._metadata(name))}):
@@ -198,13 +199,13 @@ class Lake:
         self.tables[name].retried_while(lambda _: waits(), once)
 
     def _metadata(self, name: str) -> dict[str, Any]:
-        """Return what a commit carries: whose it is, and on a changelog what the stream's last one said."""
+        """Return a commit's metadata: the run, and on a changelog also the metadata of the stream's last commit."""
         last = self.tables[name].last_commit() if name in [of.changes for of in self.changelogs] else None
         return {**(last.metadata if last else {}), "copied": True, "maintenance": {"job": "forget"}}
 
 
 def _first(sizes: Mapping[str, int], most: int) -> list[str]:
-    """Return the first files that have so many bytes together; at least one."""
+    """Return the first files that have this many bytes together; at least one."""
     ends = accumulate(sizes.values())
     return [path for number, (path, end) in enumerate(zip(sizes, ends, strict=True)) if not number or end <= most]
 

@@ -19,17 +19,17 @@ _LEFT = ".tmp"
 _ADD = "struct<path string, stats string>"
 _INFO = "struct<operationParameters map<string, string>>"
 _CONDITIONS = ""
-"""Stands for a data file where it is the commit's own conditions that hold a key: those of a DELETE by hand."""
+"""Stands for a data file if it is the commit's own conditions that hold a key: those of a DELETE by hand."""
 
 LogFiles = dict[str, set[str]]
 """URIs of a log's files, each with the data files (as the log writes their paths) whose statistics hold a key there."""
 
 
 def find_in_logs(lake: Lake, *, alone: bool) -> dict[str, LogFiles]:
-    """Look into the logs' commits, checksums and checkpoints, at files that their table has no more; by table.
+    """Look into the logs' commits, checksums and checkpoints for entries of files that are no longer part of their table; by table.
 
-    Files that a crash left half-way to their names may hold anybody's key: our own, and where no driver runs (`alone`),
-    which may be writing some, all.
+    A crash may leave files under temporary names, which may hold any key. Our own are always included. Those of others
+    are included only if no driver runs (`alone`), because a driver may be writing them.
     """
     live, paths = [], defaultdict(list)
     for name in lake.holders:
@@ -83,9 +83,9 @@ def _statistics(lake: Lake, kind: str, paths: list[str]) -> DataFrame:
 def erase_in_logs(lake: Lake, *, alone: bool) -> int:
     """Take the keys out of the logs; return how many files changed.
 
-    A commit keeps of the statistics of a file that held a key the number of rows only, none of the conditions where they
+    A commit keeps of the statistics of a file that held a key the number of rows only, none of the conditions if they
     name one, and its own length, which readers may have noted. Checksums are optional: those with a key go. So do checkpoints, once there is a newer one,
-    where no driver runs (`alone`) that may be reading them.
+    if no driver runs (`alone`) that may be reading them.
     """
     return sum(_erase(lake, name, found, alone=alone) for name, found in find_in_logs(lake, alone=alone).items())
 

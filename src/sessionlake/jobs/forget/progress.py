@@ -14,9 +14,9 @@ _FILE = "_holding_file"
 
 
 def unread_from(lake: Lake, name: str) -> int | None:
-    """Return the first version of a table of which the stream or `publish` may still have to read something.
+    """Return the first version of a table that the stream or `publish` may still have to read.
 
-    None where neither reads it.
+    None if neither reads the table.
     """
     if name == schemas.CORRECTIONS or lake.tables[name].uri in {
         side.source.path for side in lake.config.inputs.values()
@@ -26,7 +26,7 @@ def unread_from(lake: Lake, name: str) -> int | None:
 
 
 def _published(lake: Lake) -> int | None:
-    """Return it of the publisher; None where there is none."""
+    """Return it of the publisher; None if there is none."""
     checkpoint = newest_checkpoint(lake.tables, lake.config)
     if checkpoint is None:
         return None
@@ -38,7 +38,7 @@ def _published(lake: Lake) -> int | None:
 
 
 def _consumed(lake: Lake, name: str, checkpoint: str) -> int:
-    """Return it of the stream with a checkpoint; 0 where it has read nothing."""
+    """Return it of the stream with a checkpoint; 0 if it has read nothing."""
     batches = [int(n) for n in lake.tables.names(f"{checkpoint}/commits") if n.isdigit()]
     text = lake.tables.read_text(f"{checkpoint}/offsets/{max(batches)}") if batches else None
     table = lake.tables[name].id()
@@ -63,5 +63,5 @@ def in_flight(lake: Lake) -> dict[int, int]:
 
 
 def read_until(lake: Lake) -> int:
-    """Return the first version of the corrections of which the stream may still have to read something; no Spark job."""
+    """Return the first version of the corrections that the stream may still have to read; needs no Spark job."""
     return _consumed(lake, schemas.CORRECTIONS, lake.config.checkpoint)

@@ -22,17 +22,17 @@ SEARCHED = ("tables", "data files", "logs", "stores", "pending files", "validati
 
 @dataclass(frozen=True)
 class Proof:
-    """What holds a key, by place: (what, how many), only where there is any."""
+    """The rows, files or traces that still hold a key, by place: (name, number). Places without any are left out."""
 
     places: dict[str, int]
     source_rows: int
     """Rows of the source, which is the user's: they stay."""
     unsearched: list[str]
-    """Where a key may be that can't be looked through from here, for people."""
+    """Places that may hold a key but can't be searched from this machine, for people."""
     limits: list[str]
-    """What is not looked through by design, for people."""
+    """Places that are not searched by design, for people."""
     keys: list[str] = field(default_factory=list)
-    """What is known of each key, for people."""
+    """A line about each key, for people."""
 
     @property
     def clean(self) -> bool:
@@ -89,7 +89,7 @@ def by_partition(lake: Lake) -> list[str]:
     for name, holders in lake.holders.items():
         partitions = lake.tables[name].partitioned_by()
         found += [
-            f"data files of {name}: the table is partitioned by {holder.column}, so that the files' paths name keys; write it anew without that, and remove this one"
+            f"data files of {name}: the table is partitioned by {holder.column}, so the files' paths name keys; write it again without partitions, and remove this one"
             for holder in holders
             if holder.column in partitions
         ]
@@ -97,8 +97,8 @@ def by_partition(lake: Lake) -> list[str]:
 
 
 def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | None]:
-    """Return how many rows of an input's source have a key, and why they were not searched where that is so."""
-    if source.kind == "kafka":
+    """Return how many rows of an input's source have a key, and why they were not searched if that is so."""
+    if source.entry.has_topic:
         return 0, "a topic is not searched; its records leave it with its own retention"
     try:
         return _source_rows(lake, name, source), None
@@ -107,13 +107,14 @@ def _searched(lake: Lake, name: str, source: SourceSection) -> tuple[int, str | 
 
 
 def _source_rows(lake: Lake, name: str, source: SourceSection) -> int:
-    """Count the rows of an input's source with a key: by column where files have columns, else by text."""
+    """Count the rows of an input's source with a key: by column if files have columns, else by text."""
     spark = lake.tables.spark
-    if source.kind == "delta" and source.path in (lake.tables[name].uri for name in lake.holders):
+    is_table = source.entry.is_table
+    if is_table and source.path in (lake.tables[name].uri for name in lake.holders):
         return 0
-    if source.kind == "delta" or source.format == "parquet":
-        reader = spark.read.format("delta" if source.kind == "delta" else "parquet")
-        rows = (reader if source.kind == "delta" else reader.option("recursiveFileLookup", "true")).load(source.path)
+    if is_table or source.format == "parquet":
+        reader = spark.read.format("delta" if is_table else "parquet")
+        rows = (reader if is_table else reader.option("recursiveFileLookup", "true")).load(source.path)
         parts = [F.col(column).cast("string") for column in lake.config.keys[name]] or [F.lit("")]
         found = rows.select(F.array(*parts).alias("parts"))
         return matching(found.alias("t"), lake.frame, F.expr("t.parts = k.parts")).count()

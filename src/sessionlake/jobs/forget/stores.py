@@ -25,7 +25,7 @@ _TELLING = 6
 
 @contextmanager
 def store_if_free(config: Config) -> Iterator[bool]:
-    """Hold the store's lock; yield False, without it, where a driver on this machine has it."""
+    """Hold the store's lock; yield False, without it, if a driver on this machine has it."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked_store(config))
@@ -38,7 +38,7 @@ def store_if_free(config: Config) -> Iterator[bool]:
 def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
     """Remove the keys' shards, which the engine then restores from the tables; return (removed, marked).
 
-    Where a driver runs (not `alone`), shards are marked instead: it removes a marked one when no batch uses it.
+    If a driver runs (not `alone`), shards are marked instead: it removes a marked one when no batch uses it.
     """
     folder = Path(config.driver_store_dir)
     removed = requested = 0
@@ -54,7 +54,7 @@ def erase_stores(config: Config, keys: Keys, *, alone: bool) -> tuple[int, int]:
 
 
 def await_removal(config: Config, waits: Callable[[], bool]) -> None:
-    """Wait, as long as `waits` does and says True, until the driver has removed what is marked, or has ended."""
+    """Wait until the driver has removed the marked stores or has ended, at most as long as `waits` returns True."""
     folder = Path(config.driver_store_dir)
     while marked(folder):
         with store_if_free(config) as alone:
@@ -81,7 +81,7 @@ def elsewhere(config: Config, hosts: Iterable[str]) -> list[str]:
 
 
 def _shards(config: Config, keys: Keys) -> set[int]:
-    """Return the keys' shards, those that are marked, and what is left of times when there were more, or others had the keys."""
+    """Return the keys' shards, marked shards, and shards left from times with more shards or another assignment of keys."""
     folder, count = Path(config.driver_store_dir), config.pipeline.shards
     own = {int(path.name) for path in _own(config, keys)}
     there = {int(p.name.partition(".")[0]) for p in _folders(config)}
@@ -90,10 +90,10 @@ def _shards(config: Config, keys: Keys) -> set[int]:
 
 
 def find_in_stores(config: Config, keys: Keys) -> list[Path]:
-    """Return the stores, files of stores or pending ones, and markers of stores to be removed, that hold a key or may.
+    """Return the stores, their files, pending files, and markers of stores to be removed, that hold a key or may hold one.
 
-    Every store is asked for the keys, also beside the driver that has it open. Its files are searched for their bytes too,
-    where these stand as a key, unless it is so short that this is chance. Pending files are read.
+    Every store is asked for the keys, even while a driver has it open. Its files are also searched for the bytes of the
+    key in its stored form, unless the key is so short that it would be found by chance. Pending files are read.
     """
     folder = Path(config.driver_store_dir)
     folders = _folders(config)
@@ -114,7 +114,7 @@ def _is_pending(file: Path) -> bool:
 
 
 def _writes(pending: Path, keys: Keys) -> bool:
-    """Say whether a pending file has a key; half a file, which no batch will use, where any of its bytes are one."""
+    """Say whether a pending file has a key; half a file, which no batch will use, if any of its bytes are one."""
     try:
         with pa.memory_map(str(pending)) as source:
             column = pa.ipc.open_file(source).read_all()["key"]

@@ -1,1 +1,1 @@
-"""Late events and what becomes of them: the ledger, and the job that reprocesses them."""
+"""Late events and their outcomes: the ledger, and the job that reprocesses them."""

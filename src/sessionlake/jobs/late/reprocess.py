@@ -18,12 +18,10 @@ from sessionlake.jobs.late.ledger import (
     restated_by_runs,
     runs_before,
 )
-from sessionlake.jobs.late.restate import last_batch_pins, restatements, without_partly
-from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, asked_times, check_range
+from sessionlake.jobs.late.restate import last_batch_pins, restatements, restating_of, without_partly
+from sessionlake.jobs.late.spans import NUMBER, REPROCESS_LATE, Span, check_range, requested_times
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, shaped, start_run
-from sessionlake.operators.registry import kind_of
-from sessionlake.sources.registry import sources_of
-from sessionlake.stream.settings import check_settings
+from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
@@ -31,15 +29,15 @@ from sessionlake.warehouse.tables import Tables
 
 @dataclass(frozen=True)
 class _Frames:
-    """What a run works on, and what it writes."""
+    """The rows that a run reads and writes."""
 
     marked: DataFrame
     """All late events, and whether runs before this one cover them."""
     kept: Column
-    """Of these: the run's own ones still in retention."""
+    """Condition for the run's own events that are still in retention."""
     expired: Column
     partly: DataFrame | None
-    """The run's partly late ones in retention, where the operator knows such; they are not among `marked`."""
+    """The run's partly late ones in retention, if the operator knows such; they are not among `marked`."""
     asked: Span
     corrections: DataFrame
     dead_letters: DataFrame
@@ -55,9 +53,9 @@ def reprocess_late(
     dry_run: bool = False,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Reprocess the late events that no run has covered yet; times from inclusive, to exclusive, all where not given.
+    """Reprocess the late events that no run has covered yet; times from inclusive, to exclusive, all if not given.
 
-    The sessions change with the sessionizer's next batch. Raises OvertakenError where another run overtook this one.
+    The results change with the stream's next batch. Raises OvertakenError if another run overtook this one.
     """
     check_range(from_us, to_us)
     arguments = {"from": from_us, "to": to_us}
@@ -85,16 +83,14 @@ def _pin(config: Config, from_us: int | None, to_us: int | None, tables: Tables)
 
 def _frames(spark: SparkSession, config: Config, run: JobRun) -> _Frames:
     tables, pinned = run.tables, run.pinned
-    last = last_batch(tables)
-    kind = kind_of(config).make(config, sources_of(spark, config), last.settings.types)
-    check_settings(config, last, kind.bound_settings())
+    kind = stored_kind(spark, config, last_batch(tables))
     before = runs_before(run) if run.dry_run else claim(run)
-    # Not at the pinned version: late_events only grows, so that the batches pinned are the same rows; but what was
-    # erased since (the right to be forgotten) must not come back.
+    # The newest version, and not the pinned one: late_events only grows, so the pinned batches have the same rows.
+    # But rows that were erased since (the right to be forgotten) must not return.
     every = mark_covered(tables, tables[schemas.LATE_EVENTS].read(), before, pinned["batch_id"])
     marked = without_partly(every)
-    asked = Span(pinned["batch_id"], *asked_times(pinned["from_us"], pinned["to_us"]))
-    in_retention = kind.restated_us() >= pinned["expired_us"]
+    asked = Span(pinned["batch_id"], *requested_times(pinned["from_us"], pinned["to_us"]))
+    in_retention = restating_of(kind).start_us() >= pinned["expired_us"]
     ours = F.expr(asked.holds()) & ~F.col(COVERED)
     kept, expired = ours & in_retention, ours & ~in_retention
     unique = marked.where(kept)
@@ -110,7 +106,7 @@ def _without_twins(rows: DataFrame, covered: DataFrame) -> DataFrame:
     names = rows.columns
     # Of a join a side's ids are its own.
     named = ["event_id", *([schemas.SIDE] if schemas.SIDE in names else [])]
-    earliest = Window.partitionBy(*named).orderBy("event_time", "session_key", "batch_id", "source", "raw")
+    earliest = Window.partitionBy(*named).orderBy("event_time", "key", "batch_id", "source", "raw")
     ids = covered.where("event_id is not null").select(*named).distinct()
     with_id = rows.where("event_id is not null").join(ids, named, "left_anti")
     first = with_id.withColumn("_rank", F.row_number().over(earliest)).where("_rank = 1").select(*names)
@@ -130,7 +126,7 @@ def _dead_letters(run: JobRun, expired: DataFrame) -> DataFrame:
 
 
 def _counted(run: JobRun, frames: _Frames) -> tuple[dict[str, int], list[str]]:
-    """Return what the run did, counted in the tables; of a dry run, what it would do."""
+    """Return the counts of the run from the tables; for a dry run, those that it would have."""
     waiting = (F.col("batch_id") <= frames.asked.batch_id) & ~F.col(COVERED) & ~F.expr(frames.asked.holds())
     counts = (
         F.count_if(frames.kept),

@@ -1,4 +1,4 @@
-"""Events that the stream refused before as rows of corrections: what reprocess_late and redeem share."""
+"""Events that the stream refused, as rows of corrections: shared by reprocess_late and redeem."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,8 +13,9 @@ from sessionlake.columnar.arrays import Ints
 from sessionlake.config.load import Config
 from sessionlake.jobs.run import JobRun
 from sessionlake.operators.registry import kind_of
+from sessionlake.stream.changes import check_changes
 from sessionlake.stream.kind import Kind
-from sessionlake.stream.settings import check_settings
+from sessionlake.stream.restating import Restating
 from sessionlake.stream.watermark import watermark_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
@@ -22,9 +23,9 @@ from sessionlake.warehouse.tables import Tables, spark_schema
 
 
 def last_batch_pins(config: Config, tables: Tables) -> dict[str, Any]:
-    """Return what a run pins of the last batch: its id, its watermark, and the time before which restates are refused."""
+    """Return the pins of the last batch: its id, its watermark, and the time before which restates are refused."""
     last, kind = last_batch(tables), kind_of(config)
-    check_settings(config, last, kind.bound_settings())
+    check_changes(config, last, kind.bound_settings())
     return {
         "batch_id": last.batch_id,
         "watermark_us": watermark_of(last.state),
@@ -35,27 +36,34 @@ def last_batch_pins(config: Config, tables: Tables) -> dict[str, Any]:
 def restatements(run: JobRun, events: DataFrame, kind: Kind) -> DataFrame:
     """Return the corrections with which a run that pinned `last_batch_pins` restates events (rows as late_events has them)."""
     partials = restated(events, kind, run.pinned["watermark_us"])
-    # Of one run no two restates share key and start, and a kind and revision where these are told.
-    told = [F.col(name).cast("string") for name in ("kind", "revision") if name in partials.columns]
-    identity = F.md5(F.concat_ws("\x00", F.unix_micros("session_start").cast("string"), F.col("session_key"), *told))
+    # Two restates of a run never share key and start, nor kind and ordinal if partials have these columns.
+    more = [F.col(name).cast("string") for name in ("kind", "ordinal") if name in partials.columns]
+    identity = F.md5(F.concat_ws("\x00", F.unix_micros("start_time").cast("string"), F.col("key"), *more))
     correction_id = F.concat(F.lit(f"{run.app_id}/"), identity)
     kinds = {} if "kind" in partials.columns else {"kind": F.lit("restate")}
     return run.corrections(partials, correction_id=correction_id, **kinds)
 
 
+def restating_of(kind: Kind) -> Restating:
+    """Return the capability of a kind that `require_known` let a job at."""
+    if kind.restating is None:
+        raise NotImplementedError(f"{kind.changelog.name}: late events can't be restated")
+    return kind.restating
+
+
 def restated(late: DataFrame, kind: Kind, watermark_us: int) -> DataFrame:
     """Return rows of late_events, merged as the operator of a pipeline whose watermark is this says."""
-    way = kind.restating(watermark_us)
+    merge = restating_of(kind).merge(watermark_us)
 
     def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in _whole_cells(batches, way.cell):
-            yield from way.merge(piece).to_batches()
+        for piece in _whole_cells(batches, merge.cell):
+            yield from merge.merge(piece).to_batches()
 
     own = [field.name for field in kind.late_columns]
     time = F.unix_micros("event_time").alias("time_us")
-    rows = late.select(F.col("session_key").alias("key"), time, "event_id", "event", *own)
+    rows = late.select(F.col("key").alias("key"), time, "event_id", "event", *own)
     placed = rows.repartition("key").sortWithinPartitions("key", "time_us")
-    return placed.mapInArrow(merged, spark_schema(way.schema))
+    return placed.mapInArrow(merged, spark_schema(merge.schema))
 
 
 def without_partly(late: DataFrame) -> DataFrame:
@@ -64,7 +72,7 @@ def without_partly(late: DataFrame) -> DataFrame:
 
 
 def _whole_cells(batches: Iterable[pa.RecordBatch], cell_of: Callable[[Ints], Ints]) -> Iterator[pa.Table]:
-    """Cut sorted rows anew so that no cell of a key is divided; holds a batch and a cell in memory."""
+    """Cut sorted rows again so that no cell of a key is divided; holds a batch and a cell in memory."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:

@@ -49,9 +49,9 @@ class LateRun:
     """Its place in the order of runs; of runs that started at once several may have the same."""
     asked: Span
     expired_us: int
-    """What was older than this when the run started had fallen out of retention."""
+    """Events older than this had fallen out of retention when the run started."""
     versions: dict[str, int | None]
-    """By table: the version of its append, FENCED where it can't append any more, None where neither has happened."""
+    """By table: the version of its append, FENCED if it can't append any more, None if neither has happened."""
 
     @property
     def order(self) -> tuple[int, str, str]:
@@ -64,7 +64,7 @@ class LateRun:
         return any(version != FENCED for version in self.versions.values())
 
     def covers(self) -> list[Span]:
-        """Return what the run has covered."""
+        """Return the spans whose events the run has covered."""
         asked = self.asked
         done = [self.versions[table] not in (None, FENCED) for table in WRITES[self.job]]
         if all(done):
@@ -74,22 +74,21 @@ class LateRun:
         return [span for span, is_done in zip((kept, expired), done, strict=False) if is_done]
 
 
-def late_run(job: str, run_id: str, started_us: int, pinned: str, versions: Mapping[str, int | None]) -> LateRun:
+def late_run(job: str, run_id: str, pinned: str, versions: Mapping[str, int | None]) -> LateRun:
     """Return a run from its record in job_runs, and by table the version of its append."""
     found = json.loads(pinned)
-    span = Span(found["batch_id"], *asked_times(found["from_us"], found["to_us"]))
+    span = Span(found["batch_id"], *requested_times(found["from_us"], found["to_us"]))
     mine = {table: versions.get(table) for table in WRITES[job]}
-    # Runs of releases that had no such number are ordered by their start, and come before all others.
-    return LateRun(job, run_id, found.get(NUMBER, started_us), span, found["expired_us"], mine)
+    return LateRun(job, run_id, found[NUMBER], span, found["expired_us"], mine)
 
 
-def asked_times(from_us: int | None, to_us: int | None) -> tuple[int, int]:
-    """Return a range of times, unbounded where None."""
+def requested_times(from_us: int | None, to_us: int | None) -> tuple[int, int]:
+    """Return a range of times, unbounded if None."""
     return (-_EVER if from_us is None else from_us), (_EVER if to_us is None else to_us)
 
 
 def check_range(from_us: int | None, to_us: int | None) -> None:
-    """Raise JobError where a range of times, unbounded where None, is empty."""
+    """Raise JobError if a range of times, unbounded if None, is empty."""
     if from_us is not None and to_us is not None and from_us >= to_us:
         raise JobError("--from: must be before --to; nothing lies between them")
 
@@ -97,7 +96,7 @@ def check_range(from_us: int | None, to_us: int | None) -> None:
 def covered(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) -> str:
     """Return the condition that one of the runs, given in their order, covers a late event.
 
-    `stale_at` names, by backfill with stale replacements, the column that has the batch which refused its put where the
+    `stale_at` names, by backfill with stale replacements, the column that has the batch which refused its put if the
     event lies, else null. An event there is not covered by the backfill that wrote it, nor by runs that left it out
     because they could not know yet.
     """
@@ -109,7 +108,7 @@ def covered(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) ->
 
 
 def _knowing(runs: Sequence[LateRun], stale_at: Mapping[tuple[str, str], str]) -> Iterator[str]:
-    """Yield what covers an event that lies in stale puts: not the backfill itself, nor who thought that it would hold."""
+    """Yield conditions for runs that cover an event of stale puts: not the backfill itself, nor runs that relied on its puts."""
     before: list[str] = []
     spans: list[list[Span]] = [[] for _ in range(len(stale_at) + 1)]
     for run in runs:

@@ -1,4 +1,4 @@
-"""Every change of a session or window to a topic: at the first start all there are, from then on what the changelog has more."""
+"""Every change of a session or window to a topic: at the first start all rows, from then on the new rows of the changelog."""
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ def publish_changes(
     changelog = (
         tables.spark.readStream.format("delta")
         .option("startingVersion", version)
-        # What maintenance rewrites or trims has been published before.
+        # Rows that maintenance rewrites or trims have been published before.
         .option("skipChangeCommits", "true")
         .load(tables[of.changes].uri)
     )
@@ -65,9 +65,10 @@ def publish_changes(
 
 
 def pin_version(tables: Tables, checkpoint: str) -> None:
-    """Write down, once and before rows are read, with which version of the changelog the stream begins.
+    """Record, once and before rows are read, the version of the changelog with which the stream begins.
 
-    What is deleted between two attempts of the first publication must come in the stream, since no later one names it.
+    A row that is deleted between two attempts of the first publication must come in the stream, because the later
+    attempt no longer reads it.
     """
     tables.write_text_once(f"{checkpoint}/{_FROM_VERSION}", str(tables[tables.changelog.changes].latest_version()))
 
@@ -77,7 +78,7 @@ def from_version(tables: Tables, checkpoint: str) -> int:
     text = tables.read_text(f"{checkpoint}/{_FROM_VERSION}")
     if text is None:
         raise PipelineStateError(
-            f"publish: {checkpoint!r} lacks its file {_FROM_VERSION}; delete the folder to start anew"
+            f"publish: {checkpoint!r} lacks its file {_FROM_VERSION}; delete the folder to start again"
         )
     return int(text)
 

@@ -1,9 +1,12 @@
-"""Final sessions or windows to a topic: each when the watermark passes its close; then what becomes of it.
+"""Final sessions or windows to a topic: each when the watermark passes its close, and its changes after that.
 
-No change tells that one closes: only the watermark moves, which every batch's commit has. So this goes from one
-committed batch to a later one and asks the tables which closed between, by their end. Nothing is kept in the
-stream's stores for it, and a stream that is not published pays nothing (docs/decisions/0013). A final session may open again, by a
-correction or by an event that joins it to an open one (docs/rules.md, rule 5): it stays in the topic as it was until it is final again or deleted.
+No change in the changelog says that a session closes: only the watermark moves, which is in every batch's commit. So
+the publisher compares one committed batch with a later one, and reads the rows that closed between from the tables, by
+their end. The stream's stores keep nothing for this, so a stream that is not published has no cost
+(docs/decisions/0013).
+
+A correction may open a final session again, and so may an event that joins it to an open one (docs/rules.md, rule 5).
+The topic keeps the old row until the session is final again or deleted.
 """
 
 import json
@@ -35,7 +38,7 @@ class Reached:
 
     batch_id: int = -1
     close_us: int = NO_WATERMARK
-    """What ended strictly before it is final."""
+    """Rows that ended strictly before this time are final."""
     version: int = -1
     """The changelog's version of that batch."""
     positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -54,8 +57,8 @@ def publish_final(
         if last.batch_id > reached.batch_id:
             close = max(reached.close_us, closed_us(config, last))
             now = Reached(last.batch_id, close, last.version, last.state.get(POSITIONS, {}))
-            section = config.section
-            found = full(tables, section, reached, now) if section.by_count else finals(tables, section, reached, now)
+            became_final = finals if tables.changelog.has_times else full
+            found = became_final(tables, config.section, reached, now)
             send(without_quarantined(found, config), tables.changelog, sink)
             # Killed here, the same are sent again, as they are by then: a reader sees nothing that was not so.
             failpoints.hit("published_final")
@@ -75,7 +78,7 @@ def read_reached(tables: Tables, checkpoint: str) -> Reached:
 
 
 def _write(tables: Tables, checkpoint: str, reached: Reached) -> None:
-    """Write how far the topic is, as a file of its own: no file system need replace one in a step."""
+    """Record the progress of the topic as a new file: not every file system can replace a file in one step."""
     done = _steps(tables, checkpoint)
     tables.write_text_once(f"{checkpoint}/final/{reached.batch_id}", json.dumps(asdict(reached)))
     for step in done:
@@ -87,13 +90,13 @@ def _steps(tables: Tables, checkpoint: str) -> list[int]:
 
 
 def closed_us(config: Config, last: BatchCommit) -> int:
-    """Return the time strictly before which what is final as of a batch has ended."""
+    """Return the time before which rows must have ended, strictly, to be final as of a batch."""
     closed = config.section.closed_us(last.watermark_us)
     return NO_WATERMARK if closed is None else closed
 
 
 def finals(tables: Tables, section: OperatorSection, before: Reached, now: Reached) -> DataFrame:
-    """Return what became final between two batches, and what became of what was final before: rows with op."""
+    """Return rows that became final between two batches, and changes of rows that were final before: rows with op."""
     of = tables.changelog
     rows = rows_meeting(tables, before.close_us - section.closes_late_us, changelog_version=now.version)
     closing = F.expr(section.closing_sql("unix_micros({})", of.end))
@@ -103,13 +106,14 @@ def finals(tables: Tables, section: OperatorSection, before: Reached, now: Reach
     tail = changes(tables[of.changes].read(now.version), before.batch_id, now.batch_id)
     _require_whole(tables, tail, before, now)
     was_final = closing < before.close_us
-    # One that opened again since may be deleted while its end is beyond the close: its start tells that it may be in the topic.
+    # A row that opened again may be deleted while its end is after the close; its start says that it may be in the
+    # topic.
     may_be_there = (F.col("op") == "delete") & (F.unix_micros(of.start) < before.close_us)
     return closed.unionByName(latest_changes(tail, of).where(was_final | may_be_there).select(*closed.columns))
 
 
 def full(tables: Tables, section: OperatorSection, before: Reached, now: Reached) -> DataFrame:
-    """Return, of windows by count, those that got full between two batches, and the deleted ones: rows with op.
+    """Return, of rows that start and end with numbers, those that got full between two batches, and the deleted ones: rows with op.
 
     A full window never changes again.
     """
@@ -126,7 +130,7 @@ def full(tables: Tables, section: OperatorSection, before: Reached, now: Reached
 
 
 def _require_whole(tables: Tables, tail: DataFrame, before: Reached, now: Reached) -> None:
-    """Raise PipelineStateError where changes since the batch before are trimmed from the changelog."""
+    """Raise PipelineStateError if changes since the batch before are trimmed from the changelog."""
     of_span = (F.col("batch_id") > before.batch_id) & (F.col("batch_id") <= now.batch_id)
     summed = read_batches(tables).where(of_span).agg(F.coalesce(F.sum(F.col("upserts") + F.col("deletes")), F.lit(0)))
     if tail.count() < summed.collect()[0][0]:

@@ -1,6 +1,6 @@
 """Sessions or windows to a compacted Kafka topic: one record each, replaced with each change, removed when they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ _ID_LENGTH = 22
 
 @dataclass(frozen=True)
 class Published:
-    """What a run published."""
+    """The counts of a run."""
 
     batches: int
     from_the_beginning: bool
@@ -29,11 +29,11 @@ class Published:
 def publish(
     spark: SparkSession, config: Config, *, once: bool = False, on_batch: OnBatch = lambda *_: None
 ) -> Published:
-    """Publish all sessions or windows at the first start, from then on what changes; until stopped or, with `once`, up to now.
+    """Publish all sessions or windows at the first start, and from then on changes, until stopped or, with `once`, up to now.
 
-    At least once: after a crash records are sent again, and a reader may for a moment see an older state,
-    which the newer one, sent again too, replaces. A topic that is made anew gets all again. With emit = "final" each is
-    sent when it closes, and again only where it changes after that.
+    At least once: after a crash records are sent again. A reader may for a moment see an older state, until the newer
+    one is sent again. A topic that was recreated gets all rows again. With emit = "final" each row is sent when it
+    closes, and again only if it changes after that.
     """
     sink = sink_of(config)
     tables = Tables.of(spark, config)
@@ -43,6 +43,9 @@ def publish(
             f"pipeline.warehouse: {config.pipeline.warehouse!r} has no {of.snapshot} yet; run `sessionlake run` first"
         )
     check_history(tables, changelogs_in(tables))
+    if not {*of.key_columns} <= {*tables[of.changes].read().columns}:
+        # The records of such a table, of 0.2, go on with the key that they have.
+        tables = tables.seen_by(replace(of, key_columns=()))
     topic = topic_of(spark, sink)
     checkpoint = f"{_checkpoints(config)}/{sink.topic}-{topic.id}"
     pin_version(tables, checkpoint)
@@ -51,7 +54,7 @@ def publish(
 
 
 def newest_checkpoint(tables: Tables, config: Config) -> str | None:
-    """Return the checkpoint with which the config's topic, as it was made last, is published; None where it never was."""
+    """Return the checkpoint with which the config's topic, as it was made last, is published; None if it never was."""
     sink, root = config.sink.kafka, _checkpoints(config)
     if sink is None:
         return None

@@ -1,7 +1,7 @@
 """Back-pressure: a stream takes no batch while the topic is more than `max_lag` batches behind it.
 
-Samza's operators block their input where what is downstream refuses outputs; here the changelog holds the outputs, whatever
-the sink does, and what is bounded is how far it may fall behind.
+In Samza an operator blocks its input if the operator downstream refuses outputs. Here the changelog always holds the
+outputs, and `max_lag` bounds how far the topic may fall behind.
 """
 
 import json
@@ -21,7 +21,7 @@ _log = logging.getLogger("sessionlake")
 
 
 def published_version(tables: Tables, config: Config) -> int:
-    """Return the changelog's version up to which its batches are in the topic; -1 where nothing is."""
+    """Return the changelog's version up to which its batches are in the topic; -1 if nothing is."""
     checkpoint = newest_checkpoint(tables, config)
     if checkpoint is None:
         return -1
@@ -32,7 +32,7 @@ def published_version(tables: Tables, config: Config) -> int:
     if offsets is None:
         return -1
     reached = json.loads(offsets.splitlines()[2])
-    # An index tells how many files of a version were taken; a negative one, that none was.
+    # The index is the number of files of the version that were taken; a negative one means none.
     return int(reached["reservoirVersion"]) - (int(reached["index"]) < 0)
 
 
@@ -42,15 +42,15 @@ def lag(tables: Tables, config: Config, most: int) -> int:
 
 
 def _is_behind(tables: Tables, config: Config, most: int) -> bool:
-    """Say whether more than `most` batches are not in the topic yet; where versions tell that there are fewer, none is read."""
+    """Say whether more than `most` batches are not in the topic yet. If the versions show that there are fewer, no batch is read."""
     versions = tables[tables.changelog.changes].latest_version() - published_version(tables, config)
     return versions > most and lag(tables, config, most) > most
 
 
 def held_back(tables: Tables, config: Config) -> Gate:
-    """Return what waits, before a batch, until the topic is at most `sink.kafka.max_lag` batches behind.
+    """Return a function that waits, before a batch, until the topic is at most `sink.kafka.max_lag` batches behind.
 
-    It says once that it waits, and once that it goes on.
+    It reports once that it waits, and once that it goes on.
     """
     sink = config.sink.kafka
     if sink is None or sink.max_lag is None:

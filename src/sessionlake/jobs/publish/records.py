@@ -22,12 +22,13 @@ OnBatch = Callable[[int, bool], None]
 
 
 def to_records(rows: DataFrame, of: Changelog) -> DataFrame:
-    """Return rows (with op) as records: key and value are JSON, the value null where the row is deleted."""
-    named = dict.fromkeys((*of.identity, of.end, of.id, "event_count", "revision"))
+    """Return rows (with op) as records: key and value are JSON, the value null if the row is deleted."""
+    identity = of.named_identity
+    named = dict.fromkeys((*identity, of.end, of.id, "event_count", "revision"))
     first = [name for name in named if name in rows.columns]
     columns = [*first, *(c for c in rows.columns if c not in (*first, of.date, *of.hidden, *_HIDDEN))]
     value = F.when(F.col("op") != "delete", F.to_json(F.struct(*columns), _JSON))
-    return rows.select(F.to_json(F.struct(*of.identity), _JSON).alias("key"), value.alias("value"))
+    return rows.select(F.to_json(F.struct(*identity), _JSON).alias("key"), value.alias("value"))
 
 
 def without_quarantined(rows: DataFrame, config: Config) -> DataFrame:

@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.errors import JobError
-from sessionlake.jobs.by_time import kind_by_time
-from sessionlake.jobs.late.restate import last_batch_pins, restatements
+from sessionlake.jobs.late.restate import last_batch_pins, restatements, restating_of
 from sessionlake.jobs.late.spans import check_range
 from sessionlake.jobs.redeem.ledger import (
     LETTER,
@@ -25,20 +24,20 @@ from sessionlake.jobs.redeem.ledger import (
 )
 from sessionlake.jobs.redeem.rows import (
     EXPIRED,
+    FILTERED,
     REFUSED,
     TAKEN,
     TWIN,
     UNREADABLE,
-    Reading,
     judge_letters,
     judged_schema,
 )
 from sessionlake.jobs.run import JobReport, JobRun, OnStep, require_known, start_run
-from sessionlake.operators.sessions.gaps import refused_gaps
-from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.jobs.stored_kind import stored_kind
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.record_columns import META
 from sessionlake.stream.kind import Kind
+from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables, spark_schema
@@ -56,21 +55,20 @@ def redeem(
     dry_run: bool = False,
     on_step: OnStep = lambda _: None,
 ) -> JobReport:
-    """Redeem the dead letters of these reasons (what stands before a colon, or the whole), each once.
+    """Redeem the dead letters of these reasons (the text before a colon, or the whole text), each once.
 
-    `from_us` (inclusive) and `to_us` (exclusive) say when the batch that refused them was committed. Sessions or windows
-    change with the next batch. Raises OvertakenError where another run overtook this one, JobError where a letter's text is
-    not all that its event was made of.
+    `from_us` (inclusive) and `to_us` (exclusive) bound the time at which the batch that refused them was committed.
+    Sessions or windows change with the next batch. Raises OvertakenError if another run overtook this one, and JobError
+    if the text of a dead letter is not the whole record of its event.
     """
     if not reasons:
         raise JobError("--reason: is missing; write a reason as dead_letters has it, such as 'too far in the future'")
     check_range(from_us, to_us)
     require_known(config, REDEEM)
-    last = last_batch(Tables.of(spark, config))
-    kind = kind_by_time(spark, config, last)
-    spec = kind.spec
-    refuses = partial(refused_gaps, spec) if isinstance(spec, SessionizerSpec) else None
-    reading = Reading(spec.aggregates, spec.events, refuses)
+    kind = stored_kind(spark, config, last_batch(Tables.of(spark, config)))
+    reading = kind.redeeming
+    if reading is None:
+        raise NotImplementedError(f"{kind.changelog.name}: refused events can't be read again")
     _check_readable(config, reading.columns)
     named = sorted(set(reasons))
     arguments = {"reasons": named, "from": from_us, "to": to_us}
@@ -95,13 +93,13 @@ def redeem(
 
 
 def _check_readable(config: Config, columns: EventColumns) -> None:
-    """Raise JobError where dead letters don't hold all that their events were made of."""
+    """Raise JobError if dead letters don't hold all that their events were made of."""
     source = config.source
     if "csv" in (source.file_format, source.format):
         raise JobError(
             "source.format: a dead letter of 'csv' lacks the header; put its rows into a new file of the source"
         )
-    if source.kind == "kafka" and (source.format == "avro" or set(META) & set(columns.types)):
+    if source.entry.has_topic and (source.format == "avro" or set(META) & set(columns.types)):
         what = "is Avro" if source.format == "avro" else "lacks the record's own columns"
         raise JobError(f"source.topic: a dead letter of {source.topic!r} {what}; send its record to the topic again")
 
@@ -112,9 +110,10 @@ def _pin(config: Config, tables: Tables) -> dict[str, Any]:
 
 
 def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | None) -> DataFrame:
-    """Return the dead letters that the run is asked for and no other run has redeemed.
+    """Return the dead letters that the run asks for and no other run has redeemed.
 
-    Not at a pinned version: the table only grows, but for what was erased since, which must not come back.
+    They are read at the newest version: the table only grows, except that erased rows leave it, and these must not
+    return.
     """
     asked = F.split_part("reason", F.lit(":"), F.lit(1)).isin(reasons) | F.col("reason").isin(reasons)
     of_batches = (F.col("kind") == "event") & (F.col("batch_id") <= run.pinned["batch_id"])
@@ -129,8 +128,8 @@ def _letters(run: JobRun, reasons: list[str], from_us: int | None, to_us: int | 
     return letters if before is None else letters.join(before, LETTER, "left_anti")
 
 
-def _judged(run: JobRun, kind: Kind, reading: Reading, letters: DataFrame) -> DataFrame:
-    """Return the letters with what becomes of each, and the events of those that are redeemed."""
+def _judged(run: JobRun, kind: Kind, reading: Redeeming, letters: DataFrame) -> DataFrame:
+    """Return the dead letters with the outcome of each, and the events of those that are redeemed."""
     pinned, now_us = run.pinned, run.started_us
     latest = now_us + pinned["max_future_skew_us"]
 
@@ -141,7 +140,7 @@ def _judged(run: JobRun, kind: Kind, reading: Reading, letters: DataFrame) -> Da
 
     judged = letters.select(LETTER, "batch_id", "raw").mapInArrow(judge, spark_schema(judged_schema(reading)))
     # A restate may begin before its event, and is refused by its start.
-    expired = (F.col("outcome") == TAKEN) & (kind.restated_us() < pinned["expired_us"])
+    expired = (F.col("outcome") == TAKEN) & (restating_of(kind).start_us() < pinned["expired_us"])
     judged = judged.withColumn("outcome", F.when(expired, EXPIRED).otherwise(F.col("outcome")))
     if reading.columns.id is None:
         return judged
@@ -156,15 +155,15 @@ def _judged(run: JobRun, kind: Kind, reading: Reading, letters: DataFrame) -> Da
 
 def _counts(judged: DataFrame) -> dict[str, int]:
     found = {row[0]: row[1] for row in judged.groupBy("outcome").count().collect()}
-    outcomes = {name: int(found.get(name, 0)) for name in (TAKEN, TWIN, EXPIRED, REFUSED, UNREADABLE)}
+    outcomes = {name: int(found.get(name, 0)) for name in (TAKEN, TWIN, EXPIRED, REFUSED, UNREADABLE, FILTERED)}
     return {"dead_letters": sum(outcomes.values()), **outcomes}
 
 
 def _write(run: JobRun, kind: Kind, judged: DataFrame) -> None:
-    """Mark what is redeemed, then append its corrections, which makes the marks count."""
+    """Write the marks of redeemed dead letters, then append their corrections. The append makes the marks count."""
     if run.dry_run:
         return
-    with run.step("marking what is redeemed"):
+    with run.step("marking the redeemed events"):
         run.tables[schemas.REDEEMED].create(schemas.REDEEMED_SCHEMA, "Dead letters that runs of redeem took")
         taken = judged.where(F.col("outcome").isin(TAKEN, TWIN))
         run.append(schemas.REDEEMED, taken.select(LETTER, "batch_id", "outcome", F.lit(run.run_id).alias("run_id")))
@@ -185,4 +184,5 @@ _STAY = {
     EXPIRED: "beyond retention",
     REFUSED: "that the contract or a class of the aggregates still refuses",
     UNREADABLE: "whose text was cut or is none",
+    FILTERED: "for which `where` is not true",
 }

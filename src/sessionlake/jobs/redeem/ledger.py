@@ -1,7 +1,8 @@
-"""Which dead letters have been redeemed, once each: marks of runs whose corrections are in their table.
+"""The ledger of redeemed dead letters: marks of runs whose corrections are in their table. Each letter is redeemed once.
 
-A run marks what it takes before it appends corrections; the append, Delta's txnAppId, is what makes its marks count. A
-run that starts fences every earlier one that has not appended, whose marks so never count, and gives way to a later one.
+A run marks the letters that it takes before it appends corrections. The append, under Delta's txnAppId, makes its marks
+count. A run that starts fences every earlier run that has not appended, so that run's marks never count. It gives way
+to a later run.
 """
 
 import json
@@ -17,7 +18,7 @@ from sessionlake.warehouse.tables import Tables
 
 REDEEM = "redeem"
 NUMBER = "number"
-"""Under which a run pins its place in the order of runs: no clock tells it."""
+"""The name under which a run pins its place in the order of runs, which is independent of clocks."""
 LETTER = "letter"
 
 
@@ -27,7 +28,7 @@ def next_number(tables: Tables) -> int:
 
 
 def claim(run: JobRun) -> None:
-    """Fence the unfinished runs before this one; OvertakenError where a later one has started before this one appended."""
+    """Fence the unfinished runs before this one; OvertakenError if a later one has started before this one appended."""
     runs = _runs(run.tables)
     versions = _versions(run.tables, [run_id for _, run_id in runs])
     ours = (run.pinned[NUMBER], run.run_id)
@@ -41,7 +42,7 @@ def claim(run: JobRun) -> None:
 
 
 def fence_redeems(tables: Tables) -> None:
-    """Keep the unfinished runs of today from appending what they have read before; for a job that erases rows."""
+    """Keep unfinished runs from appending rows that they read before now; for a job that erases rows."""
     runs = [run_id for _, run_id in _runs(tables)]
     versions = _versions(tables, runs)
     for run_id in runs:
@@ -50,13 +51,13 @@ def fence_redeems(tables: Tables) -> None:
 
 
 def append_corrections(run: JobRun, rows: DataFrame) -> None:
-    """Append a claimed run's corrections once, which makes its marks count; OvertakenError where another run has fenced it."""
+    """Append a claimed run's corrections once, which makes its marks count; OvertakenError if another run has fenced it."""
     if not run.append_unless_fenced(schemas.CORRECTIONS, rows):
         raise _overtaken(run, None)
 
 
 def redeemed_before(run: JobRun) -> DataFrame | None:
-    """Return the letters that other runs have redeemed (column `letter`); None where there are none."""
+    """Return the letters that other runs have redeemed (column `letter`); None if there are none."""
     if not run.tables[schemas.REDEEMED].exists():
         return None
     marks = run.tables[schemas.REDEEMED].read().where(F.col("run_id") != run.run_id)

@@ -1,51 +1,33 @@
 """The texts of dead letters, read and checked again as the rows that they were."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates import Aggregate, Events
 from sessionlake.aggregates.partials import lift
-from sessionlake.columnar.arrays import Bools, Ints, combined
+from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.errors import JobError
 from sessionlake.jobs.redeem.ledger import LETTER
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.contract import Checked, check
 from sessionlake.sources.decoding.decode import decode
 from sessionlake.sources.decoding.raw import is_cut
-from sessionlake.stream.ingest import EventSpec, checked_events, event_struct, without_raising
+from sessionlake.stream.ingest import checked_events, event_struct, without_raising
+from sessionlake.stream.redeeming import Redeeming
 from sessionlake.warehouse.schemas import TIME
 
 TAKEN, TWIN, UNREADABLE, REFUSED, EXPIRED = "redeemed", "duplicates", "unreadable", "refused", "beyond_retention"
-"""What becomes of a letter. The first two are marked, and so not looked at again."""
+FILTERED = "filtered"
+"""The outcomes of a dead letter. The first two are marked, and such letters are not looked at again."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What is read of a text, and computed from it: what workers must know of a pipeline."""
-
-    aggregates: tuple[Aggregate, ...]
-    events: EventSpec
-    refuses: Callable[[Events], Bools] | None = None
-    """Which events the operator refuses, beside what the contract does."""
-
-    @property
-    def columns(self) -> EventColumns:
-        """The columns of the source that are read."""
-        return self.events.decoder.columns
-
-
-def judged_schema(spec: Reading) -> pa.Schema:
-    """Return the schema of what `judge` says."""
+def judged_schema(spec: Redeeming) -> pa.Schema:
+    """Return the schema of the rows that `judge` returns."""
     event = event_struct(spec.events, [pa.nulls(0, spec.columns.types[name]) for name in spec.columns.inputs], 0).type
     return pa.schema(
         [
             (LETTER, pa.string()),
             ("batch_id", pa.int64()),
             ("outcome", pa.string()),
-            ("session_key", pa.string()),
+            ("key", pa.string()),
             ("event_time", TIME),
             ("event_id", pa.string()),
             ("event", event),
@@ -53,7 +35,7 @@ def judged_schema(spec: Reading) -> pa.Schema:
     )
 
 
-def judge_letters(spec: Reading, letters: pa.RecordBatch, expired_us: int, latest_us: int) -> pa.Table:
+def judge_letters(spec: Redeeming, letters: pa.RecordBatch, expired_us: int, latest_us: int) -> pa.Table:
     """Decode the texts as lines of JSON and check each; `letters` has letter, batch_id and raw."""
     texts = [_line(raw) for raw in letters["raw"].to_pylist()]
     table = pa.Table.from_batches([letters])
@@ -65,12 +47,15 @@ def judge_letters(spec: Reading, letters: pa.RecordBatch, expired_us: int, lates
     for decoded in decode(content, "dead_letters", "json", spec.columns):
         of = pa.array(readable[at : at + decoded.table.num_rows])
         at += len(of)
-        checked = check(decoded.table, decoded.error, spec.columns, spec.events.max_key_bytes)
+        shape = spec.events.shape
+        own = shape.with_own(decoded.table)
+        checked = check(own, decoded.error, spec.columns, spec.events.max_key_bytes)
         outcome = np.full(len(of), TAKEN, object)
         outcome[checked.time_us < expired_us] = EXPIRED
         outcome[checked.time_us > latest_us] = REFUSED
         if checked.reason is not None:
             outcome[checked.reason.is_valid().to_numpy(zero_copy_only=False)] = REFUSED
+        outcome[~shape.kept(decoded.table, decoded.error)] = FILTERED
         outcome[_raising(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
         outcome[_refused(spec, decoded.table, checked, np.flatnonzero(outcome == TAKEN))] = REFUSED
         columns = [combined(decoded.table[name]) for name in spec.columns.inputs]
@@ -86,13 +71,13 @@ def judge_letters(spec: Reading, letters: pa.RecordBatch, expired_us: int, lates
     return pa.concat_tables(parts)
 
 
-def _raising(spec: Reading, table: pa.Table, checked: Checked, at: Ints) -> Ints:
+def _raising(spec: Redeeming, table: pa.Table, checked: Checked, at: Ints) -> Ints:
     """Return those of some rows at which a user's aggregate raises."""
     _, kept = without_raising(lambda at: lift(spec.aggregates, checked_events(spec.events, table, checked, at)), at, [])
     return np.setdiff1d(at, kept)
 
 
-def _refused(spec: Reading, table: pa.Table, checked: Checked, at: Ints) -> Ints:
+def _refused(spec: Redeeming, table: pa.Table, checked: Checked, at: Ints) -> Ints:
     """Return those of some rows that the operator refuses."""
     if spec.refuses is None:
         return at[:0]
@@ -100,12 +85,12 @@ def _refused(spec: Reading, table: pa.Table, checked: Checked, at: Ints) -> Ints
 
 
 def _line(raw: str | None) -> str | None:
-    """Return a text as one line of JSON, in which line breaks stand between tokens only; None where it can't be read."""
+    """Return a text as one line of JSON, in which line breaks stand between tokens only; None if it can't be read."""
     line = (raw or "").replace("\r", " ").replace("\n", " ")
     return None if is_cut(line) or not line.strip() else line
 
 
-def _rows(spec: Reading, letters: pa.Table, outcome: pa.Array, *event: pa.Array | None) -> pa.Table:
+def _rows(spec: Redeeming, letters: pa.Table, outcome: pa.Array, *event: pa.Array | None) -> pa.Table:
     schema = judged_schema(spec)
     arrays = [combined(letters[LETTER]), combined(letters["batch_id"]), outcome, *event]
     arrays += [None] * (len(schema) - len(arrays))

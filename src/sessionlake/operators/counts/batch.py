@@ -1,4 +1,4 @@
-"""What a shard's part of a batch of windows by count is made of: series, their messages, and how these are numbered."""
+"""A shard's part of a batch of windows by count: its series, their messages, and the numbers of the messages."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from sessionlake.stream.positions import CHUNK, ROW, Numbering
 
 @dataclass(frozen=True)
 class Batch:
-    """What a shard computes with: the series of the batch, by code, and their messages."""
+    """The input of a shard's computation: the series of the batch, by code, and their messages."""
 
     batch_id: int
     clock_us: int
@@ -57,7 +57,7 @@ def numbers_by_key(stored: Slices, counts: Ints, arrival: Ints) -> Numbers:
     """Return the numbers of series by key: a new one begins with its first message's number among all that were accepted.
 
     `counts` are the batch's messages of each series; `arrival` is by series, and within that ascending. So no number below is
-    used by the key again, whatever was forgotten.
+    used by the key again, also if earlier messages were forgotten.
     """
     first = _since(stored, counts, arrival)
     before = first - 1
@@ -67,7 +67,7 @@ def numbers_by_key(stored: Slices, counts: Ints, arrival: Ints) -> Numbers:
 
 
 def numbers_by_partition(stored: Slices, counts: Ints, number: Ints, series: pa.Array, numbering: Numbering) -> Numbers:
-    """Return the numbers of series by partition: all messages of the partition count, whatever their keys.
+    """Return the numbers of series by partition: messages of all keys of the partition count.
 
     `counts` are the batch's messages of each series; `number` is theirs in the partition, by series, and within that ascending.
     """

@@ -12,25 +12,46 @@ _EVER_US = 1 << 58
 
 @dataclass(frozen=True)
 class CountDefinition:
-    """Windows by count, and what of a key is kept."""
+    """Windows by count, with their numbering and their retention. Create one by `of` of a subclass.
+
+    >>> CountWindows.of(100).per("partition").numbered
+    'partition'
+    """
 
     windows: Counts
     numbered: str = PER_KEY
-    """What is numbered: the messages of a key, or of a source partition."""
+    """The messages that are numbered: those of a "key", or those of a source "partition"."""
     until_text: str | None = None
 
     def until(self, duration: str) -> Self:
-        """Return them with a retention: events that are older, before the watermark, are refused; for ever by default."""
+        """Return these windows with a retention; events that lie further before the watermark are refused.
+
+        Without a retention events of any age are accepted.
+
+        >>> CountWindows.of(100).until("1 day").retention_us
+        86400000000
+        """
         return replace(self, until_text=duration)
 
     def per(self, numbered: Literal["key", "partition"]) -> Self:
-        """Return them over the messages of a key, or of a source partition; ConfigError for sessions, which are of the latter."""
+        """Return these windows over the messages of a key, or of a source partition.
+
+        ConfigError for sessions: they are always over a partition.
+
+        >>> CountWindows.of(100).per("partition").numbered
+        'partition'
+        """
         if isinstance(self.windows, Sessions) or numbered not in (PER_KEY, PER_PARTITION):
             raise ConfigError(f"per: {numbered!r} is none of 'key' and 'partition', or these are sessions; remove it")
         return replace(self, numbered=numbered)
 
     def keep(self, retention_count: int) -> Self:
-        """Return them with the number of messages that a window may ask for; ConfigError where that is less than its size."""
+        """Check the number of messages that are kept, and return these windows; ConfigError if it is less than their size.
+
+        >>> CountWindows.of(100).keep(10)
+        Traceback (most recent call last):
+        sessionlake.errors.ConfigError: keep: 10 is less than the 100 messages that windows ask for; write 100
+        """
         size = self.windows.gap if isinstance(self.windows, Sessions) else self.windows.size
         if retention_count < size:
             raise ConfigError(
@@ -45,16 +66,30 @@ class CountDefinition:
 
 
 class CountWindows(CountDefinition):
-    """Windows of a number of messages, one after the other or, with an advance, overlapping."""
+    """Windows of a number of messages. They follow one another, or overlap if they have an advance.
+
+    >>> CountWindows.of(100).advance(10).windows
+    Grid(size=100, advance=10, offset=0)
+    """
 
     @classmethod
     def of(cls, size: int) -> Self:
-        """Return windows of a size."""
+        """Return windows of `size` messages.
+
+        >>> CountWindows.of(100).windows.size
+        100
+        """
         _check("size", size)
         return cls(Grid(size, size))
 
     def advance(self, messages: int) -> Self:
-        """Return them with one beginning every so many messages; ConfigError where between two some would be in none."""
+        """Return these windows with one that begins every `messages` messages.
+
+        ConfigError if that is more than the size: some messages would be in no window.
+
+        >>> CountWindows.of(100).advance(10).windows.advance
+        10
+        """
         grid = self._grid
         _check("advance", messages)
         if messages > grid.size:
@@ -62,7 +97,11 @@ class CountWindows(CountDefinition):
         return replace(self, windows=replace(grid, advance=messages))
 
     def offset(self, messages: int) -> Self:
-        """Return them with the first one beginning after so many messages, which are in none."""
+        """Return these windows without the first `messages` messages, which are in no window.
+
+        >>> CountWindows.of(100).offset(7).windows.offset
+        7
+        """
         _check("offset", messages, least=0)
         return replace(self, windows=replace(self._grid, offset=messages))
 
@@ -73,21 +112,37 @@ class CountWindows(CountDefinition):
 
 
 class SlidingCountWindows(CountDefinition):
-    """For each message the window of it and those before, as many as the size (SQL's ROWS PRECEDING)."""
+    """One window for each message: that message and those before it, `size` in all (SQL's ROWS PRECEDING).
+
+    >>> SlidingCountWindows.of(3).windows
+    Sliding(size=3)
+    """
 
     @classmethod
     def of(cls, size: int) -> Self:
-        """Return windows of a size."""
+        """Return windows of `size` messages.
+
+        >>> SlidingCountWindows.of(3).windows.size
+        3
+        """
         _check("size", size)
         return cls(Sliding(size))
 
 
 class CountSessions(CountDefinition):
-    """Messages of a key in a source partition with at most so many others of the partition between two."""
+    """Sessions by count: messages of a key between which lie few messages of other keys, in the same source partition.
+
+    >>> CountSessions.of(5).windows
+    Sessions(max_others=5)
+    """
 
     @classmethod
     def of(cls, max_others: int) -> Self:
-        """Return sessions that end with more messages of others."""
+        """Return sessions in which at most `max_others` messages of other keys lie between two messages.
+
+        >>> CountSessions.of(5).numbered
+        'partition'
+        """
         _check("max_others", max_others, least=0)
         return cls(Sessions(max_others), PER_PARTITION)
 

@@ -4,35 +4,28 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.errors import JobError
+from sessionlake.operators.counts.changelog import SLICES, WINDOWS
+from sessionlake.operators.counts.factory import operator_of
 from sessionlake.operators.counts.operator import Counter
 from sessionlake.operators.counts.section import CountSection
 from sessionlake.operators.counts.shard import STATE
-from sessionlake.operators.counts.spec import SLICES, WINDOWS, CountSpec, Grid, Sessions, slice_schema, window_schema
-from sessionlake.operators.windows import emission
-from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.counts.spec import CountSpec, Grid, Sessions, slice_schema, window_schema
+from sessionlake.operators.shared.windowing import emission
+from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.sources.base import Source
 from sessionlake.stream.event_kind import EventKind
-from sessionlake.stream.events import aggregated_events
-from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
-from sessionlake.stream.positions import counted
-from sessionlake.stream.restating import Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
-
-_NOT_LATE = (
-    "window.by: by count nothing is ever late, so that there is nothing to restate; the job is of windows by time"
-)
 
 
 class CountedWindows(EventKind[CountSpec]):
@@ -40,6 +33,9 @@ class CountedWindows(EventKind[CountSpec]):
 
     numbers_messages: ClassVar[bool] = True
     changelog: ClassVar[Changelog] = WINDOWS
+    restating: ClassVar[None] = None
+    redeeming: ClassVar[None] = None
+    closing_watermark: ClassVar[None] = None
 
     @classmethod
     def changelogs_in(cls, config: Config) -> tuple[Changelog, ...]:
@@ -50,12 +46,7 @@ class CountedWindows(EventKind[CountSpec]):
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "CountedWindows":
         """Make it of a config."""
-        section = cast("CountSection", config.section)
-        aggregates, events = aggregated_events(config, sources[EVENTS], pinned, ordered=True)
-        policies = section.emit.policies
-        return cls(
-            config, CountSpec(section.windows, section.numbered, aggregates, events, policies, section.retention_us)
-        )
+        return cls(config, operator_of(config, sources, pinned).spec)
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Counter:
         """Return the workers' half."""
@@ -79,14 +70,8 @@ class CountedWindows(EventKind[CountSpec]):
             changelog_output(WINDOWS, tables, found[WINDOWS]),
         )
 
-    def next_state(self, state: State, stats: dict[str, int]) -> State:
-        """Return how far the pipeline is after a batch with these numbers."""
-        spec, before = self.spec, Progress.of(state)
-        after = emission.next_progress(spec.emit, spec.retention_us, spec.retention_us, before, stats)
-        return {**after.state(), **counted(state, stats)}
-
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
-        """Return the slices; what of them was forgotten, a shard tells by their times."""
+        """Return the slices. A shard recognises forgotten ones by their times."""
         del operator, state
         until = last_batch_id(tables, WINDOWS)
         return merged_rows(tables, of=SLICES, until=until).select(
@@ -100,7 +85,7 @@ class CountedWindows(EventKind[CountSpec]):
     def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
         """Return the rows that tombstones name, as they were sent last, but those of windows that are not full.
 
-        A tombstone of `forget` (`any`) names whatever was sent.
+        A tombstone of `forget` (`any`) names each window of its key that was sent.
         """
         del operator
         named = F.broadcast(asked.withColumnRenamed("key", "window_key").withColumnRenamed("start_us", "window_start"))
@@ -139,22 +124,9 @@ class CountedWindows(EventKind[CountSpec]):
         del config
         return Progress.of(state).expired_us
 
-    def restated_us(self) -> Column:
-        """Raise JobError: nothing is late."""
-        raise JobError(_NOT_LATE)
-
-    def restating(self, watermark_us: int) -> Restating:
-        """Raise JobError: nothing is late."""
-        del watermark_us
-        raise JobError(_NOT_LATE)
-
     def due_us(self, state: State) -> int | None:
         """Return when the next period has something to send."""
         return emission.due_us(self.spec.emit, state)
-
-    def closing_watermark(self, tables: Tables) -> None:
-        """Return None: no watermark closes a window."""
-        del tables
 
     def _schemas(self) -> dict[Changelog, pa.Schema]:
         """Return the changelogs' schemas, in the order of their commits."""

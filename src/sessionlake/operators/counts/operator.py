@@ -1,22 +1,33 @@
 """Windows and sessions by count as the engine's operator: the workers' half."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
-from sessionlake.operators.counts.mapper import split_rows
+from sessionlake.operators.counts.mapper import split_events
 from sessionlake.operators.counts.shard import CountShard
 from sessionlake.operators.counts.spec import CountSpec, window_schema
-from sessionlake.operators.windows.control import ASKED_SCHEMA, REMOVE, TOMBSTONE, removed_by, with_removed
-from sessionlake.operators.windows.emission import FOREVER, Progress
+from sessionlake.operators.shared.windowing.emission import FOREVER, Progress, next_progress
+from sessionlake.operators.shared.windowing.tombstones import (
+    ASKED_SCHEMA,
+    NUMBERED_TOMBSTONE,
+    REMOVE,
+    removed_by,
+    with_removed,
+)
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.series import SeriesStore
 from sessionlake.stream.control import Limits, split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, by_input
+from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+from sessionlake.stream.positions import chunk_of, counted
 
 _ASKED = pa.schema([*ASKED_SCHEMA, ("any", pa.bool_())])
 
@@ -29,25 +40,46 @@ class Counter:
 
     @property
     def ticks(self) -> bool:
-        """Whether every shard must run in each batch: where changes wait for a tick. What tells of chunks makes the others run."""
+        """Whether every shard must run in each batch: changes wait for a tick. Otherwise the rows that describe chunks make shards run."""
         return isinstance(self.spec.emit.early, int)
+
+    def columns(self, name: str) -> EventColumns:
+        """Return the columns of the one input."""
+        del name
+        return self.spec.events.decoder.columns
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows and corrections."""
         for name, part in by_input(rows):
             if name == CORRECTIONS:
-                limits = Limits(Progress.of(context.state).expired_us, None, context.clock_us)
-                yield from split_corrections({"tombstone": TOMBSTONE}, limits, part)
-            else:
-                yield from split_rows(self.spec, context, part)
+                yield from self.split_corrections(context, part)
+                continue
+            files = context.files.get(name, {})
+            for number, decoded in enumerate(self.spec.events.decoder.decode_in_order(part, files, context.part)):
+                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield nothing."""
+        del context
+        yield from ()
+
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Return the messages, and the rows that number them."""
+        del name
+        return split_events(self.spec, context, chunk_of(context, number), rows)
+
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones."""
+        limits = Limits(Progress.of(context.state).expired_us, None, context.clock_us)
+        return split_corrections({"tombstone": NUMBERED_TOMBSTONE}, limits, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SeriesStore:
-        """Open a shard's store, by default in a database of its own."""
+        """Open a shard's store, by default in a separate database."""
         spec = self.spec
         return SeriesStore(path, retention_us=spec.retention_us, bucket=spec.windows.bucket, opened=opened)
 
     def apply(self, inputs: Inputs, store: SeriesStore, context: BatchContext) -> ShardResult:
-        """Compute a shard, and delete the rows that tombstones name; of these it asks for what was sent, where that is final."""
+        """Compute a shard, and delete the rows that tombstones name; it asks for these rows as they were sent, if they are final."""
         if REMOVE not in inputs:
             return CountShard(self.spec).computed(inputs, store, context)
         if not context.handed_in:
@@ -64,3 +96,13 @@ class Counter:
     def restored(self, inputs: Inputs, store: SeriesStore) -> Iterator[pa.Table]:
         """Yield the writes of handed-in slices."""
         yield CountShard(self.spec).restored(inputs, store)
+
+    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+        """Return how far the windows are, and the number of messages that each partition had."""
+        spec = self.spec
+        after = next_progress(spec.emit, spec.retention_us, spec.retention_us, Progress.of(state), stats)
+        return {**after.state(), **counted(state, stats)}
+
+    def expired_us(self, state: Mapping[str, Any]) -> int:
+        """Return the end of the retention."""
+        return Progress.of(state).expired_us

@@ -1,4 +1,4 @@
-"""The rules of windows and sessions by count on a shard's slices: merge, which windows are sent, what is kept (docs/rules.md).
+"""The rules of windows and sessions by count on a shard's slices: merge, which windows are sent, which slices are kept (docs/rules.md).
 
 Slices are ascending by (code, start); a code is the place of a series among a batch's. All numbers are the series' own.
 """
@@ -16,8 +16,8 @@ from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated, withi
 from sessionlake.columnar.groups import group_intervals
 from sessionlake.columnar.ranges import range_max
 from sessionlake.operators.counts.spec import Counts, Grid, Sessions, Sliding
-from sessionlake.operators.windows.emission import EARLY, FULL
-from sessionlake.operators.windows.rules import Pairs, SliceAxis, Windows
+from sessionlake.operators.shared.windowing.emission import EARLY, FULL
+from sessionlake.operators.shared.windowing.slices import Pairs, SliceAxis, Windows
 from sessionlake.store.series import COUNTED
 from sessionlake.store.slices import Slices
 
@@ -26,12 +26,12 @@ _NEVER = -(1 << 61)
 
 @dataclass(frozen=True)
 class Numbers:
-    """Of each series: where its windows begin, since when it is known, and its frontier, the last number of all that it counts."""
+    """For each series: the number at which its windows begin, the one since which it is known, and its frontier, the last number of all messages that it counts."""
 
     first: Ints
     """The number with which the first window without an offset begins."""
     since: Ints
-    """The number of its first message; where it was forgotten, since then."""
+    """The number of its first message; if it was forgotten, since then."""
     before: Ints
     """The frontier before the batch."""
     after: Ints
@@ -57,9 +57,17 @@ class Merged:
 
 
 def slice_starts(windows: Counts, numbers: Numbers, codes: Ints, number: Ints) -> Ints:
-    """Return the start of the slice that each message is in; of sessions, which have no grid, the message itself."""
+    """Return the start of each message's slice; for sessions and sliding windows, which have no grid, the message's number.
+
+    For example, windows of 10 every 4 messages have slices of 2:
+
+    >>> one = np.array([1])
+    >>> slice_starts(Grid(10, 4), Numbers(one, one, one * 0, one * 3), np.zeros(3, np.int64), np.array([1, 2, 3])).tolist()
+    [1, 1, 3]
+    """
     if not isinstance(windows, Grid):
         return number
+    # Windows and so slices are counted from the series' own first number, and not from 0.
     origin = numbers.first[codes] + windows.offset
     return (number - origin) // windows.slice * windows.slice + origin
 
@@ -78,10 +86,12 @@ def merge(
 
     Only the states of slices that change are unpacked.
     """
+    # Rows below len(stored) are stored slices, the others are messages, in all arrays that follow.
     codes = np.concatenate([stored.codes, messages.codes])
     own = slice_starts(windows, numbers, messages.codes, messages.number)
     start = np.concatenate([stored["start"], own])
     last = np.concatenate([stored["last"], messages.number])
+    # Slices of a grid join only if their starts are equal: then an interval is a point, and the gap 0.
     end, gap = (last, windows.gap) if isinstance(windows, Sessions) else (start, 0)
     order, starts = group_intervals(codes, start, end, gap)
     is_given = order >= len(stored)
@@ -94,15 +104,17 @@ def merge(
     counts = np.concatenate([stored["count"], np.ones(len(messages.codes), np.int64)])
     head["count"] = _reduced(np.add, counts[order], starts)
     unchanged = ~changed
+    # An unchanged group is one stored slice, so its first row is that slice.
     for name in ("revision", "first", "newest"):
         head[name][unchanged] = stored[name][of_group[unchanged]]
     group_codes = codes[of_group]
     head["revision"][changed] = batch_id
     head["first"][changed] = numbers.since[group_codes[changed]]
     head["newest"][changed] = newest[group_codes[changed]]
-    # Of what changes, stored states are unpacked and laid beside the messages'.
+    # Stored states are unpacked for changed slices only, and put next to the messages' states.
     rows = order[np.repeat(changed, sizes)]
     old = rows < len(stored)
+    # The place of each row's state: the unpacked stored states come first, then those of all messages.
     place = np.where(old, np.cumsum(old) - 1, int(old.sum()) + rows - len(stored))
     codec, index = StateCodec(aggregates), pa.array(place)
     unpacked = codec.decode(stored.state.take(pa.array(rows[old])))
@@ -110,6 +122,7 @@ def merge(
     some = sizes[changed]
     groups = Groups(np.cumsum(some) - some, len(rows), lambda: keys.take(pa.array(group_codes[changed])))
     packed = codec.encode(merge_states(aggregates, columns, groups), len(some))
+    # A changed group takes its new packed state, which stands after the stored ones; the others keep theirs.
     source = np.where(changed, len(stored) + np.cumsum(changed) - 1, of_group)
     state = pa.concat_arrays([stored.state, packed]).take(pa.array(source))
     return Merged(Slices(group_codes, head, state), changed, _reduced(np.add, is_given.astype(np.int64), starts))
@@ -120,7 +133,7 @@ def sent_windows(
 ) -> Windows:
     """Return the windows that go out: full ones, and with `early` current ones, that changed after the batch `since`.
 
-    Beside those with a changed slice these are asked of the series that lists name (by code, `listed`). Ends are inclusive.
+    They are those with a changed slice, and those of the series that lists name (by code, `listed`). Ends are inclusive.
     """
     if isinstance(windows, Sliding):
         return _sliding(windows, merged.slices, messages)
@@ -130,6 +143,7 @@ def sent_windows(
         return _sessions(windows, slices, asked, numbers, since, early=early)
     found = _grid_windows(windows, slices, np.flatnonzero(asked), numbers, early=early)
     axis = SliceAxis(slices)
+    # The slices [low, high) of each window.
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.size)
     unsent = range_max(slices["revision"], low, high) > since
     found, low, high = found.take(unsent), low[unsent], high[unsent]
@@ -143,6 +157,7 @@ def new_windows(windows: Grid, merged: Merged, numbers: Numbers) -> Pairs:
     found = _grid_windows(windows, slices, np.flatnonzero(merged.changed), numbers, early=True)
     found = found.take(found.time + windows.size - 1 > numbers.after[found.codes])
     axis = SliceAxis(slices)
+    # Prefix sums of the messages of before the batch: equal ones at both bounds mean that the window had none.
     older = np.concatenate([[0], np.cumsum(slices["count"] - merged.given)])
     low, high = axis.find(found.codes, found.time), axis.find(found.codes, found.time + windows.size)
     return found.take(older[high] == older[low])
@@ -155,7 +170,7 @@ def all_windows(windows: Grid, slices: Slices, numbers: Numbers) -> Pairs:
 
 
 def is_waiting(windows: Counts, slices: Slices, first: Ints, frontier: Ints) -> Bools:
-    """Say of which slices a window is not full, given of each series where windows begin, and its frontier."""
+    """Say which slices have a window that is not full, given each series' first number and its frontier."""
     reached = frontier[slices.codes]
     if isinstance(windows, Sessions):
         return reached - slices["last"] < windows.gap
@@ -173,6 +188,7 @@ def is_kept(windows: Counts, slices: Slices, numbers: Numbers, *, per_key: bool)
     else:
         kept = is_waiting(windows, slices, numbers.first, numbers.after)
     if per_key:
+        # The last slice of a series is the one before another code.
         kept |= np.diff(slices.codes, append=-1) != 0
     return kept
 
@@ -184,10 +200,13 @@ def _grid_windows(windows: Grid, slices: Slices, rows: Ints, numbers: Numbers, *
     origin = numbers.first[codes] + windows.offset
 
     def at_or_after(number: Ints) -> Ints:
+        # The first start at or after a number: -(-x // a) rounds up.
         return -((origin - number) // advance) * advance + origin
 
+    # Windows that have the slice, and whose last number lies after the old frontier: they were not full.
     low = np.maximum(start + windows.slice - size, numbers.before[codes] - size + 2)
     first = at_or_after(np.maximum(low, origin))
+    # Without `early` only windows whose last number the frontier has reached.
     high = start if early else np.minimum(start, numbers.after[codes] - size + 1)
     last = at_or_after(high + 1) - advance
     number = np.maximum((last - first) // advance + 1, 0)

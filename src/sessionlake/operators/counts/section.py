@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
 
 from sessionlake.config.durations import parse_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
@@ -17,12 +19,15 @@ from sessionlake.operators.counts.spec import (
     Sliding,
     policies,
 )
-from sessionlake.operators.windows.emission import BATCH, OFF, Policies
-from sessionlake.operators.windows.policy import policy
+from sessionlake.operators.shared.windowing.policies import BATCH, OFF, Policies
+from sessionlake.operators.shared.windowing.policy import policy
 
 MAX_SLICES = 4096
 """Slices of a window, and windows of a slice."""
-_BY_TIME = "is of windows by time, and these are by count; remove it"
+Messages = Annotated[int, Field(ge=1)]
+"""Messages of a window."""
+Skipped = Annotated[int, Field(ge=0)] | None
+"""Messages before the first window, which are in none."""
 
 
 class CountEmitSection(Section):
@@ -32,8 +37,6 @@ class CountEmitSection(Section):
     """Changes of windows that are not full: never, with each batch, or once a period of the clock."""
     tick_offset: Duration = "0 seconds"
     """Periods of the clock begin at the epoch + it."""
-    full: str | None = None
-    late: str | None = None
 
     @property
     def policies(self) -> Policies:
@@ -43,10 +46,11 @@ class CountEmitSection(Section):
 
 
 class CountSection(OperatorSection):
-    """Windows on the axis of message numbers."""
+    """Windows on the axis of message numbers; each kind has a class."""
 
-    KIND: ClassVar[str | None] = "sessionlake.operators.counts.kind:CountedWindows"
-    BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
+    BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "emit")
+    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "window.retention_time or window.retention_count"}
+    TIMED: ClassVar[bool] = False
     KEYED: ClassVar[bool] = False
     PATIENCE: ClassVar[str] = "retention_time"
     RESERVED: ClassVar[frozenset[str]] = frozenset(
@@ -56,52 +60,24 @@ class CountSection(OperatorSection):
         )
     )
 
-    kind: Literal["tumbling", "hopping", "sliding", "session"]
+    kind: str
     by: Literal["count"]
-    size: int | None = None
-    """Messages of a window."""
-    advance: int | None = None
-    """Of hopping windows: messages from one window's start to the next one's."""
-    offset: int | None = None
-    """Messages before the first window, which are in none."""
-    per: Literal["key", "partition"] | None = None
-    """What is numbered: the messages of a key, the default where events have one, or of a source partition."""
-    max_others: int | None = None
-    """Of sessions: messages of others that may lie between two of a session."""
     retention_time: Duration
     """How long before the watermark events are taken in, and a key without messages is known."""
     retention_count: int
     """How many messages of a key, or of a partition, a window may ask for."""
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
     emit: CountEmitSection = CountEmitSection()
-    grace: str | None = None
-    exits: bool | None = None
 
     @property
     def windows(self) -> Counts:
         """The windows."""
-        if self.kind == "session":
-            return Sessions(self.max_others or 0)
-        size = self.size or 0
-        if self.kind == "sliding":
-            return Sliding(size)
-        return Grid(size, size if self.advance is None else self.advance, self.offset or 0)
+        raise NotImplementedError
 
     @property
     def numbered(self) -> str:
-        """What is numbered."""
-        return PER_PARTITION if self.kind == "session" else (self.per or PER_KEY)
-
-    def without_key(self) -> OperatorSection:
-        """Return the section over partitions, where it does not say what is numbered."""
-        if self.per is not None or self.kind == "session":
-            return self
-        return self.model_copy(update={"per": PER_PARTITION})
-
-    @property
-    def by_count(self) -> bool:
-        """Rows start and end with numbers."""
-        return True
+        """The messages that are numbered together: those of a key, or of a source partition."""
+        raise NotImplementedError
 
     @property
     def grace_us(self) -> int:
@@ -115,7 +91,7 @@ class CountSection(OperatorSection):
 
     @property
     def skew_us(self) -> int:
-        """A minute: no window hangs on times."""
+        """A minute: no window depends on times."""
         return 0
 
     @property
@@ -126,41 +102,28 @@ class CountSection(OperatorSection):
     @property
     def sums_events(self) -> bool:
         """Whether each accepted event is in exactly one row, at any time."""
-        whole = self.kind == "session" or (self.kind == "tumbling" and not self.offset)
+        windows = self.windows
+        whole = isinstance(windows, Sessions) or (
+            isinstance(windows, Grid) and windows.advance == windows.size and not windows.offset
+        )
         return whole and self.emit.early == BATCH
 
     def final_sql(self, end: str, state: Mapping[str, Any]) -> str:
         """A window is final when it is full: it says so, or the partition has come as far."""
-        conditions = ["trigger = 'full'"]
+        conditions, windows = ["trigger = 'full'"], self.windows
         if self.numbered == PER_PARTITION:
-            further = (self.max_others or 0) + 1 if self.kind == "session" else 0
+            further = windows.gap if isinstance(windows, Sessions) else 0
             for inputs in state.get("positions", {}).values():
                 for partition, accepted in sorted(inputs.items(), key=lambda item: int(item[0])):
                     base = int(partition) * PARTITION_SIZE
                     conditions.append(f"({end} > {base} and {end} <= {base + accepted - further})")
         return "(" + " or ".join(conditions) + ")"
 
-    def in_words(self) -> str:
-        """Return which windows there are."""
-        of = "a key" if self.numbered == PER_KEY else "a partition of the source"
-        if self.kind == "session":
-            return f"sessions of messages of {of} with at most {self.max_others} of others between two of them"
-        every = f", one every {self.advance}" if self.kind == "hopping" else ""
-        return f"{self.kind} windows of {self.size} messages{every}, numbered by {of}"
-
     def check(self) -> None:
-        """Refuse windows without messages, keys of other kinds, and a retention shorter than a window."""
-        for name, value in (("window.grace", self.grace), ("window.exits", self.exits)):
-            if value is not None:
-                raise ConfigError(f"{name}: {_BY_TIME}")
-        for name, text in (("emit.full", self.emit.full), ("emit.late", self.emit.late)):
-            if text is not None:
-                raise ConfigError(f"{name}: {_BY_TIME}: a full window is sent at once, and nothing is late")
-        if self.kind == "session":
-            self._check_session()
-        else:
-            self._check_window()
-        needed = self.windows.gap if isinstance(self.windows, Sessions) else self.windows.size
+        """Refuse windows without messages, and a retention shorter than a window."""
+        windows = self.windows
+        self._check_windows()
+        needed = windows.gap if isinstance(windows, Sessions) else windows.size
         if self.retention_count < needed:
             raise ConfigError(
                 f"window.retention_count: {self.retention_count} is less than the {needed} messages that windows ask for; "
@@ -171,55 +134,129 @@ class CountSection(OperatorSection):
                 f"window.retention_time: {self.retention_time!r} must be longer than zero; write for example '7 days'"
             )
 
-    def _check_session(self) -> None:
-        for name in ("size", "advance", "offset", "per"):
-            if getattr(self, name) is not None:
-                raise ConfigError(f"window.{name}: is of windows, and these are sessions; remove it")
-        if self.max_others is None:
-            raise ConfigError("window.max_others: is missing; sessions by count need it, as in 100")
-        if self.max_others < 0:
-            raise ConfigError(f"window.max_others: {self.max_others} is too few messages; write 0 or more")
-
-    def _check_window(self) -> None:
-        size, hopping = self.size, self.kind == "hopping"
-        if self.max_others is not None:
-            raise ConfigError(f"window.max_others: is of sessions, and these windows are {self.kind}; remove it")
-        if size is None:
-            raise ConfigError("window.size: is missing; write how many messages a window has, as in 100")
-        if size < 1:
-            raise ConfigError(f"window.size: {size} is too few messages; write 1 or more")
-        if hopping and self.advance is None:
-            raise ConfigError("window.advance: is missing; hopping windows need one, as in 10")
-        if not hopping and self.advance is not None:
-            raise ConfigError(f"window.advance: is of hopping windows, and these are {self.kind}; remove it")
-        if self.advance is not None and not 0 < self.advance <= size:
-            raise ConfigError(
-                f"window.advance: {self.advance} must be 1 at least and at most the size, {size}; "
-                "between windows that are further apart messages would belong to none"
-            )
-        if self.offset is not None and (self.kind == "sliding" or self.offset < 0):
-            raise ConfigError(f"window.offset: {self.offset} does not go with {self.kind} windows; remove it")
-        windows = self.windows
-        if isinstance(windows, Grid):
-            slices, overlap = size // windows.slice, -(-size // windows.advance)
-            if max(slices, overlap) > MAX_SLICES:
-                raise ConfigError(
-                    f"window.advance: {self.advance} cuts windows of {size} into {slices} slices, {MAX_SLICES} are the most; "
-                    "write one that divides the size into fewer"
-                )
+    def _check_windows(self) -> None:
+        """Refuse windows that can't be."""
 
     def bound_settings(self) -> dict[str, Any]:
-        """Return what decides how windows lie."""
+        """Return the settings that decide which windows there are."""
+        names = ("size", "advance", "offset", "max_others")
+        given = {f"window.{name}": getattr(self, name, None) for name in names}
         return {
             "window.by": "count",
             "window.kind": self.kind,
-            "window.size": self.size,
-            "window.advance": self.advance,
-            "window.offset": self.offset or 0,
+            **given,
+            "window.offset": given["window.offset"] or 0,
             "window.per": self.numbered,
-            "window.max_others": self.max_others,
         }
 
     def live_settings(self) -> dict[str, Any]:
         """Return the policies."""
         return {"emit": asdict(self.emit.policies)}
+
+
+class SizedSection(CountSection):
+    """Windows of a number of messages."""
+
+    size: Messages
+    per: Literal["key", "partition"] | None = None
+    """The messages that are numbered together: those of a key, the default if events have one, or of a source partition."""
+
+    @property
+    def numbered(self) -> str:
+        """The messages that are numbered together."""
+        return self.per or PER_KEY
+
+    def without_key(self) -> Self:
+        """Return the section with `per = "partition"` as the default."""
+        return self if self.per is not None else self.model_copy(update={"per": PER_PARTITION})
+
+    def in_words(self) -> str:
+        """Return which windows there are."""
+        of = "a key" if self.numbered == PER_KEY else "a partition of the source"
+        return f"{self.kind} windows of {self.size} messages{self._every()}, numbered by {of}"
+
+    def _every(self) -> str:
+        return ""
+
+
+class TumblingSection(SizedSection):
+    """Windows one after the other."""
+
+    kind: Literal["tumbling"]
+    offset: Skipped = None
+
+    @property
+    def windows(self) -> Grid:
+        """The windows."""
+        return Grid(self.size, self.size, self.offset or 0)
+
+
+class HoppingSection(SizedSection):
+    """Windows that overlap."""
+
+    kind: Literal["hopping"]
+    advance: int
+    """Messages from one window's start to the next one's."""
+    offset: Skipped = None
+
+    @property
+    def windows(self) -> Grid:
+        """The windows."""
+        return Grid(self.size, self.advance, self.offset or 0)
+
+    def _every(self) -> str:
+        return f", one every {self.advance}"
+
+    def _check_windows(self) -> None:
+        size, advance = self.size, self.advance
+        if not 0 < advance <= size:
+            raise ConfigError(
+                f"window.advance: {advance} must be 1 at least and at most the size, {size}; "
+                "between windows that are further apart messages would belong to none"
+            )
+        slices, overlap = size // self.windows.slice, -(-size // advance)
+        if max(slices, overlap) > MAX_SLICES:
+            raise ConfigError(
+                f"window.advance: {advance} cuts windows of {size} into {slices} slices, {MAX_SLICES} are the most; "
+                "write one that divides the size into fewer"
+            )
+
+
+class SlidingSection(SizedSection):
+    """For each message the window of it and those before."""
+
+    kind: Literal["sliding"]
+
+    @property
+    def windows(self) -> Sliding:
+        """The windows."""
+        return Sliding(self.size)
+
+
+class SessionsSection(CountSection):
+    """Sessions of messages of a source partition."""
+
+    kind: Literal["session"]
+    max_others: Annotated[int, Field(ge=0)]
+    """Messages of others that may lie between two of a session."""
+
+    @property
+    def windows(self) -> Sessions:
+        """The windows."""
+        return Sessions(self.max_others)
+
+    @property
+    def numbered(self) -> str:
+        """The messages of a source partition."""
+        return PER_PARTITION
+
+    def in_words(self) -> str:
+        """Return which sessions there are."""
+        of = "a partition of the source"
+        return f"sessions of messages of {of} with at most {self.max_others} of others between two of them"
+
+
+CountedWindows = Annotated[
+    TumblingSection | HoppingSection | SlidingSection | SessionsSection, Field(discriminator="kind")
+]
+"""The section [window] with by = "count"."""

@@ -1,4 +1,4 @@
-"""Series, in each of which a pipeline counts messages: a key, and where partitions are numbered a partition of the source."""
+"""Series, in each of which a pipeline counts messages: a key, with a partition of the source if partitions are numbered."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ _SUFFIX = 8
 
 
 def series_of(keys: pa.Array, partition: Ints) -> pa.Array:
-    """Return series as bytes: the key's, then the number of the partition in 8 bytes, 0 where a key's messages are numbered."""
+    """Return series as bytes: the key's, then the number of the partition in 8 bytes, 0 if a key's messages are numbered."""
     suffix = binary_array(partition.astype(">i8"), np.arange(len(partition) + 1) * _SUFFIX)
     return pc.binary_join_element_wise(keys.cast(pa.binary()), suffix, b"")
 

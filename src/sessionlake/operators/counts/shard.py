@@ -13,9 +13,9 @@ from sessionlake.operators.counts.batch import Batch, messages_of, numbers_by_ke
 from sessionlake.operators.counts.rules import Merged, Messages, is_kept, merge, sent_windows
 from sessionlake.operators.counts.series import partitions_of, series_of
 from sessionlake.operators.counts.spec import CountSpec, slice_schema, window_schema
-from sessionlake.operators.counts.waiting import WaitingLists
-from sessionlake.operators.windows.emission import MAX_BATCH, MAX_CLOCK, Progress, ticks_of
-from sessionlake.operators.windows.rules import Windows, states_of
+from sessionlake.operators.counts.unsent_lists import UnsentLists
+from sessionlake.operators.shared.windowing.emission import MAX_BATCH, MAX_CLOCK, Progress, ticks_of
+from sessionlake.operators.shared.windowing.slices import Windows, states_of
 from sessionlake.store.series import COUNTED, SeriesStore
 from sessionlake.store.slices import Slices
 from sessionlake.stream.control import MAX_FLUSH
@@ -34,7 +34,7 @@ class CountShard:
     spec: CountSpec
 
     def computed(self, inputs: Inputs, store: SeriesStore, context: BatchContext) -> ShardResult:
-        """Return what becomes of a shard: the batch's messages merged into its slices, and the windows that are due."""
+        """Return the shard's result: the batch's messages merged into its slices, and the windows that are due."""
         spec = self.spec
         numbering = Numbering.of(inputs, context.state, EVENTS)
         batch = self._batch(inputs, store, context, numbering)
@@ -62,7 +62,7 @@ class CountShard:
         of_touched = np.zeros(len(batch.series), bool)
         of_touched[touched] = True
         left = merged.slices.take(np.flatnonzero(kept & of_touched[merged.slices.codes]))
-        lists, unsent = WaitingLists(spec, store).kept(batch, merged, numbering)
+        lists, unsent = UnsentLists(spec, store).kept(batch, merged, numbering)
         writes = pa.concat_tables([store.writes(batch.series, touched, left, batch.place), *lists])
         stats = {"upserts": len(sent), MAX_CLOCK: batch.clock_us, MAX_BATCH: batch.batch_id, **unsent}
         rows = self._slice_rows(batch, merged, kept)
@@ -70,7 +70,7 @@ class CountShard:
         return ShardResult(self._window_rows(batch, merged.slices, sent), writes if len(writes) else None, side, stats)
 
     def restored(self, inputs: Inputs, store: SeriesStore) -> pa.Table:
-        """Return the writes of handed-in slices; all of them are listed, since what is sent is told from the slices."""
+        """Return the writes of a restore's slices. All slices are listed; whether a change was sent follows from the slices."""
         spec, rows = self.spec, inputs[RESTORE].combine_chunks()
         start = rows["start"].to_numpy()
         partition = start * 0 if spec.per_key else start // PARTITION
@@ -78,16 +78,18 @@ class CountShard:
         head = np.zeros(len(rows), COUNTED)
         for name in ("start", "last", "count", "revision", "first", "newest"):
             head[name] = rows[name].to_numpy()
+        # Positions in the tables become numbers of the partition again.
         for name in ("start", "last"):
             head[name] -= partition * PARTITION
+        # A series that was forgotten began again with a greater first number: older slices are not its own.
         since = np.full(len(series), -(1 << 60))
         np.maximum.at(since, codes, head["first"])
         order = np.lexsort((head["start"], codes))
-        # What was forgotten is not told in the changelog, which may have slices of before.
+        # The changelog does not say which slices were forgotten, so it may still have such slices.
         order = order[head["first"][order] == since[codes[order]]]
         slices = Slices(codes, head, combined(rows["state"])).take(order)
         writes = store.writes(series, np.arange(len(series)), slices, np.full(len(series), -(1 << 62)))
-        return pa.concat_tables([writes, *WaitingLists(spec, store).restored(series, slices, since)])
+        return pa.concat_tables([writes, *UnsentLists(spec, store).restored(series, slices, since)])
 
     def _batch(self, inputs: Inputs, store: SeriesStore, context: BatchContext, numbering: Numbering) -> Batch:
         spec, at = self.spec, Progress.of(context.state)
@@ -97,15 +99,16 @@ class CountShard:
         position, arrival = numbering.positions(chunk, row), numbering.arrivals(chunk, row)
         partition = position * 0 if spec.per_key else position // PARTITION
         given = series_of(parts.keys, partition)
-        asked = [given, *WaitingLists(spec, store).named(numbering, early=early)]
+        asked = [given, *UnsentLists(spec, store).named(numbering, early=early)]
         codes, series = sorted_codes(pa.chunked_array(asked, pa.binary()))
+        # The messages' series come first in what was coded, then those of the lists.
         listed = np.zeros(len(series), bool)
         listed[codes[len(given) :]] = True
         codes = codes[: len(given)]
         stored, place = store.find(series)
         newest = np.full(len(series), at.expired_us - 1)
         np.maximum.at(newest, stored.codes, stored["newest"])
-        # A series without a message for the retention is absent, even while it is there.
+        # A series without a message for the retention counts as missing, also if it is still stored.
         stored = stored.take(np.flatnonzero(newest[stored.codes] >= at.expired_us))
         np.maximum.at(newest, codes, parts.start)
         order = np.lexsort((arrival, codes))
@@ -133,7 +136,7 @@ class CountShard:
         )
 
     def _slice_rows(self, batch: Batch, merged: Merged, kept: Bools) -> pa.Table:
-        """Return the changes of slice_changelog: changed slices that stay, and stored ones that go."""
+        """Return the changes of slice_changelog: upserts of changed slices that stay, and deletes of stored ones that go."""
         slices = merged.slices
         was_stored = slices["count"] > merged.given
         rows = np.flatnonzero((merged.changed & kept) | (was_stored & ~kept))
@@ -173,5 +176,5 @@ class CountShard:
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _base(self, series: pa.Array) -> Ints:
-        """Return what makes positions of the numbers of series: 0 where a key's messages are numbered."""
+        """Return the offsets that turn numbers of series into positions: 0 if a key's messages are numbered."""
         return np.zeros(len(series), np.int64) if self.spec.per_key else partitions_of(series) * PARTITION

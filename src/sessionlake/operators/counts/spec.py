@@ -1,7 +1,7 @@
-"""Windows by count as arithmetic, and what workers must know of a pipeline of them.
+"""Windows by count as arithmetic, and the specification of a pipeline that workers get.
 
-A *series* is what is numbered from 1 on, one message a number: the messages of a key (`per = "key"`), or all messages of a
-source partition, of which a window aggregates those of one key (`per = "partition"`, and sessions). Both bounds of a window
+A *series* is a list of messages that are numbered from 1 on: the messages of a key (`per = "key"`), or all messages of a
+source partition (`per = "partition"`, and sessions). A window aggregates the messages of one key. Both bounds of a window
 are numbers that it has: [1, 3] are three messages.
 """
 
@@ -13,16 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
-from sessionlake.operators.windows.emission import CLOSE, Policies
+from sessionlake.operators.shared.windowing.policies import CLOSE, Policies
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.positions import PARTITION
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import SLICE, Changelog
 from sessionlake.warehouse.schemas import TIME
 
-WINDOWS, SLICES = Changelog("window", numbered=True), Changelog(SLICE, numbered=True)
-"""The tables of windows that were sent, and of the state that they are made of."""
 PER_KEY, PER_PARTITION = "key", "partition"
 PARTITION_SIZE = PARTITION
 """Positions of a source partition."""
@@ -30,7 +27,11 @@ PARTITION_SIZE = PARTITION
 
 @dataclass(frozen=True)
 class Grid:
-    """Tumbling and hopping windows [start, start + size - 1], one every `advance` from the series' first number + offset."""
+    """Tumbling and hopping windows [start, start + size - 1], one every `advance` from the series' first number + offset.
+
+    >>> Grid(10, 4).slice
+    2
+    """
 
     size: int
     advance: int
@@ -38,7 +39,7 @@ class Grid:
 
     @property
     def slice(self) -> int:
-        """Length of the longest stretch of numbers that no window's bound cuts."""
+        """Length of a slice: the longest stretch of numbers that no window's bound cuts."""
         return gcd(self.size, self.advance)
 
     @property
@@ -64,7 +65,11 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Sessions:
-    """The messages of a key in a source partition, as long as at most `max_others` other ones of the partition lie between two."""
+    """The messages of a key in a source partition, with at most `max_others` messages of other keys between two.
+
+    >>> Sessions(5).gap
+    6
+    """
 
     max_others: int
 
@@ -88,7 +93,7 @@ class CountSpec:
 
     windows: Counts
     per: str
-    """What is numbered: PER_KEY or PER_PARTITION; sessions are always of a partition."""
+    """The messages that are numbered: PER_KEY or PER_PARTITION; sessions are always of a partition."""
     aggregates: tuple[Aggregate, ...]
     events: EventSpec
     emit: Policies
@@ -115,7 +120,7 @@ def policies(early: str | int, tick_offset: int) -> Policies:
 
 
 def window_schema(spec: CountSpec, texts: Mapping[str, str], *, marks: bool) -> pa.Schema:
-    """Return the schema of window_changelog, or without the marks of batch and attempt; `texts` say what aggregates are."""
+    """Return the schema of window_changelog, with or without the marks of batch and attempt; `texts` describe the aggregates."""
     numbers = "a key's number" if spec.per_key else "a position (docs/windows.md)"
     return pa.schema(
         [

@@ -15,25 +15,33 @@ _BLOCKS = 16
 
 
 class JoinAxis(Protocol):
-    """How near one another messages must lie, by the kind of the join."""
+    """The largest distance of partners, by the kind of the join."""
 
     @property
     def width(self) -> int:
         """The length of the longest stretch of partners."""
 
     def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
-        """Return the least and the greatest place of the partners, which are of the other side, of messages of a side."""
+        """Return the least and the greatest place of the partners of messages of a side; partners are of the other side."""
 
     def open_until(self, side: str, x: Ints) -> Ints:
-        """Return the place up to which, inclusive, what comes may have to do with messages of a side."""
+        """Return the last place, inclusive, at which a later message may still join with messages of a side."""
 
 
 @dataclass(frozen=True)
 class Sliding:
-    """A left message l and a right one r are partners where r - left <= l <= r + right."""
+    """A left message l and a right message r are partners if r - left <= l <= r + right.
+
+    For example, a shipment (right) joins orders (left) of the 120 seconds before it and the 30 seconds after it:
+
+    >>> import numpy as np
+    >>> low, high = Sliding(left=120, right=30).partners("right", np.array([1000]))
+    >>> low.tolist(), high.tolist()
+    ([880], [1030])
+    """
 
     left: int
-    """How far back from a right message left ones are partners, inclusive."""
+    """How far before a right message its left partners lie at most, inclusive."""
     right: int
 
     @property
@@ -53,7 +61,13 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Grid:
-    """Partners lie in one window [start, start + size); windows begin every `advance`, <= size, from the origin + offset."""
+    """Partners lie in one window [start, start + size); windows begin every `advance`, <= size, from the origin + offset.
+
+    >>> import numpy as np
+    >>> low, high = Grid(size=10, advance=5, offset=0).partners("left", np.array([12]))
+    >>> low.tolist(), high.tolist()
+    ([5], [19])
+    """
 
     size: int
     advance: int
@@ -67,6 +81,7 @@ class Grid:
     def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
         """Return the first place of the first window that has each message, and the last place of the last."""
         del side
+        # The start of the last window that has x, rounded down; below, the start of the first one, rounded up.
         last = (x - self.offset) // self.advance * self.advance + self.offset
         first = -((self.offset - (x - self.size + 1)) // self.advance) * self.advance + self.offset
         return first, last + self.size - 1
@@ -80,7 +95,7 @@ class Grid:
 class Session:
     """Partners lie in one session: a run of messages of both sides in which neighbors are at most `gap` apart.
 
-    They are never further apart than `span`, which is what retention keeps.
+    They are never further apart than `span`, and retention keeps that much.
     """
 
     gap: int
@@ -92,7 +107,7 @@ class Session:
         return 2 * self.span + 1
 
     def partners(self, side: str, x: Ints) -> tuple[Ints, Ints]:
-        """Return the bounds of what can be in one session with each message."""
+        """Return the bounds of the messages that can be in one session with each message."""
         del side
         return x - self.span, x + self.span
 
@@ -103,7 +118,7 @@ class Session:
 
 
 def axis_of(spec: JoinSpec) -> JoinAxis:
-    """Return what says who are partners in a join."""
+    """Return the axis of a join, which decides which messages are partners."""
     free = spec.retained - (spec.grace_us if spec.by_time else 0)
     if spec.kind == SLIDING:
         # By count a window of n messages reaches n - 1 back.
@@ -118,10 +133,10 @@ def axis_of(spec: JoinSpec) -> JoinAxis:
 
 
 def block_of(spec: JoinSpec) -> int:
-    """Return the length of a store's block: a new message has its own written anew, and those of its partners read.
+    """Return the length of a store's block. A new message writes its own block again, and reads those of its partners.
 
-    Where both sides reach equally far, partners lie in two. Where one reaches much further, its messages would be
-    written again with each that comes: then its partners lie in more blocks, and these are shorter.
+    If both sides reach equally far, partners lie in two blocks. If one side reaches much further, long blocks would be
+    written again with each message: then its partners lie in more, shorter blocks.
     """
     axis = axis_of(spec)
     near = axis.width

@@ -1,6 +1,6 @@
 """The corrections of joins (docs/rules.md, rules 126 and 127).
 
-A tombstone deletes a pair. A late message is handed in again with the position that it had: from then on it is a message like
+A tombstone deletes a pair. A late message is added again with its old position: from then on it is a message like
 any other, and a second time it is none. Both need nothing that is stored to be decided about.
 """
 
@@ -19,17 +19,17 @@ from sessionlake.operators.joins.spec import POSITION, SIDES, JoinSpec, Side
 from sessionlake.stream.control import CorrectionKind, is_null, micros, no_time
 
 TOMBSTONE = "tombstone"
-"""Names a pair: session_key is its join_key, session_start its join_time, revision its left_position, event_count its right_position."""
+"""Names a pair: key is its join_key, start_time its join_time, ordinal its left_position, other_ordinal its right_position."""
 RESTATE = {side: f"restate_{side}" for side in SIDES}
-"""Hands a late message in: session_key is its join_key, session_start its time, revision its position, state its columns."""
+"""Supplies a late message: key is its join_key, start_time its time, ordinal its position, state its columns."""
 REMOVE = "remove"
 """Kind of the rows that go to shards: one for each tombstone."""
 AGAIN = {side: f"again_{side}" for side in SIDES}
-"""Kinds of the messages that are handed in again."""
+"""Kinds of the late messages that are added again."""
 
 
 def kinds_of(spec: JoinSpec, at: JoinProgress) -> Mapping[str, CorrectionKind]:
-    """Return the kinds of corrections that joins know, beside every pipeline's."""
+    """Return the kinds of corrections of joins, besides those of every pipeline."""
     restates = {
         RESTATE[side]: CorrectionKind(_bad_restate, partial(_restates, spec, at, side), expires=True, at_once=True)
         for side in SIDES
@@ -52,27 +52,27 @@ def _codec(side: Side) -> StateCodec:
 
 
 def _bad_tombstone(table: pa.Table) -> Bools:
-    return no_time(table["session_start"]) | is_null(table, "session_key", "revision", "event_count")
+    return no_time(table["start_time"]) | is_null(table, "key", "ordinal", "other_ordinal")
 
 
 def _removals(rows: pa.Table) -> Split:
-    keys, left, right = (combined(rows[name]) for name in ("session_key", "revision", "event_count"))
+    keys, left, right = (combined(rows[name]) for name in ("key", "ordinal", "other_ordinal"))
     named = {"key": keys, "left_position": left, "right_position": right}
-    yield Keyed(REMOVE, keys, pa.table({**named, "time_us": micros(rows["session_start"])}))
+    yield Keyed(REMOVE, keys, pa.table({**named, "time_us": micros(rows["start_time"])}))
     yield Counted({"applied": rows.num_rows})
 
 
 def _bad_restate(table: pa.Table) -> Bools:
-    return no_time(table["session_start"]) | is_null(table, "session_key", "revision", "state")
+    return no_time(table["start_time"]) | is_null(table, "key", "ordinal", "state")
 
 
 def _restates(spec: JoinSpec, at: JoinProgress, side: str, rows: pa.Table) -> Split:
-    time, keys = micros(rows["session_start"]), combined(rows["session_key"])
+    time, keys = micros(rows["start_time"]), combined(rows["key"])
     columns = unpack(spec.side(side), combined(rows["state"]))
     table = {
         "key": keys,
         "time_us": pa.array(time),
-        POSITION: combined(rows["revision"]),
+        POSITION: combined(rows["ordinal"]),
         "is_late": pa.array(is_late_class(spec, at, time)),
         **{f"column_{i}": column for i, column in enumerate(columns)},
     }

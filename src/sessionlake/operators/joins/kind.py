@@ -14,10 +14,12 @@ from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
 from sessionlake.operators.joins.axis import block_of
+from sessionlake.operators.joins.changelog import JOINS
+from sessionlake.operators.joins.factory import operator_of
 from sessionlake.operators.joins.operator import Joiner
 from sessionlake.operators.joins.outputs import JOIN_TIME, identified_pairs
 from sessionlake.operators.joins.restate import RESTATED_SCHEMA, restated_messages
-from sessionlake.operators.joins.rules import JoinProgress, next_state
+from sessionlake.operators.joins.rules import JoinProgress
 from sessionlake.operators.joins.section import JoinSection
 from sessionlake.operators.joins.spec import (
     MESSAGES,
@@ -29,22 +31,21 @@ from sessionlake.operators.joins.spec import (
     SLIDING,
     TIME_AXIS,
     JoinSpec,
-    Side,
+    column_names,
     event_types,
     join_schema,
     message_schema,
 )
-from sessionlake.operators.windows import emission
+from sessionlake.operators.shared.windowing import emission
 from sessionlake.sources.base import Source
-from sessionlake.stream.events import event_spec, pinned_of
 from sessionlake.stream.ingest import EventSpec, with_live_settings
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
-from sessionlake.stream.restating import Restating
+from sessionlake.stream.restating import Merge, Restating
 from sessionlake.stream.watermark import NO_WATERMARK
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
-from sessionlake.warehouse.changelog import DAY_US, JOINS, Changelog
+from sessionlake.warehouse.changelog import DAY_US, Changelog
 from sessionlake.warehouse.tables import Tables
 
 _NUMBER = (1 << NUMBER_BITS) - 1
@@ -61,6 +62,10 @@ class Joins:
         schemas.commented(POSITION, pa.int64(), "The message's position"),
     )
     numbers_messages: ClassVar[bool] = True
+    redeeming: ClassVar[None] = None
+    lookups: ClassVar[None] = None
+    closing_watermark: ClassVar[None] = None
+    """Nothing of a join is open; pairs that wait for a period are sent at the end of a finite run."""
 
     def __init__(self, config: Config, spec: JoinSpec) -> None:
         self._config, self.spec = config, spec
@@ -84,23 +89,7 @@ class Joins:
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Joins":
         """Make it of a config."""
-        section = cast("JoinSection", config.section)
-        left, right = (_side(config, sources[name], name, pinned) for name in SIDES)
-        lengths = {n: section.on_axis(n, getattr(section, n)) for n in ("size", "advance", "offset", "gap")}
-        spec = JoinSpec(
-            section.pairs_on,
-            left,
-            right,
-            section.by,
-            section.kind,
-            **lengths,
-            grace_us=section.grace_us,
-            retention_us=section.retention_us,
-            retention_count=section.retention_count or 0,
-            idle_us=section.idle_us,
-            emit=section.emit.policies,
-        )
-        return cls(config, spec)
+        return cls(config, operator_of(config, sources, pinned).spec)
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Joiner:
         """Return the joiner."""
@@ -135,10 +124,6 @@ class Joins:
         """Return nothing: the config's own settings say all."""
         return {}
 
-    def next_state(self, state: State, stats: dict[str, int]) -> State:
-        """Return how far the pipeline is after a batch with these numbers."""
-        return next_state(self.spec, state, stats)
-
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the messages that may still be joined, of committed batches."""
         spec = cast("Joiner", operator).spec
@@ -157,20 +142,16 @@ class Joins:
             "revision",
             "is_late",
             (F.col("revision") > since).alias("waits"),
-            *event_types(spec),
+            *column_names(spec),
         )
 
-    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
-        """Raise NotImplementedError: shards ask for nothing."""
-        raise NotImplementedError
-
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return how messages are cut into segments and blocks, and the policies, of which lists depend."""
+        """Return how messages are cut into segments and blocks, and the policies, on which lists depend."""
         spec = cast("Joiner", operator).spec
         return f"{spec.segment}/{block_of(spec)}/{spec.emit.early}/{spec.emit.late}"
 
     def suite_values(self) -> dict[str, int | bool]:
-        """Return how far apart the messages of a pair may lie in time, each way; a century where that is no fixed time."""
+        """Return how far apart the messages of a pair may lie in time, each way; a century if that is no fixed time."""
         spec = self.spec
         fixed = (spec.left.size, spec.right.size) if spec.kind == SLIDING else (spec.size - 1, spec.size - 1)
         if not spec.by_time or spec.kind == SESSION or None in fixed:
@@ -201,33 +182,27 @@ class Joins:
                 conditions.append(f"({SIDE} = '{name}' and ({POSITION} & {_NUMBER}) < {place})")
         return {schemas.JOIN_MESSAGES: " or ".join(conditions)} if conditions else {}
 
-    def restated_us(self) -> Column:
-        """Return the message's time."""
-        return F.unix_micros("event_time")
-
-    def restating(self, watermark_us: int) -> Restating:
-        """Return that each message is handed in again for itself, with the position that it has."""
-        del watermark_us
-        return Restating(_alone, partial(restated_messages, self.spec), RESTATED_SCHEMA)
+    @property
+    def restating(self) -> Restating:
+        """Return that each message is taken in again for itself, with the position that it has."""
+        return Restating(_event_time_us, partial(_merge, self.spec))
 
     def due_us(self, state: State) -> int | None:
         """Return when the next period has pairs to make."""
         return emission.due_us(self.spec.emit, state)
 
-    def closing_watermark(self, tables: Tables) -> None:
-        """Return None: nothing of a join is open; what waits for a period is sent at the end of a finite run."""
+
+def _event_time_us() -> Column:
+    return F.unix_micros("event_time")
+
+
+def _merge(spec: JoinSpec, watermark_us: int) -> Merge:
+    del watermark_us
+    return Merge(_alone, partial(restated_messages, spec), RESTATED_SCHEMA)
 
 
 def _alone(time_us: Ints) -> Ints:
     return time_us
-
-
-def _side(config: Config, source: Source, name: str, pinned: Mapping[str, str] | None) -> Side:
-    section = cast("JoinSection", config.section)
-    side = section.sides[name]
-    pinned = pinned_of(name, pinned)
-    events = event_spec(config.inputs[name], source, side.columns, pinned, config.keys[name], ordered=True)
-    return Side(side.name, section.size_of(name), tuple(side.columns), events)
 
 
 def _under(spec: JoinSpec, live: Mapping[str, Any]) -> JoinSpec:

@@ -1,4 +1,4 @@
-"""Before the shuffle: messages of a side are judged, and go to the shard of their equal fields with what numbers them."""
+"""Before the shuffle: messages of a side are judged, and go to the shard of their equal fields with the rows that number them."""
 
 from collections.abc import Mapping
 
@@ -21,10 +21,10 @@ from sessionlake.warehouse.schemas import count_of
 def split_messages(
     spec: JoinSpec, at: JoinProgress, context: BatchContext, side: str, number: int, rows: Rows
 ) -> Split:
-    """Yield the messages, the late ones among them apart, and what `Judged.asides` yields.
+    """Yield the messages, the late ones separately, and the tables of `Judged.asides`.
 
-    A message is late where what comes can't have to do with it any more. It has a position all the same, by which it can be
-    handed in again as if it were new. `number` is the place of the rows among those of their table.
+    A message is late if no later message can join with it. It has a position all the same, with which it can be
+    added again as if it were new. `number` is the place of the rows among those of their table.
     """
     own, chunk = spec.side(side), chunk_of(context, number)
     judged = judge(own.events, rows, context.clock_us, at.at.expired_us if spec.by_time else NO_WATERMARK)
@@ -65,7 +65,7 @@ def _messages(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk
 
 
 def _late(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk: int, rows: Ints) -> Keyed:
-    """Return the rows of the table of late events; their positions, only their shard can tell."""
+    """Return the rows of the table of late events. Only their shard knows their positions."""
     places = judged.good[rows]
     table = _joint(spec, side, event_table(spec.side(side).events, judged.events(places)))
     more: Mapping[str, pa.Array] = {
@@ -81,7 +81,7 @@ def _late(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk: in
 
 
 def _of_side(spec: JoinSpec, side: str, piece: object) -> Split:
-    """Yield what judging yields, as tables of two sides have it."""
+    """Yield the tables of judging with the columns of both sides."""
     if isinstance(piece, Counted):
         yield from _counted(side, dict(piece.stats))
     elif isinstance(piece, Aside) and piece.kind == ARCHIVED:
@@ -99,7 +99,7 @@ def _joint(spec: JoinSpec, side: str, events: pa.Table) -> pa.Table:
     """Return events with the struct of both sides' columns, and the side."""
     n, own = len(events), spec.side(side)
     given = combined(events["event"])
-    names = {f"{own.name}_{name}": name for name in own.columns}
+    names = {f"{own.name}_{name}": name for name in own.events.decoder.columns.inputs}
     fields = event_types(spec) or {"none": pa.bool_()}
     arrays = [
         pa.compute.struct_field(given, names[name]) if name in names else pa.nulls(n, type_)

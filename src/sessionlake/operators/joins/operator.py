@@ -1,9 +1,10 @@
 """Joins as the engine's operator: the workers' half."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,9 +12,11 @@ from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.joins.axis import axis_of, block_of
 from sessionlake.operators.joins.control import kinds_of
 from sessionlake.operators.joins.mapper import split_messages
-from sessionlake.operators.joins.rules import JoinProgress
+from sessionlake.operators.joins.rules import JoinProgress, next_state
 from sessionlake.operators.joins.shard import JoinShard
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.messages import MessageStore
 from sessionlake.store.rocks import RocksSegments
@@ -29,22 +32,34 @@ class Joiner:
 
     @property
     def ticks(self) -> bool:
-        """Every shard is told of all messages for their positions, and so runs in each batch all the same."""
+        """Return False: every shard gets the numbers of all messages for their positions, and so runs in each batch all the same."""
         return True
+
+    def columns(self, name: str) -> EventColumns:
+        """Return the columns of a side."""
+        return self.spec.side(name).events.decoder.columns
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows, by input, and corrections."""
-        at = JoinProgress.of(context.state)
         for name, part in by_input(rows):
             if name == CORRECTIONS:
-                yield from self._corrections(at, context, part)
+                yield from self.split_corrections(context, part)
                 continue
             decoder, files = self.spec.side(name).events.decoder, context.files.get(name, {})
             for number, decoded in enumerate(decoder.decode_in_order(part, files, context.part)):
-                yield from naming_rows(partial(split_messages, self.spec, at, context, name, number), decoded)
+                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield nothing."""
+        del context
+        yield from ()
+
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Return the messages of a side, and the rows that number them."""
+        return split_messages(self.spec, JoinProgress.of(context.state), context, name, number, rows)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> MessageStore:
-        """Open a shard's store, by default in a database of its own."""
+        """Open a shard's store, by default in a separate database."""
         return MessageStore(path, block=block_of(self.spec), segment=self.spec.segment, opened=opened)
 
     def apply(self, inputs: Inputs, store: MessageStore, context: BatchContext) -> ShardResult:
@@ -60,7 +75,9 @@ class Joiner:
         """Yield the writes of handed-in messages."""
         yield JoinShard(self.spec).restored(inputs, store)
 
-    def _corrections(self, at: JoinProgress, context: BatchContext, table: pa.Table) -> Split:
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split restates and tombstones."""
+        at = JoinProgress.of(context.state)
         skew = min(
             (
                 s.events.max_future_skew_us
@@ -72,4 +89,12 @@ class Joiner:
         to_close = (axis_of(self.spec).width if self.spec.by_time else 0) + self.spec.grace_us
         latest = latest_advance_us(skew, context.clock_us, at.at.close_us, to_close)
         limits = Limits(at.at.expired_us, latest, context.clock_us)
-        yield from split_corrections(kinds_of(self.spec, at), limits, table)
+        return split_corrections(kinds_of(self.spec, at), limits, table)
+
+    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+        """Return how far both sides are."""
+        return next_state(self.spec, state, stats)
+
+    def expired_us(self, state: Mapping[str, Any]) -> int:
+        """Return the end of the retention."""
+        return JoinProgress.of(state).at.expired_us

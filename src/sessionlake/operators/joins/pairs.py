@@ -1,6 +1,6 @@
 """The pairs of a join: of points on both sides, some of them new, each pair that a new one makes, once.
 
-A pair of two points that both were there before is never made again: a new right point is paired with all left ones, a new
+A pair of two points that both were there before is not sent again: a new right point is paired with all left ones, a new
 left point with those right ones alone that are not new. In a session a new point may also bring together points that were
 in two sessions before: of a point that was there, those partners count that are new or were in another session.
 """
@@ -38,7 +38,7 @@ class Points:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Rows of one side and, of each, the partners: what `of` has at the places [first, end)."""
+    """Rows of one side and the partners of each: the rows at the places [first, end) of `of`."""
 
     rows: Ints
     first: Ints
@@ -50,7 +50,7 @@ class _Runs:
 def pairs(axis: JoinAxis, left: Points, right: Points) -> Iterator[tuple[Ints, Ints]]:
     """Yield rows of left and of right, a pair at each place, in pieces of at most CHUNK.
 
-    Raises StoreError where there are more than LIMIT, before the first.
+    Raises StoreError if there are more than LIMIT, before the first.
     """
     runs = _in_sessions(axis, left, right) if isinstance(axis, Session) else _in_range(axis, left, right)
     number = sum(int(np.maximum(run.end - run.first, 0).sum()) for run in runs)
@@ -65,6 +65,7 @@ def pairs(axis: JoinAxis, left: Points, right: Points) -> Iterator[tuple[Ints, I
 
 
 def _in_range(axis: JoinAxis, left: Points, right: Points) -> Sequence[_Runs]:
+    # Each new pair is found once: a new right point with all left ones, a new left point with old right ones only.
     old = np.flatnonzero(~right.new)
     return (
         _new_runs(axis, RIGHT, right, left, np.arange(len(left.x))),
@@ -73,7 +74,7 @@ def _in_range(axis: JoinAxis, left: Points, right: Points) -> Sequence[_Runs]:
 
 
 def _new_runs(axis: JoinAxis, side: str, points: Points, others: Points, of: Ints) -> _Runs:
-    """Return what each new point of a side is paired with; `of` are the rows of the others."""
+    """Return the partners of each new point of a side; `of` are the rows of the other side."""
     rows = np.flatnonzero(points.new)
     low, high = axis.partners(side, points.x[rows])
     first, end = Axis(others.codes, others.x).between(points.codes[rows], low, high)
@@ -85,15 +86,18 @@ def _in_sessions(axis: Session, left: Points, right: Points) -> Sequence[_Runs]:
     new = np.concatenate([left.new, right.new])
     after_low, after_high, gained = _sessions(codes, x, new, axis.gap)
     old = np.flatnonzero(~new)
+    # The sessions of before the batch: those of the old points alone.
     before_low, before_high = x.copy(), x.copy()
     before_low[old], before_high[old], _ = _sessions(codes[old], x[old], new[old], axis.gap)
+    # Left points come first in the arrays. A session without a new point has no new pair.
     rows = np.flatnonzero(gained[: len(left.x)])
     low = np.maximum(after_low[rows], x[rows] - axis.span)
     high = np.minimum(after_high[rows], x[rows] + axis.span)
     is_new, at = left.new[rows], left.codes[rows]
     everywhere = Axis(right.codes, right.x)
     every = np.arange(len(right.x))
-    # What is new is paired with all of its session; what was there with all before and after its session of before,
+    # A new point is paired with its whole session. An old one is paired with all points before and after its old session,
+    # and, within that session, with new points only (below).
     was = ~is_new
     starts, ends = before_low[rows], before_high[rows]
     found = [
@@ -101,7 +105,7 @@ def _in_sessions(axis: Session, left: Points, right: Points) -> Sequence[_Runs]:
         _runs(rows, everywhere, every, at, low, np.minimum(high, starts - 1), was),
         _runs(rows, everywhere, every, at, np.maximum(low, ends + 1), high, was),
     ]
-    # and, within that, with what is new.
+    # An old point, within its old session: the new points.
     fresh = np.flatnonzero(right.new)
     others = Axis(right.codes[fresh], right.x[fresh])
     inside = _runs(rows, others, fresh, at, np.maximum(low, starts), np.minimum(high, ends), was)
@@ -121,6 +125,7 @@ def _sessions(codes: Ints, x: Ints, new: Bools, gap: int) -> tuple[Ints, Ints, B
         return x, x, new
     sizes = np.diff(starts, append=len(order))
     low, high, gained = np.empty_like(x), np.empty_like(x), np.empty_like(new)
+    # Writing to [order] brings the values of groups back to the order of the points.
     low[order] = np.repeat(x[order[starts]], sizes)
     high[order] = np.repeat(x[order[starts + sizes - 1]], sizes)
     gained[order] = np.repeat(np.logical_or.reduceat(new[order], starts), sizes)
@@ -128,10 +133,12 @@ def _sessions(codes: Ints, x: Ints, new: Bools, gap: int) -> tuple[Ints, Ints, B
 
 
 def _expanded(run: _Runs) -> Iterator[tuple[Ints, Ints]]:
-    """Yield each row beside each of its partners, in pieces of at most CHUNK."""
+    """Yield each row next to each of its partners, in pieces of at most CHUNK."""
     number = np.maximum(run.end - run.first, 0)
     ends = np.cumsum(number)
     total = int(ends[-1]) if len(ends) else 0
+    # Pairs are numbered through all runs; run i has those from ends[i] - number[i] up to ends[i]. A piece is the pairs
+    # [low, high), and may begin and end within a run.
     for low in range(0, total, CHUNK):
         high = min(low + CHUNK, total)
         rows = np.arange(np.searchsorted(ends, low, "right"), np.searchsorted(ends, high, "left") + 1)

@@ -5,11 +5,12 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import combined
 from sessionlake.operators.joins.control import RESTATE, pack
-from sessionlake.operators.joins.spec import POSITION, SIDE, SIDES, JoinSpec
+from sessionlake.operators.joins.spec import POSITION, SIDE, SIDES, JoinSpec, Side
+from sessionlake.stream.ingest import event_struct, events_of
 from sessionlake.stream.restating import RESTATES_SCHEMA
 from sessionlake.warehouse.schemas import TIME
 
-RESTATED_SCHEMA = RESTATES_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("revision", pa.int64()))
+RESTATED_SCHEMA = RESTATES_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("ordinal", pa.int64()))
 
 
 def restated_messages(spec: JoinSpec, late: pa.Table) -> pa.Table:
@@ -17,8 +18,8 @@ def restated_messages(spec: JoinSpec, late: pa.Table) -> pa.Table:
     found = [RESTATED_SCHEMA.empty_table()]
     for name in SIDES:
         rows, side = late.filter(pc.equal(late[SIDE], name)), spec.side(name)
-        event = combined(rows["event"])
-        columns = [pc.struct_field(event, f"{side.name}_{column}") for column in side.columns]
+        found_columns = events_of(side.events, _of_side(side, rows)).columns
+        columns = [found_columns[column] for column in side.columns]
         time = combined(rows["time_us"]).cast(TIME)
         arrays = [
             combined(rows["key"]),
@@ -31,3 +32,10 @@ def restated_messages(spec: JoinSpec, late: pa.Table) -> pa.Table:
         ]
         found.append(pa.Table.from_arrays(arrays, schema=RESTATED_SCHEMA))
     return pa.concat_tables(found)
+
+
+def _of_side(side: Side, rows: pa.Table) -> pa.Table:
+    """Return late messages of a side with the struct of its own columns."""
+    event, names = combined(rows["event"]), side.events.decoder.columns.inputs
+    own = event_struct(side.events, [pc.struct_field(event, f"{side.name}_{name}") for name in names], len(rows))
+    return rows.set_column(rows.schema.get_field_index("event"), "event", own)

@@ -1,11 +1,11 @@
-"""How far a join has come after a batch: a watermark of each side, what is late and what is dropped (docs/rules.md, rules 122 to 125)."""
+"""The progress of a join after a batch: a watermark of each side, and the bounds of late and of dropped messages (docs/rules.md, rules 122 to 125)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
-from sessionlake.operators.windows.emission import MAX_CLOCK, Progress, next_progress
+from sessionlake.operators.shared.windowing.emission import MAX_CLOCK, Progress, next_progress
 from sessionlake.stream.control import MAX_ADVANCE
 from sessionlake.stream.positions import POSITIONS, counted
 from sessionlake.stream.watermark import BY_INPUT, MAX_TIME, NO_WATERMARK, max_time_of
@@ -22,7 +22,7 @@ class JoinProgress:
     """How far a join has come after a batch; kept in the state of its commit. None of the places goes back."""
 
     at: Progress
-    """The watermark and its bounds, the ticks, and what waits; of joins by count the ticks and what waits."""
+    """The watermark and its bounds, the ticks, and the unsent messages. A join by count has no watermark."""
     watermarks_us: Mapping[str, int] = field(default_factory=dict)
     """The greatest time of each side's accepted messages."""
     seen_us: Mapping[str, int] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class JoinProgress:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "JoinProgress":
-        """Return what a commit's state says; of none, that of before the first batch."""
+        """Return the progress in a commit's state; before the first batch, that of an empty state."""
         return cls(
             Progress.of(state),
             _known(state.get(BY_INPUT, {})),
@@ -61,7 +61,7 @@ class JoinProgress:
         return self.horizons.get(side, NO_WATERMARK)
 
     def newest(self, spec: JoinSpec) -> int:
-        """Return the place behind which no message of either side lies: late ones that were handed in lie before W."""
+        """Return the place after which no message of either side lies. Late messages that were added again lie before W."""
         counts = (count for of_side in self.positions.values() for count in of_side.values())
         return max((self.watermarks_us.values() if spec.by_time else counts), default=NO_WATERMARK)
 
@@ -116,5 +116,5 @@ def _known(places: Mapping[str, int | None]) -> dict[str, int]:
 
 
 def _shown(places: Mapping[str, int]) -> dict[str, int | None]:
-    """Return places as JSON has them: what lies before all places is none."""
+    """Return places as JSON values; the place before all others is null."""
     return {name: None if place <= NO_WATERMARK // 2 else place for name, place in places.items()}

@@ -10,10 +10,19 @@ from sessionlake.config.durations import parse_duration, spoken_duration
 from sessionlake.config.sections import Duration, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
-from sessionlake.operators.joins.sides import UNBOUNDED, JoinSideSection, LeftSection, RightSection, check_sides
-from sessionlake.operators.joins.spec import HOPPING, LEFT, RIGHT, SESSION, SLIDING, TIME_AXIS, least_retention
-from sessionlake.operators.windows.emission import BATCH, END, Policies
-from sessionlake.operators.windows.policy import policy
+from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection, check_sides
+from sessionlake.operators.joins.spec import (
+    HOPPING,
+    LEFT,
+    RIGHT,
+    SESSION,
+    SLIDING,
+    TIME_AXIS,
+    UNBOUNDED,
+    least_retention,
+)
+from sessionlake.operators.shared.windowing.policies import BATCH, END, Policies
+from sessionlake.operators.shared.windowing.policy import policy
 
 _EVER = 1 << 62
 
@@ -41,13 +50,15 @@ class JoinSection(OperatorSection):
     """Pairs of messages of two streams."""
 
     BESIDE: ClassVar[tuple[str, ...]] = ("emit",)
+    INSTEAD: ClassVar[Mapping[str, str]] = {"ttl": "join.retention_time or join.retention_count"}
+    RESERVED: ClassVar[frozenset[str]] = RESERVED
+    SIDES: ClassVar[tuple[str, ...]] = (LEFT, RIGHT)
     KEYED: ClassVar[bool] = False
-    AGGREGATES: ClassVar[bool] = False
 
     left: LeftSection
     right: RightSection
     on: list[str]
-    """Equal fields, as in "id", or "order_id = id" where left and right call them differently; none for all pairs in range."""
+    """Equal fields, as in "id", or "order_id = id" if left and right call them differently; none for all pairs in range."""
     by: Literal["time", "count"] = "time"
     kind: Literal["sliding", "tumbling", "hopping", "session"] = "sliding"
     size: str | int | None = None
@@ -55,7 +66,7 @@ class JoinSection(OperatorSection):
     advance: str | int | None = None
     """Of hopping joins: from one window's start to the next one's."""
     offset: str | int | None = None
-    """Where the grid of tumbling and hopping windows begins."""
+    """The start of the grid of tumbling and hopping windows, for example "6 hours" after the epoch."""
     gap: str | int | None = None
     """Of session joins: neighbors in a session are at most so far apart."""
     grace: Duration = "0 seconds"
@@ -71,7 +82,7 @@ class JoinSection(OperatorSection):
 
     @property
     def sides(self) -> dict[str, JoinSideSection]:
-        """The two sides, by what states and inputs call them."""
+        """The two sides, by their names in states and inputs."""
         return {LEFT: self.left, RIGHT: self.right}
 
     def reading(self, sources: Mapping[str, SourceSection]) -> Self:
@@ -79,6 +90,11 @@ class JoinSection(OperatorSection):
         return self.model_copy(
             update={name: side.model_copy(update={"source": sources[name]}) for name, side in self.sides.items()}
         )
+
+    @property
+    def own_columns(self) -> list[str]:
+        """The columns of both sides, as pairs have them."""
+        return [f"{side.name}_{column}" for side in self.sides.values() for column in side.columns]
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:
@@ -155,7 +171,7 @@ class JoinSection(OperatorSection):
         return value
 
     def size_of(self, side: str) -> int | None:
-        """Return a side's size on the axis; None where it is unbounded."""
+        """Return a side's size on the axis; None if it is unbounded."""
         size = self.sides[side].size
         return None if size is None or size == UNBOUNDED else self.on_axis(f"{side}.size", size)
 
@@ -225,7 +241,7 @@ class JoinSection(OperatorSection):
         bounded = self.kind != SESSION and UNBOUNDED not in (self.left.size, self.right.size)
         if by_time and self.retention_count is not None and not bounded:
             raise ConfigError(
-                "join.retention_count: goes by time with sizes on both sides, or with windows; here any message that is kept may have "
+                "join.retention_count: is needed only with sizes on both sides, or with windows; here any stored message may have "
                 "partners, remove it"
             )
         least = self._least_retention()
@@ -245,7 +261,7 @@ class JoinSection(OperatorSection):
         return self.by == TIME_AXIS
 
     def bound_settings(self) -> dict[str, Any]:
-        """Return what decides which pairs there are, and what their rows have."""
+        """Return the settings that decide which pairs there are, and which columns their rows have."""
         lengths = {f"join.{n}": self.on_axis(n, getattr(self, n)) for n in ("size", "advance", "offset", "gap")}
         sides = {
             f"join.{at}": {"name": side.name, "size": self.size_of(at), "columns": list(side.columns)}
@@ -260,6 +276,6 @@ class JoinSection(OperatorSection):
         }
 
     def live_settings(self) -> dict[str, Any]:
-        """Return the policies, and what else may change."""
+        """Return the policies and the other settings that may change."""
         others = {"retention_count": self.retention_count or 0, "idle_us": self.idle_us}
         return {"emit": asdict(self.emit.policies), **others}

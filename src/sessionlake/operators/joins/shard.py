@@ -1,4 +1,4 @@
-"""One shard's part of a batch of a join: messages stored, pairs made of those that are due. The pairs are `pairs.py`'s."""
+"""One shard's part of a batch of a join: it stores messages, and pairs those that are due. The pairs are `pairs.py`'s."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,22 +15,29 @@ from sessionlake.operators.joins.pairs import Points, pairs
 from sessionlake.operators.joins.rows import deleted_rows, late_rows, message_rows, pair_rows
 from sessionlake.operators.joins.rules import NEVER, JoinProgress
 from sessionlake.operators.joins.spec import LEFT, MESSAGES, POSITION, RIGHT, SIDE, SIDES, JoinSpec, other_of
-from sessionlake.operators.windows.emission import MAX_BATCH, MAX_CLOCK, UNSENT_EARLY, UNSENT_LATE, Ticks, ticks_of
-from sessionlake.store.messages import HEAD, Messages, MessageStore, Waiting, together
+from sessionlake.operators.shared.windowing.emission import (
+    MAX_BATCH,
+    MAX_CLOCK,
+    UNSENT_EARLY,
+    UNSENT_LATE,
+    Ticks,
+    ticks_of,
+)
+from sessionlake.store.messages import HEAD, ListedMessages, Messages, MessageStore, together
 from sessionlake.stream.control import MAX_FLUSH
 from sessionlake.stream.outputs import LATE
 from sessionlake.stream.positions import CHUNK, ROW, Numbering
 from sessionlake.stream.watermark import NO_WATERMARK
 
 _LETTERS = {LEFT: "l", RIGHT: "r"}
-"""How stores call the sides."""
+"""The sides' names in stores."""
 _LISTS = ("E", "L")
 """The stores' letters of the lists of messages that wait by the policies early and late."""
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What a batch is, besides its rows: how far the pipeline was, and which policies fire."""
+class BatchTimes:
+    """The part of a batch that is the same for all rows: its number, its clock, the progress before it, and the policies that fire."""
 
     batch_id: int
     clock_us: int
@@ -45,16 +52,16 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Present:
-    """The messages of one side that a batch has to do with: those that are stored, and its own. By (code, x, position)."""
+class SideMessages:
+    """The messages of one side that a batch needs, stored ones and its own, ordered by (code, x, position)."""
 
     messages: Messages
     new: Bools
-    """Which this batch brings."""
+    """Which messages this batch brings."""
     fires: Bools
-    """Which pairs are made of in this batch."""
+    """Which messages are paired in this batch."""
     waits: Bools
-    """Which wait for a later one."""
+    """Which messages wait for a later batch."""
 
     @property
     def brought(self) -> Messages:
@@ -69,32 +76,33 @@ class JoinShard:
     spec: JoinSpec
 
     def computed(self, inputs: Inputs, store: MessageStore, context: BatchContext) -> ShardResult:
-        """Return what becomes of a shard: its messages with the batch's, and the pairs of those that fire."""
-        moment = self._moment(inputs, context)
+        """Return the shard's result: its messages with the batch's, and the pairs of messages that fire."""
+        times = self._times(inputs, context)
         arrived = {side: self._arrived(inputs, side, context) for side in SIDES}
-        found = {policy: store.lists(_LISTS[policy]) for policy in (0, 1) if self._listed(moment, policy)}
+        found = {policy: store.lists(_LISTS[policy]) for policy in (0, 1) if self._listed(times, policy)}
         listed = [waiting for _, waiting in found.values()]
         given = [arrived[side]["key"] for side in SIDES]
         codes, keys = sorted_codes(
             pa.chunked_array([*(c for k in given for c in k.chunks), *(w.keys for w in listed)], pa.string())
         )
+        # One coding of all keys, so that codes of both sides and of the lists can be compared; then cut again by source.
         cuts = np.cumsum([*(len(k) for k in given), *(len(w.x) for w in listed)])[:-1]
         parts = np.split(codes, cuts)
-        new = {side: self._messages(side, parts[i], arrived[side], moment) for i, side in enumerate(SIDES)}
-        present = self._present(store, keys, new, list(zip(parts[2:], listed, strict=True)), moment)
+        new = {side: self._messages(side, parts[i], arrived[side], times) for i, side in enumerate(SIDES)}
+        present = self._present(store, keys, new, list(zip(parts[2:], listed, strict=True)), times)
         sent = self._pairs(keys, present, context)
         removed = deleted_rows(self.spec, inputs.get(REMOVE), context)
-        writes = self._writes(store, keys, present, [name for names, _ in found.values() for name in names], moment)
+        writes = self._writes(store, keys, present, [name for names, _ in found.values() for name in names], times)
         outputs = {
             MESSAGES: pa.concat_tables([message_rows(self.spec, side, keys, present[side].brought) for side in SIDES]),
             **({LATE: late_rows(inputs[LATE], inputs, context)} if LATE in inputs else {}),
         }
-        marks = {MAX_CLOCK: moment.clock_us, MAX_BATCH: moment.batch_id}
+        marks = {MAX_CLOCK: times.clock_us, MAX_BATCH: times.batch_id}
         stats = {"upserts": len(sent), "deletes": len(removed), **marks, **_unsent(present)}
         return ShardResult(pa.concat_tables([sent, removed]), writes if len(writes) else None, outputs, stats)
 
     def restored(self, inputs: Inputs, store: MessageStore) -> pa.Table:
-        """Return the writes of handed-in messages, and the lists of those that wait."""
+        """Return the writes of a restore's messages, and the lists of messages that wait."""
         rows = inputs[RESTORE].combine_chunks()
         tables = []
         for side in SIDES:
@@ -109,14 +117,14 @@ class JoinShard:
         for policy, letter in enumerate(_LISTS):
             at = np.flatnonzero(waits & (late == (policy == 1)))
             sides, named = (combined(rows[name]).take(pa.array(at)) for name in (SIDE, "key"))
-            tables.append(store.list_writes(letter, 0, Waiting(sides, x[at], named)))
+            tables.append(store.list_writes(letter, 0, ListedMessages(sides, x[at], named)))
         return _by_segment(tables)
 
-    def _moment(self, inputs: Inputs, context: BatchContext) -> Moment:
+    def _times(self, inputs: Inputs, context: BatchContext) -> BatchTimes:
         before = JoinProgress.of(context.state)
         told = inputs.get(TICK, pa.table({}))
         flush = MAX_FLUSH in told.column_names and pc.max(told[MAX_FLUSH]).as_py() is not None
-        return Moment(
+        return BatchTimes(
             context.batch_id,
             context.clock_us,
             before,
@@ -125,8 +133,8 @@ class JoinShard:
         )
 
     @staticmethod
-    def _listed(moment: Moment, policy: int) -> bool:
-        return moment.due(policy) and moment.before.waiting_since(policy) < NEVER
+    def _listed(times: BatchTimes, policy: int) -> bool:
+        return times.due(policy) and times.before.waiting_since(policy) < NEVER
 
     def _arrived(self, inputs: Inputs, side: str, context: BatchContext) -> pa.Table:
         """Return a side's messages of the batch: key, time_us, position, is_late, and its columns as column_<i>."""
@@ -150,9 +158,9 @@ class JoinShard:
             tables.append(inputs[AGAIN[side]].select(schema.names).cast(schema))
         return pa.concat_tables(tables)
 
-    def _messages(self, side: str, codes: Ints, table: pa.Table, moment: Moment) -> Messages:
+    def _messages(self, side: str, codes: Ints, table: pa.Table, times: BatchTimes) -> Messages:
         columns = [combined(table[f"column_{i}"]) for i in range(len(self.spec.side(side).columns))]
-        return self._packed(side, codes, table, np.full(len(table), moment.batch_id), columns)
+        return self._packed(side, codes, table, np.full(len(table), times.batch_id), columns)
 
     def _packed(self, side: str, codes: Ints, table: pa.Table, revision: Ints, columns: list[pa.Array]) -> Messages:
         head = np.zeros(len(table), HEAD)
@@ -166,31 +174,32 @@ class JoinShard:
         store: MessageStore,
         keys: pa.Array,
         new: Mapping[str, Messages],
-        listed: Sequence[tuple[Ints, Waiting]],
-        moment: Moment,
-    ) -> dict[str, Present]:
+        listed: Sequence[tuple[Ints, ListedMessages]],
+        times: BatchTimes,
+    ) -> dict[str, SideMessages]:
         """Return all messages that the batch changes, or that pairs may be made of."""
         asked: dict[str, list[tuple[Ints, Ints, Ints]]] = {side: [] for side in SIDES}
         for side in SIDES:
             messages = new[side]
             asked[side].append((messages.codes, messages["x"], messages["x"]))
-            due = np.where(messages["late"] > 0, moment.ticks.late, moment.ticks.early)
+            due = np.where(messages["late"] > 0, times.ticks.late, times.ticks.early)
             self._ask(asked, side, messages.codes[due], messages["x"][due])
             for codes, waiting in listed:
                 rows = np.flatnonzero(pc.equal(waiting.sides, side).to_numpy(zero_copy_only=False))
                 asked[side].append((codes[rows], waiting.x[rows], waiting.x[rows]))
                 self._ask(asked, side, codes[rows], waiting.x[rows])
-        found, newest = {}, max(moment.newest, *(int(new[side]["x"].max(initial=NO_WATERMARK)) for side in SIDES))
+        # Reads end at the newest message: partners further away are not there yet.
+        found, newest = {}, max(times.newest, *(int(new[side]["x"].max(initial=NO_WATERMARK)) for side in SIDES))
         for side in SIDES:
             codes, low, high = (np.concatenate(part) for part in zip(*asked[side], strict=True))
-            horizon = moment.before.horizon(side)
+            horizon = times.before.horizon(side)
             stored = store.around(_LETTERS[side], keys, codes, np.maximum(low, horizon), np.minimum(high, newest))
             stored = stored.take(np.flatnonzero(stored["x"] >= horizon))
-            found[side] = self._marked(stored, new[side], moment)
+            found[side] = self._marked(stored, new[side], times)
         return found
 
     def _ask(self, asked: Mapping[str, list[tuple[Ints, Ints, Ints]]], side: str, codes: Ints, x: Ints) -> None:
-        """Ask for the partners of messages; in a session for what is between them, too."""
+        """Ask for the partners of messages; for sessions also for the messages between them."""
         axis = axis_of(self.spec)
         low, high = axis.partners(side, x)
         asked[other_of(side)].append((codes, low, high))
@@ -198,19 +207,21 @@ class JoinShard:
             asked[side].append((codes, low, high))
 
     @staticmethod
-    def _marked(stored: Messages, new: Messages, moment: Moment) -> Present:
-        """Put new messages beside stored ones; one that is stored already is not new."""
+    def _marked(stored: Messages, new: Messages, times: BatchTimes) -> SideMessages:
+        """Put new messages next to stored ones; a message that is stored already is not new."""
         messages = together([stored, new])
         again = np.zeros(len(messages), bool)
+        # Sorted by (code, x, position), the stored copy stands before an equal new one, which is dropped.
         again[1:] = (np.diff(messages.codes) == 0) & (np.diff(messages["position"]) == 0)
         messages = messages.take(np.flatnonzero(~again))
         revision, late = messages["revision"], messages["late"] > 0
-        is_new = revision == moment.batch_id
-        undone = is_new | (revision > np.where(late, moment.before.waiting_since(1), moment.before.waiting_since(0)))
-        due = np.where(late, moment.ticks.late, moment.ticks.early)
-        return Present(messages, is_new, undone & due, undone & ~due)
+        is_new = revision == times.batch_id
+        # A stored message is unsent if it came after the batch since which its list has waited.
+        undone = is_new | (revision > np.where(late, times.before.waiting_since(1), times.before.waiting_since(0)))
+        due = np.where(late, times.ticks.late, times.ticks.early)
+        return SideMessages(messages, is_new, undone & due, undone & ~due)
 
-    def _pairs(self, keys: pa.Array, present: Mapping[str, Present], context: BatchContext) -> pa.Table:
+    def _pairs(self, keys: pa.Array, present: Mapping[str, SideMessages], context: BatchContext) -> pa.Table:
         """Return the rows of the pairs that go out."""
         taken = {side: np.flatnonzero(~present[side].waits) for side in SIDES}
         messages = {side: present[side].messages.take(rows) for side, rows in taken.items()}
@@ -223,16 +234,17 @@ class JoinShard:
         self,
         store: MessageStore,
         keys: pa.Array,
-        present: Mapping[str, Present],
+        present: Mapping[str, SideMessages],
         ended: Sequence[bytes],
-        moment: Moment,
+        times: BatchTimes,
     ) -> pa.Table:
         """Return the writes of the blocks that have a new message, and of the lists."""
         tables = [store.list_deletes(ended)]
-        waiting: list[list[Waiting]] = [[], []]
+        waiting: list[list[ListedMessages]] = [[], []]
         for side in SIDES:
             of, messages = present[side], present[side].messages
             block = messages["x"] // store.block
+            # A block begins at each change of the key or of the block's number.
             starts = np.flatnonzero((np.diff(messages.codes, prepend=-1) != 0) | (np.diff(block, prepend=0) != 0))
             if len(starts):
                 touched = np.repeat(np.logical_or.reduceat(of.new, starts), np.diff(starts, append=len(block)))
@@ -242,22 +254,23 @@ class JoinShard:
                 waiting[policy].append(_waiting(side, keys, messages, rows))
         for policy, parts in enumerate(waiting):
             sides, named = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("sides", "keys"))
-            both = Waiting(sides, np.concatenate([part.x for part in parts]), named)
-            tables.append(store.list_writes(_LISTS[policy], moment.batch_id, both))
+            both = ListedMessages(sides, np.concatenate([part.x for part in parts]), named)
+            tables.append(store.list_writes(_LISTS[policy], times.batch_id, both))
         return _by_segment(tables)
 
 
-def _waiting(side: str, keys: pa.Array, messages: Messages, rows: Ints) -> Waiting:
+def _waiting(side: str, keys: pa.Array, messages: Messages, rows: Ints) -> ListedMessages:
     named = keys.take(pa.array(messages.codes[rows]))
-    return Waiting(pa.array([side] * len(rows), pa.string()), messages["x"][rows], named)
+    return ListedMessages(pa.array([side] * len(rows), pa.string()), messages["x"][rows], named)
 
 
 def _by_segment(tables: Sequence[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
+    # Stores take writes ascending by segment; a stable sort keeps the order within one.
     return table.take(pa.array(np.argsort(table["segment"].to_numpy(), kind="stable")))
 
 
-def _unsent(present: Mapping[str, Present]) -> dict[str, int]:
+def _unsent(present: Mapping[str, SideMessages]) -> dict[str, int]:
     """Return how many of the batch's messages wait, by policy."""
     late = [present[side].messages["late"][present[side].new & present[side].waits] for side in SIDES]
     waiting = np.concatenate(late)

@@ -1,4 +1,4 @@
-"""The sections [join.left] and [join.right] of a config, and what the two may be called."""
+"""The sections [join.left] and [join.right] of a config, and the names that the two may have."""
 
 import re
 from typing import ClassVar
@@ -10,8 +10,6 @@ from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.spec import LEFT, RIGHT
 
-UNBOUNDED = "unbounded"
-"""The size of a side whose messages stay joinable for as long as the retention allows."""
 RESERVED = frozenset(
     [
         "op",
@@ -38,13 +36,13 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class LeftSource(SourceSection):
-    """What is read of the left side."""
+    """The section [join.left.source]: the source of the left side."""
 
     AT: ClassVar[str] = "join.left.source"
 
 
 class RightSource(SourceSection):
-    """What is read of the right side."""
+    """The section [join.right.source]: the source of the right side."""
 
     AT: ClassVar[str] = "join.right.source"
 
@@ -53,11 +51,11 @@ class JoinSideSection(Section):
     """One of the two streams."""
 
     name: str
-    """What its columns are called by: `<name>_<column>`."""
+    """The prefix of its columns' names: `<name>_<column>`, for example `orders_value`."""
     size: str | int | None = None
     """Of sliding joins: how long its messages stay joinable: a duration, a number of messages, or "unbounded"."""
     columns: list[str] = Field(default=[])
-    """Its columns that pairs have, beside times and positions."""
+    """Its columns that pairs have, besides times and positions."""
     source: SourceSection
     event: EventSection
 

@@ -1,4 +1,4 @@
-"""What workers must know of a pipeline of a join: its sides, its lengths, and the schemas of its tables.
+"""The specification of a join that workers get: its sides, its lengths, and the schemas of its tables.
 
 A message has a place on the join's axis (`axis.py`): its time in microseconds, or its number in its source partition.
 """
@@ -12,8 +12,8 @@ import pyarrow as pa
 from sessionlake.aggregates.scalars import state_type
 from sessionlake.columnar.arrays import Ints
 from sessionlake.errors import ConfigError
-from sessionlake.operators.windows.emission import Policies
-from sessionlake.operators.windows.kept import Keeping
+from sessionlake.operators.shared.windowing.policies import Policies
+from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
 from sessionlake.store.segmented import segment_interval
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
@@ -21,11 +21,13 @@ from sessionlake.warehouse import schemas
 from sessionlake.warehouse.schemas import TIME
 
 LEFT, RIGHT = SIDES = ("left", "right")
-"""The two inputs, as states, shuffles and stores call them, whatever their names are in the config."""
+"""The two inputs, as states, shuffles and stores call them. Their names in the config may differ."""
 TIME_AXIS, COUNT_AXIS = "time", "count"
+UNBOUNDED = "unbounded"
+"""The size of a side whose messages stay joinable for as long as the retention allows."""
 SLIDING, TUMBLING, HOPPING, SESSION = KINDS = ("sliding", "tumbling", "hopping", "session")
 MESSAGES = "messages"
-"""Kind of the rows of join_messages, which shards put out beside the pairs."""
+"""Kind of the rows of join_messages, which shards return with the pairs."""
 SIDE, POSITION = "side", "position"
 """Columns that the tables of late events and of dead letters have in a join (`position`: of late events alone)."""
 NUMBER_BITS = 40
@@ -43,12 +45,12 @@ class Side:
     columns: tuple[str, ...]
     """The columns that pairs have."""
     events: EventSpec
-    """Its decoder's columns have the side's equal fields as keys (none: no key), and `columns` as inputs."""
+    """Its decoder's columns have the side's equal fields as keys (none: no key), and as inputs all that `columns` are computed of."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:
         """The types of `columns`."""
-        return {name: self.events.decoder.columns.types[name] for name in self.columns}
+        return {name: self.events.types[name] for name in self.columns}
 
 
 def least_retention(kind: str, sizes: tuple[int | None, int | None], size: int, advance: int, gap: int) -> int:
@@ -63,7 +65,7 @@ class JoinSpec:
     """A pipeline's join: which messages are partners, how long they are kept, and when pairs are sent."""
 
     on: tuple[tuple[str, str], ...]
-    """Pairs of equal fields, of left and of right; empty where every message is as good as any other in range."""
+    """Pairs of equal fields, of left and of right; empty if every message is as good as any other in range."""
     left: Side
     right: Side
     by: str = TIME_AXIS
@@ -110,13 +112,13 @@ class JoinSpec:
         return self.by == TIME_AXIS
 
     @property
-    def keeping(self) -> Keeping | None:
-        """How many messages are kept by time; None for as many as there are."""
+    def keeping(self) -> RetainedCounts | None:
+        """How many messages a join by time keeps; None for no limit."""
         if not self.by_time or not self.retention_count:
             return None
         sizes = (self.left.size, self.right.size)
         span = least_retention(self.kind, sizes, self.size, self.advance, self.gap) + self.grace_us
-        return Keeping(self.retention_count, self.retention_us, span)
+        return RetainedCounts(self.retention_count, self.retention_us, span)
 
     @property
     def retained(self) -> int:
@@ -152,8 +154,17 @@ def other_of(side: str) -> str:
 
 
 def event_types(spec: JoinSpec) -> dict[str, pa.DataType]:
-    """Return the fields of the struct `event` of late_events and of the archive: `<name>_<column>`, both sides' columns."""
-    return {f"{side.name}_{name}": type_ for side in (spec.left, spec.right) for name, type_ in side.types.items()}
+    """Return the fields of the struct `event` of late_events and of the archive: `<name>_<column>`, what is read of both sources."""
+    return {
+        f"{side.name}_{name}": type_
+        for side in (spec.left, spec.right)
+        for name, type_ in side.events.stored_types.items()
+    }
+
+
+def column_names(spec: JoinSpec) -> list[str]:
+    """Return the names of the columns of both sides in the tables: `<name>_<column>`."""
+    return [f"{side.name}_{name}" for side in (spec.left, spec.right) for name in side.columns]
 
 
 def join_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
@@ -207,8 +218,8 @@ def message_schema(spec: JoinSpec, *, marks: bool) -> pa.Schema:
 
 
 RESTORED = ("key", SIDE, "time_us", POSITION, "revision", "is_late", "waits")
-"""What a restore hands in of each row of join_messages at or above the horizon (`key` is join_key, `time_us` the time in
-microseconds, `waits` whether it is not due yet), beside all columns `<name>_<column>`."""
+"""The columns that a restore reads of each row of join_messages at or above the horizon (`key` is join_key, `time_us` the time in
+microseconds, `waits` whether it is not due yet), besides all columns `<name>_<column>`."""
 _JOIN_ID = schemas.commented("join_id", pa.int64(), "xxhash64(join_key, left_position, right_position)")
 
 

@@ -1,6 +1,6 @@
 """The corrections of keyed tables: a tombstone deletes a row that is still at a revision (docs/rules.md, rule 151).
 
-A topic's tells, as an expiry, that the row of a record has expired (rule 181).
+An expiry of a topic says that the row of a record has expired (rule 181).
 """
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ def _bad_tombstone(table: pa.Table) -> Bools:
 
 
 def _bad_expiry(table: pa.Table) -> Bools:
-    return is_keyless(table) | is_null(table, "revision", "event_count")
+    return is_keyless(table) | is_null(table, "source_offset", "source_partition")
 
 
 def _removals(rows: pa.Table) -> Split:
@@ -35,12 +35,12 @@ def _removals(rows: pa.Table) -> Split:
 
 
 def _expiries(rows: pa.Table) -> Split:
-    yield _removed(rows, pa.nulls(rows.num_rows, pa.int64()), rows["revision"], rows["event_count"])
+    yield _removed(rows, pa.nulls(rows.num_rows, pa.int64()), rows["source_offset"], rows["source_partition"])
 
 
 def _removed(rows: pa.Table, *numbers: pa.ChunkedArray | pa.Array) -> Keyed:
-    ids, keys = (combined(rows[name]) for name in ("correction_id", "session_key"))
-    arrays = [ids, keys, pa.array(micros(rows["session_start"])), *map(combined, numbers)]
+    ids, keys = (combined(rows[name]) for name in ("correction_id", "key"))
+    arrays = [ids, keys, pa.array(micros(rows["start_time"])), *map(combined, numbers)]
     return Keyed(REMOVE, keys, pa.Table.from_arrays(arrays, schema=REMOVE_SCHEMA))
 
 

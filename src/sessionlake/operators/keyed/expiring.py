@@ -1,4 +1,4 @@
-"""A shard's rows as patterns of expiry see them, what these take away, and what their indexes are to have."""
+"""A shard's rows as TTL patterns see them, the rows that patterns remove, and the writes of their indexes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,8 +8,13 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints, combined
 from sessionlake.engine.operator import BatchContext, Inputs
-from sessionlake.operators.cleanups.brake import GONE, LEFT, ROUND_OF, Round
-from sessionlake.operators.cleanups.schedule import (
+from sessionlake.operators.keyed.expiry.pattern import Expirations, Pass, Pattern
+from sessionlake.operators.keyed.expiry.table_rows import TableRows
+from sessionlake.operators.keyed.expiry.ttl import EVICTED, written_us
+from sessionlake.operators.keyed.spec import KeyedSpec
+from sessionlake.operators.shared.cleanups.brake import GONE, LEFT, ROUND_OF, Round
+from sessionlake.operators.shared.cleanups.names import LIVE_ROWS
+from sessionlake.operators.shared.cleanups.schedule import (
     CLEANUP_US,
     LEFT_OVER,
     MAX_LAG,
@@ -20,26 +25,20 @@ from sessionlake.operators.cleanups.schedule import (
     began_of,
     clock_of,
 )
-from sessionlake.operators.keyed.expiry.pattern import Found, Pass, Pattern
-from sessionlake.operators.keyed.expiry.segments import Segments
-from sessionlake.operators.keyed.expiry.table_rows import TableRows
-from sessionlake.operators.keyed.expiry.time_boxed import TimeBoxed
-from sessionlake.operators.keyed.spec import KeyedSpec
-from sessionlake.operators.keyed.ttl import EVICTED, written_us
 from sessionlake.store.rows import HEAD, RowStore, Stored
-from sessionlake.warehouse.changelog import LIVE_ROWS
 
 NO_ROWS = Stored(np.zeros(0, np.int64), np.zeros(0, HEAD), pa.array([], pa.binary()))
 
 
 def stored_rows(spec: KeyedSpec, keys: pa.Array, rows: Stored) -> TableRows:
-    """Return rows of the store, of these keys, bytes, as rows of the table."""
+    """Return stored rows, given with their keys as bytes, as rows of the table."""
 
     def columns() -> Mapping[str, pa.Array]:
         unpacked = spec.unpack(rows.packed(np.arange(len(rows))))
-        return dict(zip(spec.columns, unpacked, strict=True))
+        return {**spec.key_parts(texts), **dict(zip(spec.columns, unpacked, strict=True))}
 
-    return TableRows(keys.cast(pa.string()), rows["time"], rows["revision"], rows["written"], rows["inserted"], columns)
+    texts = keys.cast(pa.string())
+    return TableRows(texts, rows["time"], rows["revision"], rows["written"], rows["inserted"], columns)
 
 
 def put_rows(spec: KeyedSpec, updates: pa.Table, at: Ints, context: BatchContext, inserted: Ints) -> TableRows:
@@ -47,7 +46,8 @@ def put_rows(spec: KeyedSpec, updates: pa.Table, at: Ints, context: BatchContext
     index = pa.array(at)
 
     def columns() -> Mapping[str, pa.Array]:
-        return {name: combined(updates[f"column_{i}"]).take(index) for i, name in enumerate(spec.columns)}
+        own = {name: combined(updates[f"column_{i}"]).take(index) for i, name in enumerate(spec.columns)}
+        return {**spec.key_parts(keys), **own}
 
     keys = combined(updates["key"]).take(index)
     time = combined(updates["time_us"]).to_numpy()[at]
@@ -63,15 +63,15 @@ def taken_away(
     put: TableRows,
     changed: pa.Array,
     held: int,
-) -> Found:
-    """Return what a batch takes away of a shard: nothing where there is no TTL, or no cleanup is due.
+) -> Expirations:
+    """Return the rows that a batch removes from a shard by TTL: none if there is no TTL, or no cleanup is due.
 
-    `changed` are the keys, bytes, ascending, that its updates and tombstones change, of which `held` had a row before.
+    `changed` are the keys, bytes, ascending, that its updates and tombstones change; `held` of them had a row before.
     """
     found = None
     if spec.ttl is not None:
         watch = Stopwatch()
-        found = spec.ttl.pattern.found(
+        found = spec.ttl.pattern.find(
             store,
             Pass(
                 clock_of(inputs),
@@ -85,21 +85,21 @@ def taken_away(
             ),
         )
         if found is not None:
-            # What another pattern left in the cursor is of no use, and must not be there when that one comes back.
+            # The cursor of another pattern has no use, and must not be there if a config returns to that pattern.
             cursor = {} if found.cursor is None and context.cursor else found.cursor
-            found = _held(spec, store, replace(found, cursor=cursor), context, put, clock_of(inputs))
+            found = _round_counts(spec, store, replace(found, cursor=cursor), context, put, clock_of(inputs))
             found = replace(found, took_us=watch.us)
-    return found or Found(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
+    return found or Expirations(np.zeros(len(put), bool), pa.array([], pa.binary()), NO_ROWS)
 
 
-def _held(
-    spec: KeyedSpec, store: RowStore, found: Found, context: BatchContext, put: TableRows, clock_us: int | None
-) -> Found:
-    """Return what goes with the numbers by which it is decided whether so many may, and in the cursor how far the shard's round is."""
+def _round_counts(
+    spec: KeyedSpec, store: RowStore, found: Expirations, context: BatchContext, put: TableRows, clock_us: int | None
+) -> Expirations:
+    """Return the removed rows with the numbers that the brake needs, and with the shard's progress in its round in the cursor."""
     ttl = spec.ttl
     if ttl is None or ttl.schedule.brake is None or clock_us is None:
         return found
-    brake, boxed = ttl.schedule.brake, isinstance(ttl.pattern, TimeBoxed)
+    brake, boxed = ttl.schedule.brake, ttl.pattern.max_duration_us is not None
     known = (context.cursor if boxed else context.state).get(ROUND_OF)
     round_ = Round.of(known, brake.rule, clock_us, context.state)
     expected_us = brake.expected_us(round_, ttl.schedule.every_us or 0)
@@ -108,8 +108,8 @@ def _held(
     now, cursor = round_.with_cleanup(gone), found.cursor
     if boxed:
         after = now if cursor else now.ended(began_of(context.cursor, clock_us))
-        cursor = {**(cursor or {}), ROUND_OF: after.told()}
-    left = {}
+        cursor = {**(cursor or {}), ROUND_OF: after.to_json()}
+    left: dict[str, int] = {}
     if context.state.get(LIVE_ROWS) is None:
         keys, _ = store.page(limit=brake.enough(now.gone) + len(found.keys))
         left = {LEFT: max(len(keys) - len(found.keys), 0)}
@@ -121,12 +121,12 @@ def _by_clock(pattern: Pattern, rows: TableRows, expected_us: int | None) -> int
     return len(rows) if expected_us is None else len(rows) - int(np.sum(pattern.expired(rows, expected_us)))
 
 
-def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: TableRows) -> dict[str, int]:
-    """Return the numbers of a pass, of whose rows of the store so many are `told` of; empty where there is no TTL.
+def counts_of(found: Expirations, told: int, spec: KeyedSpec, inputs: Inputs, put: TableRows) -> dict[str, int]:
+    """Return the numbers of a pass that logs deletes of `told` stored rows; empty if there is no TTL.
 
     `put` are the rows that the batch writes.
     """
-    if spec.ttl is None or isinstance(spec.ttl.pattern, Segments):
+    if spec.ttl is None or spec.ttl.pattern.interval_us is not None:
         return {}
     gone = int(found.at_once.sum()) + told
     counts = {f"deleted_by_{spec.ttl.pattern.cause}": gone, "scanned": found.scanned, "decoded": found.decoded}
@@ -138,16 +138,22 @@ def counts_of(found: Found, told: int, spec: KeyedSpec, inputs: Inputs, put: Tab
     pattern, at_once = spec.ttl.pattern, put.take(np.flatnonzero(found.at_once))
     taken = (at_once, stored_rows(spec, found.keys, found.rows))
     lags = [lag for rows in taken if (lag := pattern.lag_us(rows, clock_us)) is not None]
-    counts |= {CLEANUP_US: found.took_us, **({MAX_LAG: max(lags)} if lags else {})}
-    counts |= {} if found.round_us is None else {MAX_ROUND: found.round_us}
-    counts |= {**({LEFT_OVER: 1} if found.left_over else {}), **found.held}
-    return {**counts, SCANNED: found.scanned, TOOK: found.took_us} if isinstance(pattern, TimeBoxed) else counts
+    counts |= {CLEANUP_US: found.took_us, **found.held}
+    if lags:
+        counts[MAX_LAG] = max(lags)
+    if found.round_us is not None:
+        counts[MAX_ROUND] = found.round_us
+    if found.left_over:
+        counts[LEFT_OVER] = 1
+    if pattern.max_duration_us is not None:
+        counts |= {SCANNED: found.scanned, TOOK: found.took_us}
+    return counts
 
 
-def indexed(spec: KeyedSpec, store: RowStore, put: TableRows, was: TableRows, found: Found) -> pa.Table:
-    """Return the writes of the index when rows are put, `was` are there before of what updates change, and others are found to go."""
+def indexed(spec: KeyedSpec, store: RowStore, put: TableRows, was: TableRows, found: Expirations) -> pa.Table:
+    """Return the writes of the index for rows that are put and rows that go; `was` are the rows before the updates."""
     index, pattern = _indexing(spec)
-    moved = pattern.moved(put, was, found)
+    moved = pattern.index_changes(put, was, found)
     return store.index_writes(index, moved.added, moved.removed, found.first)
 
 

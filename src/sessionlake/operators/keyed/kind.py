@@ -4,73 +4,50 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
-from sessionlake.aggregates.scalars import state_type
-from sessionlake.columnar.expressions import Expression
-from sessionlake.columnar.spark_sql import Parsed
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.errors import ConfigError, JobError
+from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.operators.keyed.expiry.ttl import hidden_us
+from sessionlake.operators.keyed.factory import operator_of
 from sessionlake.operators.keyed.operator import TableKeeper
-from sessionlake.operators.keyed.section import TableSection, check_columns
+from sessionlake.operators.keyed.section import TableSection
 from sessionlake.operators.keyed.spec import (
     EVENT_TIME,
-    KEY,
     KeyedSpec,
     Progress,
     changes_schema,
-    next_state,
     snapshot_schema,
     stored_schema,
 )
-from sessionlake.operators.keyed.ttl import hidden_us
-from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.operators.keyed.ttl_section import ttl_section
 from sessionlake.sources.base import Source
-from sessionlake.sources.record_columns import META, NO_VALUE, OFFSET, PARTITION
 from sessionlake.stream.event_kind import EventKind
-from sessionlake.stream.events import event_spec
-from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import ALLOW_EXPIRY, State, TableSpec, changelog_output, changelog_table
 from sessionlake.stream.outputs import same_rows
-from sessionlake.stream.restating import Restating
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import DELETED, TABLE, WRITTEN, Changelog
+from sessionlake.warehouse.changelog import DELETED, WRITTEN, Changelog
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import merged_rows
-
-_NOT_LATE = (
-    "table: an update is never late, so that there is nothing to restate; those beyond retention are in dead_letters"
-)
 
 
 class KeyedTable(EventKind[KeyedSpec]):
     """See `Kind` for the methods."""
 
     changelog: ClassVar[Changelog] = TABLE
+    restating: ClassVar[None] = None
+    redeeming: ClassVar[None] = None
+    closing_watermark: ClassVar[None] = None
+    lookups: ClassVar[None] = None
 
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "KeyedTable":
         """Make it of a config."""
-        section, source, condition = cast("TableSection", config.section), sources[EVENTS], None
-        columns = tuple(section.columns or _all_columns(config, source, pinned))
-        parsed = section.condition
-        read = () if parsed is None else _columns_of(parsed, source, pinned)
-        places = (OFFSET, PARTITION, NO_VALUE) if config.source.kind == "kafka" else ()
-        events = event_spec(config, source, (*columns, *read, *places), pinned)
-        types = events.decoder.columns.types
-        for name in columns:
-            _check_type(name, types[name])
-        if parsed is not None:
-            condition = _typed(parsed, types)
-        spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition)
-        ttl = None if section.ttl is None else section.ttl.made(spec.types, config.pipeline.shards)
-        return cls(config, replace(spec, ttl=ttl))
+        return cls(config, operator_of(config, sources, pinned).spec)
 
     def operator(self, live: Mapping[str, Any] | None = None) -> TableKeeper:
         """Return the workers' half."""
@@ -78,7 +55,7 @@ class KeyedTable(EventKind[KeyedSpec]):
             return TableKeeper(self.spec)
         ttl = live.get("ttl")
         shards, allowed = self._config.pipeline.shards, bool(live.get(ALLOW_EXPIRY))
-        made = None if ttl is None else TtlSection.model_validate(ttl).made(self.spec.types, shards, allowed=allowed)
+        made = None if ttl is None else ttl_section(ttl).build(self.spec.types_in_sql, shards, allowed=allowed)
         return TableKeeper(replace(self.spec.under(live), ttl=made))
 
     def tables(self) -> tuple[TableSpec, ...]:
@@ -97,10 +74,6 @@ class KeyedTable(EventKind[KeyedSpec]):
     def bound_settings(cls) -> dict[str, Any]:
         """Return nothing: the config's own settings say all."""
         return {}
-
-    def next_state(self, state: State, stats: dict[str, int]) -> State:
-        """Return how far the table is after a batch with these numbers."""
-        return next_state(self.spec.retention_us, state, stats)
 
     def checked(self, operator: Operator[Any], state: State, stats: Mapping[str, int]) -> Sequence[str]:
         """Refuse a batch that takes too many rows away."""
@@ -129,12 +102,8 @@ class KeyedTable(EventKind[KeyedSpec]):
             *(known[name].alias(name) for name in stored_schema(spec).names)
         )
 
-    def lookups(self, tables: Tables, operator: Operator[Any], state: State, asked: DataFrame) -> DataFrame:
-        """Raise NotImplementedError: shards ask for nothing."""
-        raise NotImplementedError
-
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return how markers are cut into segments, how columns are packed, and what the index of rows is by."""
+        """Return how markers are cut into segments, how columns are packed, and the layout of the index of rows."""
         spec = cast("TableKeeper", operator).spec
         index = None if spec.ttl is None else spec.ttl.pattern.layout
         return f"{spec.retention_us}/{STATE_LAYOUT}{f'/{index}' if index else ''}"
@@ -160,56 +129,9 @@ class KeyedTable(EventKind[KeyedSpec]):
             over.append(f"{DELETED} and {EVENT_TIME} < timestamp_micros({horizon})")
         return {TABLE.snapshot: " or ".join(f"({some})" for some in over)} if over else {}
 
-    def restated_us(self) -> Column:
-        """Raise JobError: nothing is late."""
-        raise JobError(_NOT_LATE)
-
-    def restating(self, watermark_us: int) -> Restating:
-        """Raise JobError: nothing is late."""
-        del watermark_us
-        raise JobError(_NOT_LATE)
-
     def due_us(self, state: State) -> int | None:
         """Return when the next cleanup is due that may find something."""
         return None if self.spec.ttl is None else self.spec.ttl.due_us(state)
-
-    def closing_watermark(self, tables: Tables) -> None:
-        """Return None: no row ever closes."""
-        del tables
-
-
-def _all_columns(config: Config, source: Source, pinned: Mapping[str, str] | None) -> list[str]:
-    """Return the source's columns but those of [event]: as the first batch had them."""
-    own = (config.event.key, config.event.time, config.event.id, *META)
-    columns = [name for name in (source.columns() if pinned is None else pinned) if name not in own]
-    check_columns(columns)
-    return columns
-
-
-def _columns_of(parsed: Parsed, source: Source, pinned: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Return the columns of the source that an expression reads: key and event_time are not, unless it has such."""
-    derived = [name for name in parsed.columns if name in (KEY, EVENT_TIME)]
-    own = set(source.columns() if derived and pinned is None else pinned or ())
-    return tuple(name for name in parsed.columns if name not in derived or name in own)
-
-
-def _typed(parsed: Parsed, types: Mapping[str, pa.DataType]) -> Expression:
-    found: Expression = parsed.typed({KEY: pa.string(), EVENT_TIME: schemas.TIME, **types}, "boolean")
-    if found.uses_clock:
-        raise ConfigError(
-            f"{parsed.setting}: {parsed.text!r} reads the clock, and when an event comes must not decide what it does; "
-            "compare with a column"
-        )
-    return found
-
-
-def _check_type(name: str, type_: pa.DataType) -> None:
-    try:
-        state_type(type_, name)
-    except ConfigError as error:
-        raise ConfigError(
-            f"table.columns: {name!r} is of type {type_}, which a row can't hold; cast it in the source, or name the columns without it"
-        ) from error
 
 
 def _quoted(name: str) -> str:

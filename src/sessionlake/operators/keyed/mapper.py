@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates import Events
+from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, Ints, combined, plain_text
 from sessionlake.engine.operator import BatchContext, Counted, Keyed, Split
 from sessionlake.operators.keyed.order import Versions, latest, require_comparable
@@ -34,7 +34,7 @@ def update_schema(spec: KeyedSpec) -> pa.Schema:
 
 
 def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
-    """Yield the latest update of each key, and what `Judged.asides` yields. No event is late."""
+    """Yield the latest update of each key, and the tables of `Judged.asides`. No event is late."""
     at = Progress.of(context.state)
     judged = judge(spec.events, rows, context.clock_us, NO_WATERMARK if spec.by_offset else at.expired_us)
     _refuse_other_keys(spec, judged)
@@ -42,7 +42,7 @@ def split_updates(spec: KeyedSpec, context: BatchContext, rows: Rows) -> Split:
     yield from judged.asides(lambda: events)
     keys = plain_text(events.keys)
     deleted = spec.deleted(events)
-    # Numbered as they come: a shard sorts what all map tasks leave over.
+    # Numbered in the order of arrival: a shard sorts the updates of all map tasks.
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     table = _updates(spec, events, keys, deleted)
     if spec.by_offset:
@@ -66,7 +66,7 @@ def _refuse_other_keys(spec: KeyedSpec, judged: Judged) -> None:
 
 
 def versions_of(spec: KeyedSpec, updates: pa.Table) -> Versions:
-    """Return what of updates, a table of `update_schema`, decides about their order."""
+    """Return the columns of updates (`update_schema`) that decide their order."""
     deleted = combined(updates["deleted"]).to_numpy(zero_copy_only=False)
     return Versions(
         combined(updates["time_us"]).to_numpy(),

@@ -1,18 +1,23 @@
 """Keyed tables as the engine's operator: the workers' half."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.keyed.control import KINDS
+from sessionlake.operators.keyed.expiry.ttl import hidden_us
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.shard import KeyedShard
-from sessionlake.operators.keyed.spec import KeyedSpec, Progress
-from sessionlake.operators.keyed.ttl import hidden_us
+from sessionlake.operators.keyed.spec import KeyedSpec, Progress, next_state
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.store.api import OpenSegments
+from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
@@ -28,29 +33,44 @@ class TableKeeper:
     spec: KeyedSpec
     ticks: bool = False
 
+    def columns(self, name: str) -> EventColumns:
+        """Return the columns of the one input."""
+        del name
+        return self.spec.events.decoder.columns
+
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows and corrections; where a cleanup is due every shard is told."""
-        if self.spec.ttl is not None:
-            yield from self.spec.ttl.split(context)
+        """Split source rows and corrections; if a cleanup is due every shard gets its clock."""
+        yield from self.scheduled(context)
         for name, part in by_input(rows):
             if name == CORRECTIONS:
-                yield from split_corrections(KINDS, self.limits(context), part)
+                yield from self.split_corrections(context, part)
                 continue
             events, sent = self.spec.events.decoder.part(part)
             if sent is not None:
-                yield from split_corrections(KINDS, self.limits(context), sent)
-            for decoded in self.spec.events.decoder.decode(events):
-                yield from naming_rows(partial(split_updates, self.spec, context), decoded)
+                yield from self.split_corrections(context, sent)
+            for number, decoded in enumerate(self.spec.events.decoder.decode(events)):
+                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
 
-    def limits(self, context: BatchContext) -> Limits:
-        """Return the times that corrections of a batch are held against."""
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield the rows that make every shard run if a cleanup is due."""
+        if self.spec.ttl is not None:
+            yield from self.spec.ttl.split(context)
+
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Return the latest update of each key."""
+        del name, number
+        return split_updates(self.spec, context, rows)
+
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones and expiries."""
         at = Progress.of(context.state)
         latest = latest_advance_us(self.spec.events.max_future_skew_us, context.clock_us, at.watermark_us, 1)
-        return Limits(at.expired_us, latest, context.clock_us)
+        return split_corrections(KINDS, Limits(at.expired_us, latest, context.clock_us), table)
 
-    def open_store(self, path: Path) -> RowStore:
-        """Open a shard's store."""
-        return RowStore(path, retention_us=self.spec.retention_us, row_interval_us=self.spec.row_interval_us)
+    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> RowStore:
+        """Open a shard's store, by default in a separate database."""
+        spec = self.spec
+        return RowStore(path, retention_us=spec.retention_us, row_interval_us=spec.row_interval_us, opened=opened)
 
     def apply(self, inputs: Inputs, store: RowStore, context: BatchContext) -> ShardResult:
         """Compute a shard."""
@@ -61,7 +81,15 @@ class TableKeeper:
         store.apply(writes, meta, Progress.of(context.state).horizon_us, hidden_us(context.state))
 
     def restored(self, inputs: Inputs, store: RowStore) -> Iterator[pa.Table]:
-        """Yield the writes of handed-in rows and markers, of so many at a time."""
+        """Yield the writes of a restore's rows and markers, in pieces."""
         table = inputs[RESTORE]
         for first in range(0, max(len(table), 1), _RESTORED_AT_A_TIME):
             yield KeyedShard(self.spec).restored(table.slice(first, _RESTORED_AT_A_TIME), store)
+
+    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+        """Return how far the table is."""
+        return next_state(self.spec.retention_us, state, stats)
+
+    def expired_us(self, state: Mapping[str, Any]) -> int:
+        """Return the time from which on a deletion may still be remembered."""
+        return Progress.of(state).expired_us

@@ -18,11 +18,11 @@ class Versions:
 
     time: Ints
     offset: Ints
-    """Zero where the source has none."""
+    """Zero if the source has none."""
     deleted: Bools
-    """Which delete their key."""
+    """Which versions delete their key."""
     ids: Callable[[Ints], pa.Array]
-    """The events' ids at some places, text, empty for none; asked for where times and offsets are equal."""
+    """The events' ids at some places, text, empty for none; asked for if times and offsets are equal."""
     packed: Callable[[Ints], pa.Array]
     """The values at some places, bytes, empty of deletes; asked for likewise."""
 
@@ -37,20 +37,31 @@ class Versions:
         )
 
     def places(self, *, by_offset: bool) -> tuple[Ints, Ints]:
-        """Return what is compared first, and what second: time and offset, or the other way round."""
+        """Return the first and the second column of the order: time and offset, or offset and time."""
         return (self.offset, self.time) if by_offset else (self.time, self.offset)
 
 
 def latest(codes: Ints, versions: Versions, *, by_offset: bool) -> Ints:
-    """Return the row of the greatest version of each code, ascending by code."""
+    """Return the row of the greatest version of each code, ascending by code.
+
+    For example, code 0 has versions of the times 5 and 7, code 1 one of the time 6:
+
+    >>> texts = lambda at: pa.array([""] * len(at))
+    >>> bytes_ = lambda at: pa.array([b""] * len(at))
+    >>> versions = Versions(np.array([5, 7, 6]), np.zeros(3, np.int64), np.zeros(3, bool), texts, bytes_)
+    >>> latest(np.array([0, 0, 1]), versions, by_offset=False).tolist()
+    [1, 2]
+    """
     first, second = versions.places(by_offset=by_offset)
     if len(codes) == int(codes.max(initial=-1)) + 1 == len(places := distinct(codes)):
+        # All codes differ, as in most batches: no sort is needed.
         places[codes] = np.arange(len(codes))
         return places
     order, starts = group_events(codes, first, 0)
     if not len(order):
         return order
     code = codes[order[starts]]
+    # Groups are ascending by (code, first): the last group of each code has its greatest version.
     last = np.flatnonzero(np.diff(code, append=code[-1] + 1))
     sizes = np.diff(starts, append=len(order))[last]
     begin = starts[last]
@@ -59,6 +70,7 @@ def latest(codes: Ints, versions: Versions, *, by_offset: bool) -> Ints:
     if len(tied):
         group = np.repeat(np.arange(len(tied)), sizes[tied])
         rows = order[np.repeat(begin[tied], sizes[tied]) + within_group(sizes[tied])]
+        # lexsort's last key sorts first: by group, then the second column, the id, deletion, and the packed values.
         keys = (ranks(versions.packed(rows)), versions.deleted[rows], ranks(versions.ids(rows)), second[rows], group)
         ranked = np.lexsort(keys)
         winners[tied] = rows[ranked[np.cumsum(sizes[tied]) - 1]]
@@ -66,7 +78,7 @@ def latest(codes: Ints, versions: Versions, *, by_offset: bool) -> Ints:
 
 
 def compared(new: Versions, old: Versions, *, by_offset: bool) -> Ints:
-    """Return for each pair of versions 1 where the new one is greater, -1 where it is less, 0 where they are equal."""
+    """Return for each pair of versions 1 if the new one is greater, -1 if it is less, 0 if they are equal."""
     (first, second), (first_old, second_old) = (v.places(by_offset=by_offset) for v in (new, old))
     result = _sign(first, first_old)
     ties = np.flatnonzero(result == 0)
@@ -85,7 +97,7 @@ def compared(new: Versions, old: Versions, *, by_offset: bool) -> Ints:
 
 
 def require_comparable(codes: Ints, partition: Ints) -> None:
-    """Raise PipelineStateError where records of one code have their offsets from several partitions."""
+    """Raise PipelineStateError if records of one code have their offsets from several partitions."""
     order = np.argsort(codes, kind="stable")
     codes, partition = codes[order], partition[order]
     apart = np.flatnonzero((codes[1:] == codes[:-1]) & (partition[1:] != partition[:-1]))
@@ -93,7 +105,7 @@ def require_comparable(codes: Ints, partition: Ints) -> None:
         first, second = partition[apart[0]], partition[apart[0] + 1]
         raise PipelineStateError(
             f"table.order: a key has records in the partitions {min(first, second)} and {max(first, second)} of the topic, whose offsets can't be compared "
-            "(were partitions added?); write order = 'time', and build the table anew: `sessionlake rebuild CONFIG --warehouse NEW --from-topic`"
+            "(were partitions added?); write order = 'time', and rebuild the table: `sessionlake rebuild CONFIG --warehouse NEW --from-topic`"
         )
 
 

@@ -9,7 +9,7 @@ from sessionlake.config.durations import parse_duration
 from sessionlake.config.sections import Duration, EventSection, OperatorSection
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
-from sessionlake.operators.keyed.ttl_section import TtlSection
+from sessionlake.operators.keyed.ttl_section import AnyTtl
 from sessionlake.sources.record_columns import KEY as RECORD_KEY
 
 if TYPE_CHECKING:
@@ -29,23 +29,28 @@ RESERVED = frozenset(
 class TableSection(OperatorSection):
     """A keyed table: the latest row of each key."""
 
+    RESERVED: ClassVar[frozenset[str]] = RESERVED
     BESIDE: ClassVar[tuple[str, ...]] = ("ttl",)
     PATIENCE: ClassVar[str] = "retention"
-    AGGREGATES: ClassVar[bool] = False
     CLOSES: ClassVar[bool] = False
 
     columns: list[str] | None = Field(default=None, min_length=1)
-    """The columns of a row; all of the source but those of [event], as of the first batch, where none are given."""
+    """The columns of a row; all of the source but those of [event], as of the first batch, if none are given."""
     order: Literal["time", "offset"] = "time"
-    """What says which of two updates of a key is the later one: its time, or its offset in a topic."""
+    """The order of two updates of a key: by their times, or by their offsets in a topic."""
     retention: Duration | None = None
-    """With order = "time": how late an update may be where there are deletions, and how long these are remembered; a day."""
+    """With order = "time": how late an update may be if there are deletions, and how long these are remembered; a day."""
     beyond_retention: Literal["dead_letter", "drop"] = "dead_letter"
     delete_when: str | None = None
-    """SQL over the event, true of those that delete their key."""
+    """SQL over the event, true for events that delete their key; for example "status = 'cancelled'"."""
 
-    ttl: TtlSection | None = None
-    """When rows expire; never where it is left out."""
+    ttl: AnyTtl | None = None
+    """When rows expire; never if it is left out."""
+
+    @property
+    def own_columns(self) -> list[str]:
+        """The columns, if they are named."""
+        return self.columns or []
 
     @property
     def by_offset(self) -> bool:
@@ -54,7 +59,7 @@ class TableSection(OperatorSection):
 
     @property
     def condition(self) -> "Parsed | None":
-        """What says which events delete their key; ConfigError for what is no such SQL."""
+        """The parsed condition of events that delete their key; ConfigError for invalid SQL."""
         if self.delete_when is None:
             return None
         from sessionlake.columnar.spark_sql import parse  # noqa: PLC0415 (configs without SQL are read without it)
@@ -98,11 +103,16 @@ class TableSection(OperatorSection):
 
     @property
     def hides_us(self) -> int | None:
-        """How long after they were written rows are absent without a delete; None where deletes are logged."""
+        """How long after they were written rows are absent without a delete; None if deletes are logged."""
         return None if self.ttl is None else self.ttl.hides_us
 
+    @property
+    def tombstones_per_second(self) -> int | None:
+        """The pace of [ttl], if that asks for tombstones."""
+        return None if self.ttl is None else self.ttl.tombstones_per_second
+
     def in_words(self) -> str:
-        """Return which row of a key is kept, for how long, and what deletes it."""
+        """Return in words which row of a key is kept, for how long, and which events delete it."""
         latest = "greatest offset" if self.by_offset else "latest time"
         deleted = f"; an event with {self.delete_when!r} deletes its key" if self.delete_when else ""
         expires = f"; rows expire by pattern {self.ttl.pattern!r}" if self.ttl else "; rows never expire"
@@ -124,39 +134,41 @@ class TableSection(OperatorSection):
             self.ttl.check()
 
     def check_source(self, source: SourceSection) -> None:
-        """Refuse offsets where there are none, and tombstones for a topic that is none or that does not read them."""
-        if self.by_offset and source.kind != "kafka":
+        """Refuse offsets if there are none, and tombstones for a topic that is none or that does not read them."""
+        if self.by_offset and not source.entry.has_offsets:
             raise ConfigError(
                 f"table.order: 'offset' goes with source.kind 'kafka', and this is {source.kind!r}; write 'time'"
             )
-        if self.ttl is not None and self.ttl.topic_tombstones:
-            if source.kind != "kafka":
+        if self.tombstones_per_second is not None:
+            if not source.entry.has_topic:
                 raise ConfigError(
                     f"ttl.topic_tombstones: goes with source.kind 'kafka', and this is {source.kind!r}; remove it"
                 )
             if not source.tombstones:
                 raise ConfigError(
-                    "ttl.topic_tombstones: comes back as deletes of newer rows, too, where source.tombstones is false; write `tombstones = true` in [source]"
+                    "ttl.topic_tombstones: needs source.tombstones, because the stream reads its own tombstones and would take them for deletes of newer rows; write `tombstones = true` in [source]"
                 )
 
     def check_event(self, event: EventSection) -> None:
-        """Refuse tombstones for a topic whose records may have other keys than the rows."""
-        if self.ttl is not None and self.ttl.topic_tombstones and event.key != RECORD_KEY:
+        """Refuse keys that the pattern of expiry can't read, and tombstones for a topic whose records may have other keys than the rows."""
+        if self.ttl is not None:
+            self.ttl.check_event(event)
+        if self.tombstones_per_second is not None and event.key != RECORD_KEY:
             raise ConfigError(
                 f"ttl.topic_tombstones: are records with the rows' keys, and event.key is {event.key!r}; write event.key = '{RECORD_KEY}', or remove it"
             )
 
     def bound_settings(self) -> dict[str, Any]:
-        """Return what decides which rows there are, and what they have."""
+        """Return the settings that decide which rows there are, and which columns they have."""
         return {"table.order": self.order, "table.columns": self.columns, "table.delete_when": self.delete_when}
 
     def live_settings(self) -> dict[str, Any]:
-        """Return what expires."""
+        """Return the settings of [ttl]."""
         return {} if self.ttl is None else {"ttl": self.ttl.settings()}
 
 
 def check_columns(names: Sequence[str]) -> None:
-    """Raise ConfigError for columns of the source that are called as the tables' own, or as one another but for case."""
+    """Raise ConfigError for columns named like the tables' own, or like one another (upper and lower case are equal)."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in RESERVED:
@@ -164,5 +176,7 @@ def check_columns(names: Sequence[str]) -> None:
                 f"table.columns: {name!r} is a column of every table; rename it in the source, or name the columns without it"
             )
         if name.lower() in seen:
-            raise ConfigError(f"table.columns: {name!r} is there twice, perhaps but for case; name one of them")
+            raise ConfigError(
+                f"table.columns: {name!r} is there twice, perhaps in upper and lower case; name one of them"
+            )
         seen.add(name.lower())

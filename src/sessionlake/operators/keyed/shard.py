@@ -1,4 +1,4 @@
-"""One shard's part of a batch of a keyed table: corrections first, then the latest update of each key against what is stored."""
+"""One shard's part of a batch of a keyed table: corrections first, then the latest update of each key against the stored row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, combined, distinct, sorted_codes
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult
-from sessionlake.operators.cleanups.schedule import CLEANUP
 from sessionlake.operators.keyed.control import REMOVE, REMOVE_SCHEMA
 from sessionlake.operators.keyed.expiring import (
     NO_ROWS,
@@ -20,19 +19,21 @@ from sessionlake.operators.keyed.expiring import (
     stored_rows,
     taken_away,
 )
-from sessionlake.operators.keyed.expiry.pattern import Found
+from sessionlake.operators.keyed.expiry.pattern import Expirations
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
+from sessionlake.operators.keyed.expiry.ttl import LIVE_CHANGE, MAX_PUT, written_us
 from sessionlake.operators.keyed.mapper import UPDATES, packed_of, update_schema, versions_of
 from sessionlake.operators.keyed.order import Versions, compared, latest, require_comparable
 from sessionlake.operators.keyed.spec import MAX_DELETED, TOMBSTONE, UPDATE, KeyedSpec, changes_schema
-from sessionlake.operators.keyed.ttl import LIVE_CHANGE, MAX_PUT, written_us
-from sessionlake.operators.windows.control import stale_letters, told_outcomes
+from sessionlake.operators.shared.cleanups.names import TTL
+from sessionlake.operators.shared.cleanups.schedule import CLEANUP
+from sessionlake.operators.shared.corrections.outcomes import outcomes_of, stale_letters
 from sessionlake.sources.record_columns import EXPIRY, TOMBSTONE_KIND
 from sessionlake.store.rows import HEAD, RowStore, Stored, Values
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD
 from sessionlake.stream.watermark import NO_WATERMARK
-from sessionlake.warehouse.changelog import CAUSE, INSERTED, TTL, WRITTEN
+from sessionlake.warehouse.changelog import CAUSE, INSERTED, WRITTEN
 from sessionlake.warehouse.schemas import TIME
 
 RESTORED = {
@@ -45,32 +46,32 @@ PLACES = {"time": "time_us", "offset": "offset", "partition": "partition"}
 
 
 @dataclass(frozen=True)
-class Removed:
-    """What becomes of a shard's tombstones."""
+class TombstoneMatches:
+    """The stored rows that a shard's tombstones delete, and the tombstones that delete none."""
 
     rows: Bools
-    """Per stored row: it goes."""
+    """For each stored row whether a tombstone deletes it."""
     stale: frozenset[str]
-    """The ids of those that delete none."""
+    """The ids of the tombstones that delete no row."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """The keys of a batch's updates, then of its tombstones, and what the store has of them."""
+class StoredKeys:
+    """The keys of a batch's updates, then of its tombstones, and their stored rows and markers."""
 
     codes: Ints
     named: pa.Array
     """The distinct keys, bytes, ascending, by their codes."""
     there: Stored
     rows: Stored
-    """Those that are not hidden."""
+    """The stored rows that are not hidden."""
     markers: Stored
-    removed: Removed
+    removed: TombstoneMatches
 
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of some keys, in columns: the rows of the changelog of one kind, and what the store is to have."""
+    """Changes of some keys, in columns: the rows of the changelog of one kind, and the values that the store gets."""
 
     op: str
     cause: str
@@ -82,88 +83,181 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """The effects of a batch's updates on a shard. Numbers are rows of `updates`, unless a field says otherwise."""
+
+    updates: pa.Table
+    known: StoredKeys
+    codes: Ints
+    """The code of each update's key."""
+    news: Versions
+    put: Ints
+    """Updates that become rows."""
+    deletes: Ints
+    """Updates that delete their keys' rows, or keep older updates from making one."""
+    gone: Bools
+    """Per stored row: it is replaced or deleted."""
+    removed: Ints
+    """Stored rows that tombstones delete, and that no update replaces."""
+    inserted: Ints
+    """When the key of each update got a row, microseconds."""
+    new: TableRows
+    """The rows of `put`."""
+    unchanged: int
+    """Updates that are equal to the stored row."""
+    superseded: int
+    """Updates that are older than the stored row or than another update of the batch."""
+
+    @property
+    def changed(self) -> Ints:
+        """The codes of the keys that updates and tombstones change, ascending."""
+        return distinct(
+            np.concatenate([self.codes[self.put], self.codes[self.deletes], self.known.rows.codes[self.gone]])
+        )
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The rows of the changelog, by their causes."""
+
+    put: Ints
+    """Rows of the updates that are stored."""
+    upserted: Change
+    deleted: Change
+    expired_at_once: Change
+    """Updates whose rows have expired as they come."""
+    removed: Change
+    """Rows that tombstones delete."""
+    expired: Change
+    """Expired stored rows that no update names; their codes are places among `Expirations.keys`."""
+
+    @property
+    def named(self) -> list[Change]:
+        """The changes of keys that the batch names: upserts, then deletes."""
+        return [self.upserted, self.deleted, self.expired_at_once, self.removed]
+
+
+@dataclass(frozen=True)
 class KeyedShard:
     """Computes shards of one table; a function of its arguments."""
 
     spec: KeyedSpec
 
     def computed(self, inputs: Inputs, store: RowStore, context: BatchContext) -> ShardResult:
-        """Return what becomes of a shard: the rows that its corrections delete, and those that its updates change."""
+        """Return the shard's result: the rows that its corrections delete, and those that its updates change."""
         updates = inputs.get(UPDATES, update_schema(self.spec).empty_table())
         removals = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
         known = self._known(updates, removals, store, context)
-        codes, rows, removed = known.codes, known.rows, known.removed
-
-        news = versions_of(self.spec, updates)
-        if self.spec.by_offset:
-            seen = np.concatenate([combined(updates["partition"]).to_numpy(), rows["partition"]])
-            require_comparable(np.concatenate([codes[: len(updates)], rows.codes]), seen)
-        winners = latest(codes[: len(updates)], news, by_offset=self.spec.by_offset)
-        outcome = self._against_stored(codes[winners], news.take(winners), rows, known.markers, removed)
-        won = winners[outcome > 0]
-        put, deletes = (won[news.deleted[won] == which] for which in (False, True))
-        gone = np.isin(rows.codes, codes[won]) | removed.rows
-        changed = distinct(np.concatenate([codes[won], rows.codes[gone]]))
-        held = int(np.isin(known.there.codes, changed).sum())
-        since = self._inserted(codes, rows, removed, context)
-        new = put_rows(self.spec, updates, put, context, since[put])
-        found = taken_away(self.spec, inputs, store, context, new, known.named.take(pa.array(changed)), held)
-        upserts, at_once = put[~found.at_once], put[found.at_once]
-        if self.spec.by_offset:
-            # Nothing that comes later is older, so that no deletion need be known: that of an absent key is none.
-            deletes, at_once = (some[np.isin(codes[some], rows.codes)] for some in (deletes, at_once))
-        lone = np.flatnonzero(removed.rows & ~np.isin(rows.codes, codes[won]))
-        cause = TTL if self.spec.ttl is None else self.spec.ttl.pattern.cause
-        changes = [
-            self._updated("upsert", updates, codes, upserts, context, inserted=since[upserts]),
-            self._updated("delete", updates, codes, deletes, context),
-            self._updated("delete", updates, codes, at_once, context, cause),
-            self._taken_away(rows, lone, context),
-        ]
-        told_of = np.flatnonzero(found.rows["written"] > self.spec.hidden_us(context))
-        expired = self._taken_away(found.rows, told_of, context, cause)
-        side, told = _told(inputs, removals, removed)
-        counts = {
-            "changed": len(put) + len(deletes),
-            "unchanged": int((outcome == 0).sum()) + len(won) - len(put) - len(deletes),
-            "superseded": len(updates) - len(winners) + int((outcome < 0).sum()),
-            "upserts": len(upserts),
-            "deletes": len(deletes) + len(at_once) + len(lone) + len(told_of),
-            LIVE_CHANGE: len(upserts) - int(gone.sum()) - len(told_of),
-            **told,
-            **counts_of(found, len(told_of), self.spec, inputs, new),
-            **({MAX_PUT: written_us(context)} if self.spec.row_interval_us is not None and len(upserts) else {}),
-        }
-        if not self.spec.by_offset:
-            times = (news.time[deletes], news.time[at_once], rows["time"][removed.rows], expired.head["time"])
-            last = np.concatenate(times)
-            counts |= {MAX_DELETED: int(last.max())} if len(last) else {}
-        written = [
-            self._writes(store, known, updates, upserts, changes),
-            self._writes_of_expired(store, found.keys, found.rows, expired),
-        ]
-        if self.spec.index is not None:
-            kept_new = new.take(np.flatnonzero(~found.at_once))
-            written.append(self._writes_of_index(store, known, kept_new, changes, found))
-        writes = _by_segment(written)
+        plan = self._planned(updates, known, context)
+        changed = known.named.take(pa.array(plan.changed))
+        held = int(np.isin(known.there.codes, plan.changed).sum())
+        found = taken_away(self.spec, inputs, store, context, plan.new, changed, held)
+        changes = self._changes(plan, found, context)
+        side, corrected = ({}, {}) if not removals.num_rows else _outcomes(inputs, removals, known.removed)
+        counts = {**self._counts(plan, found, changes, inputs, context), **corrected}
+        writes = self._written(store, plan, found, changes)
         kept = len(writes) > 0 or (CLEANUP in inputs and bool(store.hidden_segments(self.spec.hidden_us(context))))
         table = pa.concat_tables(
-            [*(self._table(known.named, change) for change in changes), self._table(found.keys, expired)]
+            [*(self._table(known.named, change) for change in changes.named), self._table(found.keys, changes.expired)]
         )
         return ShardResult(table, writes if kept else None, side, counts, found.cursor)
 
-    def _known(self, updates: pa.Table, removals: pa.Table, store: RowStore, context: BatchContext) -> Known:
-        """Return what the store has of a batch's keys, and what becomes of it by tombstones."""
+    def _planned(self, updates: pa.Table, known: StoredKeys, context: BatchContext) -> Plan:
+        """Return which updates win: the latest one of each key, if it is later than the stored row or deletion."""
+        rows, removed = known.rows, known.removed
+        # Codes of the tombstones' keys come after those of the updates.
+        codes, news = known.codes[: len(updates)], versions_of(self.spec, updates)
+        if self.spec.by_offset:
+            seen = np.concatenate([combined(updates["partition"]).to_numpy(), rows["partition"]])
+            require_comparable(np.concatenate([codes, rows.codes]), seen)
+        winners = latest(codes, news, by_offset=self.spec.by_offset)
+        outcome = self._against_stored(codes[winners], news.take(winners), rows, known.markers, removed)
+        won = winners[outcome > 0]
+        put, deletes = won[~news.deleted[won]], won[news.deleted[won]]
+        # A stored row goes if an update of its key has won, or if a tombstone names it.
+        replaced = np.isin(rows.codes, codes[won])
+        inserted = self._inserted(codes, rows, removed, context)
+        return Plan(
+            updates,
+            known,
+            codes,
+            news,
+            put,
+            deletes,
+            replaced | removed.rows,
+            np.flatnonzero(removed.rows & ~replaced),
+            inserted,
+            put_rows(self.spec, updates, put, context, inserted[put]),
+            unchanged=int((outcome == 0).sum()),
+            superseded=len(updates) - len(winners) + int((outcome < 0).sum()),
+        )
+
+    def _changes(self, plan: Plan, found: Expirations, context: BatchContext) -> Changes:
+        """Return the changes of the changelog, given the rows that expire with the batch."""
+        updates, codes, rows = plan.updates, plan.codes, plan.known.rows
+        deletes, upserts, at_once = plan.deletes, plan.put[~found.at_once], plan.put[found.at_once]
+        if self.spec.by_offset:
+            # No later update is older, so deletions need not be remembered: the deletion of a missing key changes nothing.
+            deletes, at_once = (some[np.isin(codes[some], rows.codes)] for some in (deletes, at_once))
+        cause = TTL if self.spec.ttl is None else self.spec.ttl.pattern.cause
+        # Hidden rows have no delete in the changelog: readers already leave them out.
+        shown = np.flatnonzero(found.rows["written"] > self.spec.hidden_us(context))
+        return Changes(
+            upserts,
+            self._updated("upsert", updates, codes, upserts, context, inserted=plan.inserted[upserts]),
+            self._updated("delete", updates, codes, deletes, context),
+            self._updated("delete", updates, codes, at_once, context, cause),
+            self._taken_away(rows, plan.removed, context),
+            self._taken_away(found.rows, shown, context, cause),
+        )
+
+    def _counts(
+        self, plan: Plan, found: Expirations, changes: Changes, inputs: Inputs, context: BatchContext
+    ) -> dict[str, int]:
+        """Return the numbers of the batch."""
+        spec, upserts, expired = self.spec, len(changes.put), len(changes.expired.codes)
+        # Deletions of missing keys change nothing.
+        deletes = len(changes.deleted.codes)
+        counts: dict[str, int] = {
+            "changed": len(plan.put) + deletes,
+            "unchanged": plan.unchanged + len(plan.deletes) - deletes,
+            "superseded": plan.superseded,
+            "upserts": upserts,
+            "deletes": sum(len(change.codes) for change in changes.named[1:]) + expired,
+            LIVE_CHANGE: upserts - int(plan.gone.sum()) - expired,
+            **counts_of(found, expired, spec, inputs, plan.new),
+            **({MAX_PUT: written_us(context)} if spec.row_interval_us is not None and upserts else {}),
+        }
+        if not spec.by_offset:
+            heads = (changes.deleted, changes.expired_at_once, changes.expired)
+            removed = plan.known.rows["time"][plan.known.removed.rows]
+            last = np.concatenate([*(change.head["time"] for change in heads), removed])
+            counts |= {MAX_DELETED: int(last.max())} if len(last) else {}
+        return counts
+
+    def _written(self, store: RowStore, plan: Plan, found: Expirations, changes: Changes) -> pa.Table:
+        """Return the store's writes, ascending by segment."""
+        written = [
+            self._writes(store, plan.known, plan.updates, changes.put, changes.named),
+            self._writes_of_expired(store, found.keys, found.rows, changes.expired),
+        ]
+        if self.spec.index is not None:
+            kept_new = plan.new.take(np.flatnonzero(~found.at_once))
+            written.append(self._writes_of_index(store, plan.known, kept_new, changes.named, found))
+        return _by_segment(written)
+
+    def _known(self, updates: pa.Table, removals: pa.Table, store: RowStore, context: BatchContext) -> StoredKeys:
+        """Return the stored rows of a batch's keys, and which of them tombstones delete."""
         given = pa.chunked_array([*updates["key"].chunks, *removals["key"].chunks], pa.string())
         codes, keys = sorted_codes(given)
         named = keys.cast(pa.binary())
         there, hidden = store.rows(named), self.spec.hidden_us(context)
         rows = there if hidden == NO_WATERMARK else there.where(there["written"] > hidden)
         markers = store.markers(named, np.delete(np.arange(len(keys)), rows.codes))
-        return Known(codes, named, there, rows, markers, _removed(removals, codes[len(updates) :], rows))
+        return StoredKeys(codes, named, there, rows, markers, _removed(removals, codes[len(updates) :], rows))
 
     def restored(self, table: pa.Table, store: RowStore) -> pa.Table:
-        """Return the writes of handed-in rows and markers of distinct keys, a table of `stored_schema`."""
+        """Return the writes of a restore's rows and markers of distinct keys, a table of `stored_schema`."""
         table = table.combine_chunks()
         codes, keys = sorted_codes(table["key"])
         head = np.zeros(len(table), HEAD)
@@ -190,10 +284,13 @@ class KeyedShard:
         put = TableRows(keys=keys.take(pa.array(codes[kept])), columns=unpacked, **fields)
         return _by_segment([writes, indexed_anew(self.spec, store, put)])
 
-    def _against_stored(self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: Removed) -> Ints:
-        """Return for the one update of each code 1 where it takes the place of what is there, 0 where it is that, else -1."""
+    def _against_stored(
+        self, codes: Ints, news: Versions, rows: Stored, markers: Stored, removed: TombstoneMatches
+    ) -> Ints:
+        """Return for the one update of each code 1 if it replaces the stored version, 0 if it equals it, -1 if it is older."""
         result = np.ones(len(codes), np.int64)
         for stored, is_row in ((rows, True), (markers, False)):
+            # Codes of stored values are ascending and distinct: the place found has the code, or the key is not stored.
             at = np.searchsorted(stored.codes, codes)
             there = np.flatnonzero(at < len(stored))
             there = there[stored.codes[at[there]] == codes[there]]
@@ -202,8 +299,8 @@ class KeyedShard:
         return result
 
     @staticmethod
-    def _inserted(codes: Ints, rows: Stored, removed: Removed, context: BatchContext) -> Ints:
-        """Return for each of some codes when its key got a row: of those that have none, now."""
+    def _inserted(codes: Ints, rows: Stored, removed: TombstoneMatches, context: BatchContext) -> Ints:
+        """Return for each code the clock at which its key got a row; for a key without one, the batch's clock."""
         there = rows.codes[~removed.rows]
         since = np.full(len(codes), written_us(context))
         at = np.searchsorted(there, codes)
@@ -239,7 +336,7 @@ class KeyedShard:
         return Change("delete", cause, rows.codes[at], head, rows.ids(at))
 
     def _writes(
-        self, store: RowStore, known: Known, updates: pa.Table, upserts: Ints, changes: list[Change]
+        self, store: RowStore, known: StoredKeys, updates: pa.Table, upserts: Ints, changes: list[Change]
     ) -> pa.Table:
         rows, markers, (put, *deleted) = known.there, known.markers, changes
         gone = np.concatenate([change.codes for change in deleted])
@@ -247,6 +344,7 @@ class KeyedShard:
         head = np.concatenate([change.head for change in deleted])[order]
         ids = pa.concat_arrays([change.ids for change in deleted]).take(pa.array(order))
         gone = gone[order]
+        # By time, an older update may still come: a marker remembers the deletion.
         kept = _markers(gone, head, ids) if not self.spec.by_offset else _markers(gone[:0], head[:0], ids[:0])
         changed = np.isin(markers.codes, np.concatenate([put.codes, gone]))
         freed = markers.where(changed)
@@ -255,14 +353,14 @@ class KeyedShard:
         return store.writes(known.named, values, replaced, kept, freed)
 
     def _writes_of_index(
-        self, store: RowStore, known: Known, put: TableRows, changes: list[Change], found: Found
+        self, store: RowStore, known: StoredKeys, put: TableRows, changes: list[Change], found: Expirations
     ) -> pa.Table:
         there = known.there
         was = there.where(np.isin(there.codes, np.concatenate([change.codes for change in changes])))
         return indexed(self.spec, store, put, stored_rows(self.spec, known.named.take(pa.array(was.codes)), was), found)
 
     def _writes_of_expired(self, store: RowStore, keys: pa.Array, rows: Stored, expired: Change) -> pa.Table:
-        """Return the writes that remove rows which no update names, and remember that they are gone."""
+        """Return the writes that remove rows which no update names, with markers that remember the deletions."""
         none = _markers(expired.codes[:0], expired.head[:0], expired.ids[:0])
         markers = none if self.spec.by_offset else _markers(expired.codes, expired.head, expired.ids)
         return store.writes(keys, none, rows, markers, NO_ROWS)
@@ -289,10 +387,10 @@ class KeyedShard:
         return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[str, pa.Table], dict[str, int]]:
-    """Return the rows of side tables that tell what became of tombstones, and how many took effect."""
-    if not removals.num_rows:
-        return {}, {}
+def _outcomes(
+    inputs: Inputs, removals: pa.Table, removed: TombstoneMatches
+) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """Return dead letters and outcomes of tombstones and expiries, and how many took effect."""
     expiries = removals["offset"].is_valid()
     side = {
         DEAD: pa.concat_tables(
@@ -301,7 +399,7 @@ def _told(inputs: Inputs, removals: pa.Table, removed: Removed) -> tuple[dict[st
         )
     }
     if OUTCOMES in inputs:
-        side[OUTCOMES] = told_outcomes(inputs[OUTCOMES], removed.stale)
+        side[OUTCOMES] = outcomes_of(inputs[OUTCOMES], removed.stale)
     return side, {"applied": removals.num_rows - len(removed.stale), "stale": len(removed.stale)}
 
 
@@ -310,7 +408,7 @@ def _by_segment(writes: list[pa.Table]) -> pa.Table:
     some = [table for table in writes if len(table)] or writes[:1]
     table = pa.concat_tables(some)
     segment = table["segment"].to_numpy()
-    # Those of an index come after all others, and are as many: in most batches nothing need be moved.
+    # The index's writes come last and lie in the last segment, so most batches are sorted already.
     return (
         table if bool(np.all(segment[1:] >= segment[:-1])) else table.take(pa.array(np.argsort(segment, kind="stable")))
     )
@@ -321,7 +419,7 @@ def _markers(codes: Ints, head: "np.ndarray[tuple[int], np.dtype[np.void]]", ids
 
 
 def _versions_of(stored: Stored, deleted: Bools) -> Versions:
-    """Return stored values as versions; of those that are deleted nothing is packed."""
+    """Return stored values as versions; deleted ones have no packed columns."""
 
     def packed(at: Ints) -> pa.Array:
         return pc.if_else(pa.array(deleted[at]), b"", stored.packed(at))
@@ -329,10 +427,10 @@ def _versions_of(stored: Stored, deleted: Bools) -> Versions:
     return Versions(stored["time"], stored["offset"], deleted, stored.ids, packed)
 
 
-def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
-    """Return which rows tombstones delete: those still at the revision; of two that name one, the lower correction_id has it.
+def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> TombstoneMatches:
+    """Return which rows tombstones delete: rows that are still at the named revision. If two name a row, the lower correction_id wins.
 
-    Expiries delete those still of the record's offset. They are stale only where their key has another row.
+    An expiry deletes a row that still has the record's offset. It is stale only if its key has another row.
     """
     ids = combined(removals["correction_id"])
     revision, offset, partition = (
@@ -346,6 +444,7 @@ def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
     of_record = (rows["offset"][at] == offset[there]) & (rows["partition"][at] == partition[there])
     fits = there.copy()
     fits[there] = np.where(expiry[there], of_record, rows["revision"][at] == revision[there])
+    # In order of the ids, np.unique's first index of a row is the lowest id that names it.
     order = pc.sort_indices(ids).to_numpy().astype(np.int64)
     order = order[fits[order]]
     taken, first = np.unique(place[order], return_index=True)
@@ -354,4 +453,4 @@ def _removed(removals: pa.Table, codes: Ints, rows: Stored) -> Removed:
     left = np.ones(len(ids), bool)
     left[order[first]] = False
     left[expiry & (fits | ~there)] = False
-    return Removed(gone, frozenset(ids.filter(pa.array(left)).to_pylist()))
+    return TombstoneMatches(gone, frozenset(ids.filter(pa.array(left)).to_pylist()))

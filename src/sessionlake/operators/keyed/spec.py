@@ -1,4 +1,4 @@
-"""A keyed table: what workers must know of one, how far it has come, and the columns of its tables."""
+"""A keyed table: its specification for workers, its progress, and the columns of its tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,25 +9,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates import Events
+from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.scalars import from_state, state_type, to_state
 from sessionlake.columnar.arrays import Bools, combined
 from sessionlake.columnar.expressions import Expression
-from sessionlake.engine.operator import BatchContext
-from sessionlake.operators.keyed.expiry.segments import Segments
-from sessionlake.operators.keyed.ttl import Ttl, hidden_us, next_cleaning
+from sessionlake.engine.operator import BatchContext, StateStat
+from sessionlake.operators.keyed.changelog import TABLE
+from sessionlake.operators.keyed.expiry.ttl import Ttl, hidden_us, next_cleaning
 from sessionlake.sources.record_columns import NO_VALUE, OFFSET
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.watermark import NO_WATERMARK, advanced, watermark_of
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import CAUSE, DELETED, INSERTED, TABLE, WRITTEN
+from sessionlake.warehouse.changelog import CAUSE, DELETED, INSERTED, WRITTEN
 
 KEY, EVENT_TIME = "key", "event_time"
-"""What expressions call the key, and the time."""
+"""The names of the key and of the time in expressions."""
 HORIZON, LAST_DELETE = "horizon_us", "last_delete_us"
-MAX_DELETED = "max_deleted"
+MAX_DELETED = StateStat("max_deleted", greatest=True)
 """The number of a batch that is the greatest time of a row or an update by which a key was deleted."""
 UPDATE, TOMBSTONE = "update", "tombstone"
 """Causes of a change: an event, or a correction."""
@@ -60,7 +60,7 @@ class Progress:
 
 
 def next_state(retention_us: int, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
-    """Return the state after a batch with these numbers. What is once forgotten stays so where the retention gets longer."""
+    """Return the state after a batch with these numbers. Once dropped rows stay dropped if the retention gets longer."""
     before, after = Progress.of(state), advanced(state, stats)
     watermark = watermark_of(after)
     horizon = before.horizon_us if watermark == NO_WATERMARK else max(before.horizon_us, watermark - retention_us)
@@ -81,23 +81,32 @@ class KeyedSpec:
     by_offset: bool = False
     """Whether the greatest offset holds, and not the greatest time."""
     delete_when: Expression | None = None
-    """True of events that delete their key. It may read KEY and EVENT_TIME where the source has no columns of these names."""
+    """True for events that delete their key. It may read KEY and EVENT_TIME if the source has no columns of these names."""
     ttl: Ttl | None = None
     """When rows expire; None for never."""
 
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The columns with their types."""
-        return {name: self.events.decoder.columns.types[name] for name in self.columns}
+        return {name: self.events.types[name] for name in self.columns}
+
+    @property
+    def types_in_sql(self) -> dict[str, pa.DataType]:
+        """The columns that SQL over a row sees besides its key and time."""
+        return {**dict.fromkeys(self.events.decoder.columns.key_columns, pa.string()), **self.types}
+
+    def key_parts(self, keys: pa.Array) -> dict[str, pa.Array]:
+        """Return the columns that keys were made of, if those are several."""
+        return self.events.decoder.columns.key_parts(keys)
 
     @property
     def has_offsets(self) -> bool:
-        """Whether events have offsets, by which those of equal times are told apart."""
+        """Whether events have offsets, which order events of equal times."""
         return OFFSET in self.events.decoder.columns.inputs
 
     @property
     def has_ids(self) -> bool:
-        """Whether events of equal times are told apart by ids."""
+        """Whether ids order events of equal times."""
         return self.events.decoder.columns.id is not None and not self.has_offsets
 
     @property
@@ -107,16 +116,15 @@ class KeyedSpec:
 
     @property
     def row_interval_us(self) -> int | None:
-        """How long a segment of rows is written to; None where all rows are in one."""
-        pattern = None if self.ttl is None else self.ttl.pattern
-        return pattern.interval_us if isinstance(pattern, Segments) else None
+        """How long a segment of rows is written to; None if all rows are in one."""
+        return None if self.ttl is None else self.ttl.pattern.interval_us
 
     def hidden_us(self, context: BatchContext) -> int:
         """Return the time at which or before it rows were written that are absent in a batch; NO_WATERMARK for none."""
         return hidden_us(context.state) if self.ttl is None else self.ttl.hidden_us(context)
 
     def deleted(self, events: Events) -> Bools:
-        """Return which events delete their key: those whose Kafka record has no value, and those of which `delete_when` is true."""
+        """Return which events delete their key: those whose Kafka record has no value, and those for which `delete_when` is true."""
         n = len(events.keys)
         empty = events.columns.get(NO_VALUE)
         gone = np.zeros(n, bool) if empty is None else _true(combined(empty))
@@ -161,7 +169,7 @@ def changes_schema(spec: KeyedSpec, *, marks: bool) -> pa.Schema:
 
 
 def stored_schema(spec: KeyedSpec) -> pa.Schema:
-    """Return the schema of rows and markers as they are handed in: columns as column_<i>, null of markers."""
+    """Return the schema of a restore's rows and markers: columns as column_<i>, null for markers."""
     return pa.schema(
         [
             ("key", pa.string()),

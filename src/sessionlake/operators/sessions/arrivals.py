@@ -16,6 +16,7 @@ from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import ALONE, MERGED
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Arrivals
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.store.lists import NONE_LISTED, Listed
 from sessionlake.stream.ingest import events_of
 
 
@@ -28,11 +29,15 @@ class Parts:
     removals: Removals
     alone: pa.Table | None
     alone_from: int
-    """Where among the arrivals the events that travel alone begin."""
+    """The place among the arrivals at which the single, unmerged events begin."""
+    due: Ints
+    """The codes of the keys that the store's lists named."""
+    due_until: Ints
+    """For each of them the time until which its listed session was open."""
 
 
-def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
-    """Bring all arrivals together; None where the shard has neither arrivals nor removals."""
+def bring_together(spec: SessionizerSpec, inputs: Inputs, due: Listed | None = None) -> Parts | None:
+    """Bring all arrivals together, and the keys of `due` sessions; None if the shard has neither arrivals nor removals nor lists."""
     pieces: list[tuple[Partials, int, list[str | None]]] = []
     if MERGED in inputs:
         pieces.append((Partials.from_table(inputs[MERGED]), EVENT, []))
@@ -47,16 +52,17 @@ def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
         until = alone[UNTIL].to_numpy() if spec.windows.keeps_until else None
         pieces.append((lift(spec.aggregates, events_of(spec.events, alone), until), EVENT, []))
     remove = inputs.get(REMOVE, REMOVE_SCHEMA.empty_table())
-    if not pieces and not remove.num_rows:
+    if not pieces and not remove.num_rows and due is None:
         return None
+    due = due or NONE_LISTED
     partials = concat([p for p, _, _ in pieces]) if pieces else Partials.empty(spec.aggregates)
-    keys = pa.chunked_array([partials.keys, *remove["key"].chunks]).combine_chunks()
+    keys = pa.chunked_array([partials.keys, *remove["key"].chunks, due.keys], pa.string()).combine_chunks()
     codes, distinct = sorted_codes(keys)
     kinds = np.concatenate([np.full(len(p), k) for p, k, _ in pieces]) if pieces else np.zeros(0, np.int64)
     correction: list[str | None] = []
     if any(k == PUT for _, k, _ in pieces):
         correction = [c for p, k, ids in pieces for c in (ids if k == PUT else [None] * len(p))]
-    n = len(partials)
+    n, named = len(partials), len(partials) + len(remove)
     arrivals = Arrivals(
         codes[:n],
         partials.start,
@@ -69,9 +75,12 @@ def bring_together(spec: SessionizerSpec, inputs: Inputs) -> Parts | None:
         lambda: distinct,
     )
     removals = Removals(
-        remove["correction_id"].to_pylist(), codes[n:], remove["start_us"].to_numpy(), remove["revision"].to_numpy()
+        remove["correction_id"].to_pylist(),
+        codes[n:named],
+        remove["start_us"].to_numpy(),
+        remove["revision"].to_numpy(),
     )
-    return Parts(distinct, arrivals, removals, alone, alone_from)
+    return Parts(distinct, arrivals, removals, alone, alone_from, codes[named:], due.start)
 
 
 def earliest_ends(spec: SessionizerSpec, parts: Parts) -> Ints:
@@ -79,4 +88,5 @@ def earliest_ends(spec: SessionizerSpec, parts: Parts) -> Ints:
     earliest = np.full(len(parts.keys), np.iinfo(np.int64).max)
     np.minimum.at(earliest, parts.arrivals.codes, parts.arrivals.start)
     np.minimum.at(earliest, parts.removals.codes, parts.removals.start)
+    np.minimum.at(earliest, parts.due, parts.due_until)
     return earliest - spec.windows.widest_us

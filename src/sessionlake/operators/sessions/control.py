@@ -28,7 +28,7 @@ from sessionlake.stream.control import (
 from sessionlake.warehouse.schemas import OPEN_UNTIL
 
 RESTATE, PUT, REMOVE, TOMBSTONES = "restate", "put", "remove", "archived_tombstones"
-"""Kinds of rows: partials that are accepted whatever they meet, partials that replacements put, sessions that go; and a
+"""Kinds of rows: partials that are always accepted, partials that replacements put, sessions that go; and a
 topic's tombstones, which go to the archive."""
 
 CROSSES = "crosses max_length"
@@ -59,12 +59,12 @@ def limits_of(spec: SessionizerSpec, bounds: Bounds, clock_us: int) -> Limits:
 def archived_tombstones(table: pa.Table) -> Aside:
     """Return a topic's well-formed tombstones for the archive: a later backfill must know of them."""
     good = table.filter(pa.array(~(_bad_tombstone(table) | is_null(table, "correction_id"))))
-    return Aside(TOMBSTONES, good.select(["correction_id", "session_key", "session_start", "revision"]))
+    return Aside(TOMBSTONES, good.select(["correction_id", "key", "start_time", "revision"]))
 
 
 def _bad_restate(table: pa.Table) -> Bools:
-    backwards = micros(table["session_end"]) < micros(table["session_start"])
-    no_times = no_time(table["session_start"]) | no_time(table["session_end"])
+    backwards = micros(table["end_time"]) < micros(table["start_time"])
+    no_times = no_time(table["start_time"]) | no_time(table["end_time"])
     empty = pc.less(pc.fill_null(combined(table["event_count"]), 0), 1).to_numpy(zero_copy_only=False)
     return is_keyless(table) | no_times | is_null(table, "state") | empty | backwards
 
@@ -83,9 +83,9 @@ def _bad_replace(table: pa.Table) -> Bools:
 
 
 def _no_sessions(puts: pa.Array) -> Bools:
-    """Say which lists put what is no session: one that ends before it starts, or has no event."""
+    """Say which lists put an invalid session: one that ends before it starts, or has no event."""
     items = pc.list_flatten(puts)
-    start, end = (micros(pc.struct_field(items, f"session_{edge}")) for edge in ("start", "end"))
+    start, end = (micros(pc.struct_field(items, name)) for name in ("start_time", "end_time"))
     count = pc.fill_null(pc.struct_field(items, "event_count"), 0).to_numpy(zero_copy_only=False)
     out = np.zeros(len(puts), bool)
     out[pc.list_parent_indices(puts).to_numpy()[(end < start) | (count < 1)]] = True
@@ -93,17 +93,17 @@ def _no_sessions(puts: pa.Array) -> Bools:
 
 
 def _bad_tombstone(table: pa.Table) -> Bools:
-    return is_keyless(table) | no_time(table["session_start"]) | is_null(table, "revision")
+    return is_keyless(table) | no_time(table["start_time"]) | is_null(table, "revision")
 
 
 def _restate_crosses(windows: SessionWindows, table: pa.Table) -> Bools:
-    return windows.cells(micros(table["session_start"])) != windows.cells(micros(table["session_end"]))
+    return windows.cells(micros(table["start_time"])) != windows.cells(micros(table["end_time"]))
 
 
 def _put_crosses(windows: SessionWindows, table: pa.Table) -> Bools:
     puts = combined(table["put"])
     items = pc.list_flatten(puts)
-    start, end = (windows.cells(micros(pc.struct_field(items, f"session_{edge}"))) for edge in ("start", "end"))
+    start, end = (windows.cells(micros(pc.struct_field(items, name))) for name in ("start_time", "end_time"))
     out = np.zeros(len(puts), bool)
     out[pc.list_parent_indices(puts).to_numpy()[start != end]] = True
     return out
@@ -119,22 +119,22 @@ def _partials(
     state: pa.Array,
     until: pa.Array | None,
 ) -> pa.Table:
-    """Return partials; `until` are times that may be null, None where the corrections don't have them."""
+    """Return partials; `until` are times that may be null, None if the corrections don't have them."""
     states, known = StateCodec(spec.aggregates).decode(state), known_until(spec.windows, end, until)
     table = Partials(keys, start, end, count, count * 0, states, known).to_table()
     return table.append_column("correction_id", ids)
 
 
 def _restated(spec: SessionizerSpec, rows: pa.Table) -> Split:
-    ids, keys, state = (combined(rows[name]) for name in ("correction_id", "session_key", "state"))
-    times = micros(rows["session_start"]), micros(rows["session_end"])
+    ids, keys, state = (combined(rows[name]) for name in ("correction_id", "key", "state"))
+    times = micros(rows["start_time"]), micros(rows["end_time"])
     until = combined(rows[OPEN_UNTIL]) if OPEN_UNTIL in rows.column_names else None
     yield Keyed(RESTATE, keys, _partials(spec, ids, keys, *times, rows["event_count"].to_numpy(), state, until))
 
 
 def _tombstones(rows: pa.Table) -> Split:
-    ids, keys, revision = (combined(rows[name]) for name in ("correction_id", "session_key", "revision"))
-    yield _removals(ids, keys, micros(rows["session_start"]), revision)
+    ids, keys, revision = (combined(rows[name]) for name in ("correction_id", "key", "revision"))
+    yield _removals(ids, keys, micros(rows["start_time"]), revision)
 
 
 def _replaced(spec: SessionizerSpec, rows: pa.Table) -> Split:
@@ -142,13 +142,13 @@ def _replaced(spec: SessionizerSpec, rows: pa.Table) -> Split:
         lists = combined(rows[column])
         owner = pc.list_parent_indices(lists)
         items = pc.list_flatten(lists)
-        keys, ids = combined(rows["session_key"]).take(owner), combined(rows["correction_id"]).take(owner)
-        start = micros(pc.struct_field(items, "session_start"))
+        keys, ids = combined(rows["key"]).take(owner), combined(rows["correction_id"]).take(owner)
+        start = micros(pc.struct_field(items, "start_time"))
         if kind == REMOVE:
             yield _removals(ids, keys, start, pc.struct_field(items, "revision"))
         else:
             count = pc.struct_field(items, "event_count").to_numpy(zero_copy_only=False)
-            end = micros(pc.struct_field(items, "session_end"))
+            end = micros(pc.struct_field(items, "end_time"))
             until = pc.struct_field(items, OPEN_UNTIL) if items.type.get_field_index(OPEN_UNTIL) >= 0 else None
             state = pc.struct_field(items, "state")
             yield Keyed(PUT, keys, _partials(spec, ids, keys, start, end, count, state, until))

@@ -24,12 +24,12 @@ class Removals:
     start: Ints
     """The session's start, microseconds."""
     revision: Ints
-    """The revision that whoever wrote the correction had seen."""
+    """The revision that the writer of the correction had seen."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What came of the replacements."""
+    """The outcomes of the replacements."""
 
     removed: Bools
     """Per stored session: it goes."""
@@ -40,7 +40,7 @@ class Decision:
 
 
 def decide(removals: Removals, put_only: set[str], codes: Ints, start: Ints, revision: Ints) -> Decision:
-    """Decide each replacement in order of its correction_id; where two name one session, the earlier has it.
+    """Decide each replacement in order of its correction_id; if two name one session, the earlier has it.
 
     `codes`, `start` and `revision` describe the stored sessions; `put_only` are corrections that remove nothing.
     Ids decide, not rows' order: rows come in any order, and a rerun must decide alike. Corrections are control rows, so a
@@ -62,7 +62,7 @@ def decide(removals: Removals, put_only: set[str], codes: Ints, start: Ints, rev
             row is not None and not removed[row] and revision[row] == seen
             for row, (_, _, seen) in zip(rows, named[correction], strict=True)
         )
-        # What a stale one names is not claimed by it: the next may still have it.
+        # A stale replacement does not claim the session that it names: the next one may still replace it.
         if fits:
             removed[[row for row in rows if row is not None]] = True
         else:

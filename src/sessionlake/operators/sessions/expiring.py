@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import values_of
 from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.records import Records, concat
 from sessionlake.engine.operator import BatchContext
-from sessionlake.operators.cleanups.brake import GONE, ROUND_OF, Round
-from sessionlake.operators.cleanups.brake import LEFT as STILL_THERE
-from sessionlake.operators.cleanups.rule import Since
-from sessionlake.operators.cleanups.schedule import (
+from sessionlake.operators.sessions.kernel import until_of
+from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.ttl import LEFT, REMOVED_EVENTS, SessionTtl
+from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.operators.shared.cleanups.brake import GONE, ROUND_OF, Round
+from sessionlake.operators.shared.cleanups.brake import LEFT as STILL_THERE
+from sessionlake.operators.shared.cleanups.names import TTL
+from sessionlake.operators.shared.cleanups.rule import Since
+from sessionlake.operators.shared.cleanups.schedule import (
     BEGAN,
     CLEANUP_US,
     LEFT_OVER,
@@ -26,19 +30,14 @@ from sessionlake.operators.cleanups.schedule import (
     Stopwatch,
     began_of,
 )
-from sessionlake.operators.sessions.kernel import until_of
-from sessionlake.operators.sessions.spec import SessionizerSpec
-from sessionlake.operators.sessions.ttl import LEFT, REMOVED_EVENTS, SessionTtl
-from sessionlake.operators.sessions.windows import Bounds
 from sessionlake.store.segmented import Overlay, Page, SegmentedSessionStore
-from sessionlake.warehouse.changelog import TTL
 from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
 
 PAGE = 10_000
 """Values of the store that are in memory at a time; a value holds a key's sessions of a segment."""
 _LAST_US = 1 << 62
 _SEGMENT, _KEY = "segment", "key"
-"""The cursor's fields: where the last value is that was looked at, the key as text; none at the start."""
+"""The cursor's fields: the place of the last value that was looked at, the key as text; none at the start."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +53,19 @@ class SessionRows:
         return len(self.sessions)
 
     def since(self, which: Since) -> Ints:
-        """Return the ends: a session's age goes by nothing else."""
+        """Return the ends: the age of a session counts from its end."""
         del which
         return self.sessions.end
 
     def visible(self) -> Mapping[str, pa.Array]:
         """Return the columns of a session's row that SQL sees."""
         rows = self.sessions
-        states = StateCodec(self.spec.aggregates).decode(rows.state)
+        states = self.spec.stored_codec.decode(rows.state)
         until = {} if rows.until is None else {OPEN_UNTIL: pa.array(rows.until).cast(TIME)}
         values = zip(self.spec.value_types, values_of(self.spec.aggregates, states), strict=True)
         return {
             "session_key": self.keys,
+            **self.spec.columns.key_parts(self.keys),
             "session_start": pa.array(rows.start).cast(TIME),
             "session_end": pa.array(rows.end).cast(TIME),
             "event_count": pa.array(rows.count),
@@ -75,8 +75,8 @@ class SessionRows:
 
 
 @dataclass(frozen=True)
-class Expired:
-    """What a cleanup takes away of a shard."""
+class ExpiredSessions:
+    """The sessions that a cleanup removes from a shard."""
 
     keys: pa.Array
     """Text: the key of each session."""
@@ -89,25 +89,25 @@ class Expired:
 
 
 def expired_tombstones(keys: pa.Array, gone: Records) -> pa.Table:
-    """Return the rows by which the warehouse knows of sessions that a rule removed: a backfill must not bring them back."""
-    names = ["correction_id", "session_key", "session_start", "revision"]
+    """Return the rows with which the warehouse records sessions that a rule removed: a backfill must not bring them back."""
+    names = ["correction_id", "key", "start_time", "revision"]
     start = pa.array(gone.start).cast(TIME)
     return pa.Table.from_arrays([pa.repeat(TTL, len(gone)), keys, start, pa.array(gone.revision)], names=names)
 
 
 @dataclass(frozen=True)
-class _Looked:
-    """What came of one page."""
+class _PageOutcome:
+    """The result of one page."""
 
     gone: SessionRows
     writes: pa.Table | None
-    """The values without what goes; None where nothing does."""
+    """The values without the removed sessions; None if none goes."""
     looked: int
     """Warm sessions that the batch left as they were."""
     closed: int
-    """How many of these are closed."""
+    """How many sessions of `looked` are closed."""
     last: tuple[int, bytes] | None
-    """Where the last value with such a session is; None where there is none."""
+    """The place of the last value with a session of `looked`; None if there is none."""
     more: bool
     """Whether the budget ended before another such value."""
 
@@ -120,25 +120,25 @@ def expired_sessions(
     store: SegmentedSessionStore,
     writes: pa.Table | None,
     context: BatchContext,
-) -> Expired:
-    """Return what a cleanup at a time of its clock takes away; `writes` are those of the batch, which is not in the store yet.
+) -> ExpiredSessions:
+    """Return the sessions that a cleanup at a time of its clock removes; `writes` are those of the batch, which is not in the store yet.
 
-    What is looked at follows from the sessions that are warm, in order of segment and key, and from no others that the store may
+    The order of the search depends on the warm sessions alone, by segment and key, and on no others that the store may
     still hold: so a store that was restored gives the same.
     """
     watch, most = Stopwatch(), ttl.budget(context.state)
-    # Where a budget was set before, its last round may have stopped midway: who looks at all begins at the start.
+    # If a budget was set before, its last round may have stopped midway: who looks at all begins at the start.
     cursor = {} if most is None else context.cursor
     last_closed_us = bounds.open_us - 1
     last_us = last_closed_us if ttl.rule.ttl_us is None else min(last_closed_us, clock_us - ttl.rule.ttl_us)
     after = (int(cursor[_SEGMENT]), str(cursor[_KEY]).encode()) if _KEY in cursor else None
     at_start, overlay = after is None, Overlay(writes)
-    found: list[_Looked] = []
+    found: list[_PageOutcome] = []
     looked, ended, more, room = 0, False, False, ttl.most
     while not ended and not more and room != 0:
         page = store.page(after, PAGE, last_us)
         left = None if most is None else max(most - looked, 0)
-        one = _look(spec, ttl, bounds, clock_us, store, overlay.over(page), context.batch_id, left, room)
+        one = _expire_page(spec, ttl, bounds, clock_us, store, overlay.over(page), context.batch_id, left, room)
         found.append(one)
         looked, more, ended = looked + one.looked, one.more, len(page) < PAGE
         after = page.last if len(page) else after
@@ -153,8 +153,8 @@ def expired_sessions(
     rows = SessionRows(spec, keys, gone)
     lag_us = ttl.rule.lag_us(rows, clock_us)
     began_us = began_of(cursor, clock_us)
-    held, round_ = _held(ttl, rows, context, clock_us, ended=not more)
-    stats = {
+    held, round_ = _round_counts(ttl, rows, context, clock_us, ended=not more)
+    stats: dict[str, int] = {
         "deleted_by_ttl": len(gone),
         "scanned": looked,
         "decoded": sum(one.closed for one in found) if ttl.rule.reads_columns else 0,
@@ -163,7 +163,7 @@ def expired_sessions(
         LEFT: closed + (not whole),
         **({LEFT_OVER: 1} if room == 0 else {}),
         **held,
-        **_left(spec, ttl, bounds, store, context, clock_us, held, len(gone)),
+        **_count_left(spec, ttl, bounds, store, context, clock_us, held, len(gone)),
         **({} if lag_us is None else {MAX_LAG: lag_us}),
         **({} if most is None else {MAX_ROUND: max(clock_us - began_us, 0), SCANNED: looked, TOOK: watch.us}),
     }
@@ -171,13 +171,13 @@ def expired_sessions(
     stopped = {_SEGMENT: last[0], _KEY: last[1].decode(), BEGAN: began_us} if more and last is not None else {}
     stopped |= round_
     gone = replace(gone, codes=np.arange(len(gone)))
-    return Expired(keys, gone, overlay.merged(rewritten), stats, None if stopped == context.cursor else stopped)
+    return ExpiredSessions(keys, gone, overlay.merged(rewritten), stats, None if stopped == context.cursor else stopped)
 
 
-def _held(
+def _round_counts(
     ttl: SessionTtl, rows: SessionRows, context: BatchContext, clock_us: int, *, ended: bool
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """Return the number by which it is decided whether so many may go, and for the cursor how far the shard's round is."""
+    """Return the number with which the brake decides, and for the cursor the progress of the shard's round."""
     brake, boxed = ttl.schedule.brake, ttl.max_duration_us is not None
     if brake is None:
         return {}, {}
@@ -189,10 +189,10 @@ def _held(
     if not boxed:
         return {GONE: gone}, {}
     after = now.ended(began_of(context.cursor, clock_us)) if ended else now
-    return {GONE: now.gone}, {ROUND_OF: after.told()}
+    return {GONE: now.gone}, {ROUND_OF: after.to_json()}
 
 
-def _left(
+def _count_left(
     spec: SessionizerSpec,
     ttl: SessionTtl,
     bounds: Bounds,
@@ -202,7 +202,7 @@ def _left(
     held: Mapping[str, int],
     gone: int,
 ) -> dict[str, int]:
-    """Return how many warm sessions a shard has left, or as many as are enough for all that goes in the round."""
+    """Return how many warm sessions a shard has left; counting stops at the number that the brake needs."""
     brake = ttl.schedule.brake
     if brake is None:
         return {}
@@ -215,7 +215,7 @@ def _left(
     return {STILL_THERE: max(there - gone, 0)}
 
 
-def _look(
+def _expire_page(
     spec: SessionizerSpec,
     ttl: SessionTtl,
     bounds: Bounds,
@@ -225,10 +225,10 @@ def _look(
     batch_id: int,
     most: int | None,
     room: int | None,
-) -> _Looked:
+) -> _PageOutcome:
     """Look at the values of a page in turn, until one with which `most` warm sessions are reached that the batch left as they were.
 
-    Of those that have expired the first `room` go; with None all.
+    The first `room` of the expired sessions go; with None all of them.
     """
     stored = store.unpack(page.values)
     until = until_of(spec.windows, stored)
@@ -248,7 +248,7 @@ def _look(
     writes = store.rewritten(page, stored.take(rest), stored.codes[at]) if len(at) else None
     last = stored.codes[np.flatnonzero(mine)[-1]] if mine.any() else None
     place = None if last is None else (int(page.segment[last]), page.keys[int(last)].as_py())
-    return _Looked(gone, writes, int(mine.sum()), len(closed), place, more)
+    return _PageOutcome(gone, writes, int(mine.sum()), len(closed), place, more)
 
 
 def _any_closed(

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sessionlake.aggregates import Events
+from sessionlake.aggregates.base import Events
 from sessionlake.columnar.arrays import Bools, Ints
 from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME, Expression
 from sessionlake.operators.sessions.spec import SessionizerSpec
@@ -35,7 +35,7 @@ def refused_gaps(spec: SessionizerSpec, events: Events) -> Bools:
 
 
 def open_until(spec: SessionizerSpec, events: Events) -> Ints | None:
-    """Return until when each of some accepted events is open; None where that follows from its time alone."""
+    """Return until when each of some accepted events is open; None if that follows from its time alone."""
     if spec.gap_by is None:
         return None
     return spec.windows.open_until(

@@ -18,16 +18,28 @@ from sessionlake.operators.sessions.windows import SessionWindows
 
 
 def premerge(
-    aggregates: Sequence[Aggregate], events: Events, windows: SessionWindows, open_us: int, until: Ints | None = None
+    aggregates: Sequence[Aggregate],
+    events: Events,
+    windows: SessionWindows,
+    open_us: int,
+    until: Ints | None = None,
+    *,
+    finals_last: bool = False,
 ) -> tuple[Partials, Bools]:
-    """Merge events into partials as far as that can't change what is late; return them, and which events were not merged.
+    """Merge events into partials as far as that can't change which events are late; return them, and which events were not merged.
 
-    This runs before the shuffle, where stored sessions and other tasks' events are not known. A partial that is open until
-    `open_us` or later is accepted whatever it meets (docs/rules.md, rule 5), so its events may travel as one. An older one may
+    This runs before the shuffle, when stored sessions and other tasks' events are not known. A partial that is open until
+    `open_us` or later is always accepted (docs/rules.md, rule 5), so its events may travel as one. An older one may
     turn out late, and its events then go to late_events one by one: they must travel with their raw rows. `until` has the
-    events' `open_until` where they have gaps of their own. The partials' keys are a dictionary; the mask is of the events,
-    in their order.
+    events' `open_until` if they have gaps of their own. The partials' keys are a dictionary; the mask is of the events,
+    in their order. With `finals_last` an event before `open_us` is not merged: it may join a closed session, and is late then
+    (docs/rules.md, rule 264).
     """
+    if finals_last and (events.time_us < open_us).any():
+        unmerged = events.time_us < open_us
+        rest = np.flatnonzero(~unmerged)
+        some = None if until is None else until[rest]
+        return premerge(aggregates, events.take(rest), windows, open_us, some)[0], unmerged
     encoded = events.keys.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     if until is None:
@@ -36,16 +48,17 @@ def premerge(
         order, starts = group_intervals(codes, events.time_us, until, 0)
     sizes = np.diff(starts, append=len(order))
     time = events.time_us[order]
-    # Events are points, so that the last one of a group is its end.
+    # Events are points in order of time, so the last one of a group is its end.
     merged_until = _group_until(windows, time[starts + sizes - 1], None if until is None else until[order], starts)
     open_ = merged_until >= open_us
     unmerged = np.zeros(len(order), bool)
     if not open_.all():
         in_open = np.repeat(open_, sizes)
         unmerged[order[~in_open]] = True
+        # Events of groups that may be late leave; the rest of each array stays in the same order.
         order, time, sizes, merged_until = order[in_open], time[in_open], sizes[open_], merged_until[open_]
     at = np.cumsum(sizes) - sizes
-    # Of the keys only those of groups are taken: to copy every event's text would cost more than all the rest.
+    # Only the groups' keys are taken: a copy of every event's text would cost more than all the rest.
     keys = pa.DictionaryArray.from_arrays(pa.array(codes[order[at]]), encoded.dictionary)
     rows = pa.array(order)
     states = [column.take(rows) for aggregate in aggregates for column in aggregate.lift(events)]
@@ -56,11 +69,12 @@ def premerge(
 
 
 def group_points(codes: Ints, time_us: Ints, windows: SessionWindows) -> tuple[Ints, Ints]:
-    """Group events of one gap; return the order that sorts them by (code, time), and where in it each group starts."""
+    """Group events of one gap; return the order that sorts them by (code, time), and the place in it at which each group starts."""
     order, starts = group_events(codes, time_us, windows.gap_us)
     if windows.max_length_us is None or not len(order):
         return order, starts
     cell = windows.cells(time_us[order])
+    # A group also ends where the cell changes: no session crosses a bound of a cell.
     breaks = np.append(True, cell[1:] != cell[:-1])
     breaks[starts] = True
     return order, np.flatnonzero(breaks)
@@ -74,7 +88,7 @@ def until_of(windows: SessionWindows, partials: Partials | Records) -> Ints:
 def known_until(windows: SessionWindows, end: Ints, given: pa.Array | None) -> Ints | None:
     """Return until when partials that corrections brought are open, in microseconds: as given, or as follows from the end.
 
-    None where it always follows from the end. What is given lies between the end and what the widest gap would give.
+    None if it always follows from the end. A given value lies between the end and the end + the widest gap.
     """
     if not windows.keeps_until:
         return None

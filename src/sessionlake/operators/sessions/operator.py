@@ -1,9 +1,10 @@
 """Sessions as the engine's operator: the workers' half."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +13,26 @@ from sessionlake.columnar.arrays import sorted_codes
 from sessionlake.columnar.records import Records
 from sessionlake.engine.operator import RESTORE, BatchContext, Inputs, ShardResult, Split
 from sessionlake.operators.sessions.control import archived_tombstones, kinds_of, limits_of
+from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import split_events
 from sessionlake.operators.sessions.shard import apply_shard
 from sessionlake.operators.sessions.spec import SessionizerSpec
+from sessionlake.operators.sessions.ttl import next_state
 from sessionlake.operators.sessions.windows import Bounds
+from sessionlake.operators.shared.windowing.batch_times import WAITING
+from sessionlake.operators.shared.windowing.emission import Progress
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
+from sessionlake.store.session_lists import ListedSessionStore
 from sessionlake.stream.control import split_corrections
 from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
-from sessionlake.stream.watermark import watermark_of
+from sessionlake.stream.watermark import advanced
+
+_BUCKETS, _LEAST_BUCKET_US = 8, 1_000_000
+"""Lists of a gap: with fewer, a batch reads more that is not due; with more, it writes more lists."""
 
 
 @dataclass(frozen=True)
@@ -29,37 +40,59 @@ class Sessionizer:
     """Sessions from events and corrections; see `engine.operator.Operator` for the methods."""
 
     spec: SessionizerSpec
-    ticks: bool = False
+
+    @property
+    def ticks(self) -> bool:
+        """Whether shards need the frontier, and run without rows: if changes wait to be sent."""
+        return self.spec.emit is not None
+
+    def columns(self, name: str) -> EventColumns:
+        """Return the columns of the one input."""
+        del name
+        return self.spec.columns
 
     def bounds(self, context: BatchContext) -> Bounds:
         """Return the times that decide about the batch."""
-        return self.spec.windows.bounds(watermark_of(context.state))
+        return self.spec.bounds(context.state)
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows, each a file, an event, a record of a topic or a correction; where a cleanup is due every shard is told."""
-        bounds = self.bounds(context)
-        if self.spec.ttl is not None:
-            yield from self.spec.ttl.schedule.split(context)
+        """Split source rows, each a file, an event, a record of a topic or a correction; if a cleanup is due every shard gets its clock."""
+        yield from self.scheduled(context)
         for name, part in by_input(rows):
             if name == CORRECTIONS:
-                yield from self._corrections(bounds, context, part)
+                yield from self.split_corrections(context, part)
                 continue
             decoder = self.spec.events.decoder
             events, sent = decoder.part(part)
             if sent is not None:
-                yield from self._corrections(bounds, context, sent)
+                yield from self.split_corrections(context, sent)
                 if self.spec.events.archive:
                     yield archived_tombstones(sent)
-            for decoded in decoder.decode(events):
-                yield from naming_rows(partial(split_events, self.spec, bounds, context.clock_us), decoded)
+            for number, decoded in enumerate(decoder.decode(events)):
+                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
 
-    def _corrections(self, bounds: Bounds, context: BatchContext, table: pa.Table) -> Split:
-        return split_corrections(kinds_of(self.spec), limits_of(self.spec, bounds, context.clock_us), table)
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield the rows that make every shard run if a cleanup is due."""
+        if self.spec.ttl is not None:
+            yield from self.spec.ttl.schedule.split(context)
+
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Merge events to parts of sessions."""
+        del name, number
+        return split_events(self.spec, self.bounds(context), context.clock_us, rows)
+
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split restates, replacements and tombstones."""
+        limits = limits_of(self.spec, self.bounds(context), context.clock_us)
+        return split_corrections(kinds_of(self.spec), limits, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SegmentedSessionStore:
-        """Open a shard's store, by default in a database of its own."""
+        """Open a shard's store, by default in a separate database."""
         windows = self.spec.windows
         interval_us = segment_interval(windows.kept_us)
+        if self.spec.emit is not None:
+            bucket_us = max(windows.widest_us // _BUCKETS, _LEAST_BUCKET_US)
+            return ListedSessionStore(path, interval_us, bucket_us, opened, with_until=windows.keeps_until)
         return SegmentedSessionStore(path, interval_us, opened, with_until=windows.keeps_until)
 
     def apply(self, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext) -> ShardResult:
@@ -73,9 +106,25 @@ class Sessionizer:
         store.apply(writes, meta, self.bounds(context).oldest_end_us)
 
     def restored(self, inputs: Inputs, store: SegmentedSessionStore) -> Iterator[pa.Table]:
-        """Yield the writes of the handed-in sessions (columns key, start_us, end_us, event_count, revision, state, and until_us where it is kept)."""
+        """Yield the writes of a restore's sessions (columns key, start_us, end_us, event_count, revision, state, and until_us if it is kept)."""
         table = inputs[RESTORE]
         owner, keys = sorted_codes(table["key"])
         sessions = Records.from_table(owner, table)
         none = np.zeros(0, np.int64)
-        yield store.writes(keys, sessions, none, none)
+        writes = [store.writes(keys, sessions, none, none)]
+        if isinstance(store, ListedSessionStore) and len(sessions):
+            # All are listed: whether a change was sent follows from the session.
+            names, until = keys.take(pa.array(owner)).cast(pa.string()), until_of(self.spec.windows, sessions)
+            writes += [store.list_writes(letter, 0, until, names) for letter in sorted(WAITING.values())]
+        yield pa.concat_tables(writes)
+
+    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+        """Return how far the pipeline is, and the progress of cleanups."""
+        spec = self.spec
+        if spec.emit is None and spec.keeping is None:
+            return next_state(state, stats, advanced(state, stats))
+        return next_state(state, stats, spec.next_progress(Progress.of(state), stats).state())
+
+    def expired_us(self, state: Mapping[str, Any]) -> int:
+        """Return the end of the retention."""
+        return self.spec.bounds(state).expired_us

@@ -1,11 +1,11 @@
-"""Which sessions a batch moves into quarantine (docs/rules.md, rule 162); the rule as SQL is in `config/quarantine.py`."""
+"""Which sessions a batch moves into quarantine (docs/rules.md, rule 162); the rule as SQL is in `operators/sessions/thresholds.py`."""
 
 import numpy as np
 
 from sessionlake.columnar.arrays import Bools
 from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.records import Records
-from sessionlake.config.quarantine import Quarantine
+from sessionlake.operators.sessions.thresholds import Quarantine
 
 _MINUTE_US = 60_000_000
 
@@ -34,7 +34,7 @@ def crossing(limits: Quarantine, changed: Records, before: Records) -> int:
         return 0
     old = before.take(np.flatnonzero(above(limits, before)))
     if len(old):
-        # The changed session that holds the start of an old one, where one does, is the last that begins at or before it.
+        # The changed session that holds the start of an old one, if one does, is the last that begins at or before it.
         at = Axis(changed.codes, changed.start).find(old.codes, old.start + 1) - 1
         holds = (at >= 0) & (changed.codes[at] == old.codes) & (changed.end[at] >= old.start)
         now[at[holds]] = False

@@ -16,7 +16,7 @@ from sessionlake.warehouse.schemas import OPEN_UNTIL, TIME
 
 
 def restates_schema(spec: SessionizerSpec) -> pa.Schema:
-    """Return the columns of restates: with `open_until` where that is kept."""
+    """Return the columns of restates: with `open_until` if that is kept."""
     return RESTATES_SCHEMA.append(pa.field(OPEN_UNTIL, TIME)) if spec.windows.keeps_until else RESTATES_SCHEMA
 
 
@@ -24,7 +24,7 @@ def merged_late(spec: SessionizerSpec, alone_before_us: int, late: pa.Table) -> 
     """Merge sorted late events as far as they may travel together.
 
     The sessionizer judges a partial's expiry by its start. So events of a key travel together only if they lie in one
-    cell of a grid as wide as the gap, and those before `alone_before_us` only with events of the same time: whatever
+    cell of a grid as wide as the gap, and those before `alone_before_us` only with events of the same time: in any case
     the watermark does until then, an event that travels alone expires in its own time, another less than a gap early.
     """
     if not late.num_rows:

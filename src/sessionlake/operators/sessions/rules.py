@@ -1,7 +1,7 @@
-"""What a micro-batch does to one shard: docs/rules.md, rules 2, 4 to 6, 160 and 161, vectorised.
+"""The rules of sessions in one shard and batch: docs/rules.md, rules 2, 4 to 6, 160, 161 and 264, vectorised.
 
-The caller has applied the other two that refuse rows, 1 (contract) and 3 (beyond retention), and hands in the stored
-sessions of the batch's keys, the cold ones only where rule 2 asks for them.
+The caller has applied the other two that refuse rows, 1 (contract) and 3 (beyond retention), and supplies the stored
+sessions of the batch's keys, the cold ones only if rule 2 asks for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from sessionlake.aggregates import Aggregate, States
 from sessionlake.aggregates.codec import StateCodec
 from sessionlake.aggregates.partials import merge_states
 from sessionlake.columnar.arrays import Bools, Groups, Ints, concatenated
+from sessionlake.columnar.axis import Axis
 from sessionlake.columnar.groups import group_intervals
 from sessionlake.columnar.records import Records
 from sessionlake.operators.sessions.corrections import Removals, decide
@@ -21,7 +22,7 @@ from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
 
 EVENT, RESTATED, PUT = 0, 1, 2
-"""Where a new partial comes from: events of the stream, a `restate`, or what a `replace` puts."""
+"""The origin of a new partial: events of the stream, a `restate`, or a `replace` that puts it."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,14 @@ class Arrivals:
     kind: Ints
     """EVENT, RESTATED or PUT."""
     correction: list[str | None]
-    """The replacement that puts the partial; one entry a partial, or empty where nothing is put."""
+    """The replacement that puts the partial; one entry a partial, or empty if nothing is put."""
     keys: Callable[[], pa.Array]
     """Returns the key of each code. A call, since only users' aggregates ask for keys."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the batch does to the shard: the changes to forward, the late events, and what became of replacements."""
+    """The effects of a batch on the shard: the changes to forward, the late events, and the outcomes of replacements."""
 
     changed: Records
     """Sessions that are new or changed, at their new revision."""
@@ -56,12 +57,14 @@ class Verdict:
     """Rows of the stored sessions whose (key, start) no longer exists."""
     gone: Bools
     """Per stored session: it was removed or became part of a changed one."""
+    merged_into: Ints
+    """Per stored session: the row of the changed session that it became part of, -1 for none."""
     late: Bools
     """Per arrival: it belongs to a late session. True of events only."""
     stale: frozenset[str]
-    """Replacements of which nothing was done."""
+    """Replacements that changed nothing, because a session that they name has changed or is gone."""
     applied: frozenset[str]
-    """Replacements that were done, also where no row changed by it."""
+    """Replacements that were done, also if no row changed by it."""
 
 
 def apply_batch(
@@ -72,20 +75,28 @@ def apply_batch(
     arrivals: Arrivals,
     stored: Records,
     removals: Removals,
+    *,
+    finals_last: bool = False,
 ) -> Verdict:
-    """Apply a batch's arrivals and removals to the stored sessions of its keys.
+    """Apply a batch's arrivals and removals to the stored sessions of its keys; `finals_last` asks for rule 264.
 
-    `stored` must hold every session of those keys that joins an arrival or is named by a removal; more do no harm. Neither the arrivals' nor the sessions' order matters. The store itself is not touched.
+    `stored` must hold every session of their keys that joins an arrival or that a removal names; more do no harm. Neither the arrivals' nor the sessions' order matters. The store itself is not touched.
     """
-    # Rule 2: replacements are decided on the state before the batch; what a stale one puts is ignored with it.
+    # Rule 2: replacements are decided on the state before the batch; a stale one is ignored with the sessions that it puts.
     puts = {c for c in arrivals.correction if c is not None}
     decision = decide(removals, puts, stored.codes, stored.start, stored.revision)
     ignored = np.zeros(len(arrivals.codes), bool)
     if decision.stale and arrivals.correction:
         ignored = np.array([c in decision.stale for c in arrivals.correction])
-    new, old = np.flatnonzero(~ignored), np.flatnonzero(~decision.removed)
+    # Rule 264: what would itself join a closed session that stays is late.
+    too_late = np.zeros(len(arrivals.codes), bool)
+    if finals_last:
+        until = until_of(windows, stored)
+        closed = np.flatnonzero((until < bounds.open_us) & ~decision.removed)
+        too_late = (arrivals.kind == EVENT) & _joining(arrivals, stored, until, closed)
+    new, old = np.flatnonzero(~ignored & ~too_late), np.flatnonzero(~decision.removed)
 
-    # Rule 4: what is left of both, side by side: a row below len(new) is an arrival, the others are stored sessions.
+    # Rule 4: the rest of both, concatenated: a row below len(new) is an arrival, the others are stored sessions.
     start = np.concatenate([arrivals.start[new], stored.start[old]])
     until = np.concatenate([arrivals.until[new], until_of(windows, stored)[old]])
     order, starts = group_intervals(np.concatenate([arrivals.codes[new], stored.codes[old]]), start, until, 0)
@@ -99,11 +110,14 @@ def apply_batch(
         touched = np.logical_or.reduceat(is_new, starts)
     else:
         late = touched = np.zeros(0, bool)
-    late_rows = np.zeros(len(arrivals.codes), bool)
-    late_rows[new[order[is_new & late[groups.ids]]]] = True
+    late_rows = too_late
+    # Positions in the order -> rows below len(new) -> rows of the arrivals.
+    late_arrivals = new[order[is_new & late[groups.ids]]]
+    late_rows[late_arrivals] = True
 
-    # Rule 6, of the groups that have an arrival and are not late: the others' stored sessions stay as they are.
+    # Rule 6 for the groups that have an arrival and are not late. Stored sessions of other groups stay as they are.
     merged = (touched & ~late)[groups.ids]
+    # The groups again, of the members that are merged alone.
     sizes = groups.sizes[touched & ~late]
     members = Groups(np.cumsum(sizes) - sizes, int(sizes.sum()))
     members_of_new, members_of_old = _split(order[merged], new, old)
@@ -112,16 +126,31 @@ def apply_batch(
         changed = replace(
             changed, until=np.maximum.reduceat(until[order][merged], members.starts) if len(changed) else changed.end
         )
+    # A stored session is gone if a replacement removed it, or if it is a member of a merged group.
     gone = decision.removed.copy()
     gone[members_of_old[1]] = True
     unchanged = _put_back_unchanged(
         _formed_by_puts_only(arrivals.kind, members, members_of_new), changed, stored, decision.removed, gone
     )
     deleted = _deleted(members, members_of_old, changed, stored, decision.removed & gone)
+    merged_into = np.full(len(stored), -1)
+    merged_into[members_of_old[1]] = (np.cumsum(~unchanged) - 1)[members.ids[members_of_old[0]]]
     if unchanged.any():
         kept = np.flatnonzero(~unchanged)
         changed, states = changed.take(kept), [column.take(pa.array(kept)) for column in states]
-    return Verdict(changed, states, deleted, gone, late_rows, decision.stale, decision.applied)
+    return Verdict(changed, states, deleted, gone, merged_into, late_rows, decision.stale, decision.applied)
+
+
+def _joining(arrivals: Arrivals, stored: Records, until: Ints, closed: Ints) -> Bools:
+    """Say which arrivals would themselves join one of the closed stored sessions, which are open until a time each."""
+    if not len(closed) or not len(arrivals.codes):
+        return np.zeros(len(arrivals.codes), bool)
+    closed = closed[np.lexsort((stored.start[closed], stored.codes[closed]))]
+    codes = stored.codes[closed]
+    # Sessions of a key lie apart: the last one that begins while the arrival is open is the only one to look at.
+    at = Axis(codes, stored.start[closed]).find(arrivals.codes, arrivals.until + 1) - 1
+    joins: Bools = (at >= 0) & (codes[at] == arrivals.codes) & (arrivals.start <= until[closed][at])
+    return joins
 
 
 Members = tuple[Ints, Ints]
@@ -154,6 +183,7 @@ def _merge(
         return out
 
     unpacked = codec.decode(stored.state.take(pa.array(from_old[1])))
+    # The place of each member's state in [states of arrivals, states of stored sessions].
     place = np.empty(groups.rows, np.int64)
     place[from_new[0]] = np.arange(len(from_new[0]))
     place[from_old[0]] = len(from_new[0]) + np.arange(len(from_old[0]))
@@ -177,7 +207,7 @@ def _merge(
 def _formed_by_puts_only(kind: Ints, groups: Groups, from_new: Members) -> Bools:
     """Say of each group whether all arrivals in it were put by replacements.
 
-    A session that an event forms again is a change even where it looks the same: at its old revision a correction
+    A session that an event forms again is a change even if it looks the same: at its old revision a correction
     written before that event could still remove it.
     """
     if not len(groups.starts) or not (kind == PUT).any():
@@ -192,7 +222,7 @@ def _put_back_unchanged(by_puts: Bools, changed: Records, stored: Records, remov
     unchanged = np.zeros(len(changed), bool)
     if not by_puts.any():
         return unchanged
-    # Loops over what replacements name and put: control rows, of which a batch has few.
+    # Python loops are fine here: they run over the control rows of replacements, and a batch has few.
     before = {(int(stored.codes[i]), int(stored.start[i])): int(i) for i in np.flatnonzero(removed)}
     for i in np.flatnonzero(by_puts & np.isin(changed.codes, stored.codes[removed])):
         o = before.get((int(changed.codes[i]), int(changed.start[i])))

@@ -1,6 +1,5 @@
-"""After the shuffle: one shard's rows against its store (docs/rules.md, rules 2 to 7), as the engine's function of rows and store."""
+"""After the shuffle: one shard's rows against its store (docs/rules.md, rules 2 to 7 and 260 to 265), as the engine's function of rows and store."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +11,18 @@ from sessionlake.aggregates.partials import Partials, values_of
 from sessionlake.columnar.arrays import Bools, Ints, combined, is_among
 from sessionlake.columnar.records import UNTIL, Records, concat
 from sessionlake.engine.operator import LOOKUP, BatchContext, Inputs, ShardResult
-from sessionlake.operators.cleanups.schedule import clock_of
 from sessionlake.operators.sessions.arrivals import Parts, bring_together, earliest_ends
+from sessionlake.operators.sessions.by_policy import ByPolicy, unmarked
 from sessionlake.operators.sessions.control import REMOVE, TOMBSTONES
 from sessionlake.operators.sessions.expiring import expired_sessions, expired_tombstones
 from sessionlake.operators.sessions.kernel import until_of
 from sessionlake.operators.sessions.mapper import EMITTED
 from sessionlake.operators.sessions.quarantine import crossing
+from sessionlake.operators.sessions.rows import STATE, deleted_rows, session_rows, stored_deletes
 from sessionlake.operators.sessions.rules import EVENT, PUT, RESTATED, Verdict, apply_batch
 from sessionlake.operators.sessions.spec import SessionizerSpec
 from sessionlake.operators.sessions.windows import Bounds, SessionWindows
+from sessionlake.operators.shared.cleanups.schedule import clock_of
 from sessionlake.store.segmented import SegmentedSessionStore
 from sessionlake.stream.control import OUTCOMES
 from sessionlake.stream.ingest import DEAD, DEAD_SCHEMA
@@ -45,30 +46,64 @@ def apply_shard(
     told = {**result.stats, **found.stats, "deletes": result.stats.get("deletes", 0) + n}
     if not n:
         return replace(result, stats=told, cursor=found.cursor)
-    changes = pa.concat_tables([result.changes, _deletes(spec, found.keys, found.sessions, context.batch_id)])
+    # A session that has closed was sent by then: its row has its start.
+    changes = pa.concat_tables([result.changes, deleted_rows(spec, found.keys, found.sessions, context)])
     side = {**result.side, TOMBSTONES: expired_tombstones(found.keys, found.sessions)}
+    if spec.emit is not None:
+        gone = stored_deletes(spec, found.keys, found.sessions, context.batch_id)
+        side[STATE] = pa.concat_tables([*([side[STATE]] if STATE in side else []), gone])
     return ShardResult(changes, found.writes, side, told, found.cursor)
 
 
 def _of_batch(
     spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, store: SegmentedSessionStore, context: BatchContext
 ) -> ShardResult:
-    """Compute what events and corrections change."""
-    emitted = _emitted(spec, inputs, context.batch_id)
-    parts = bring_together(spec, inputs)
+    """Compute the changes by events and corrections."""
+    emitted = _emitted(spec, inputs, context)
+    policy = None if spec.emit is None else ByPolicy.of(spec, spec.emit, inputs, store, context)
+    parts = bring_together(spec, inputs, None if policy is None else policy.due)
     if parts is None:
         return ShardResult(emitted, None, stats={"emitted": emitted.num_rows})
 
-    stored, found_segment, physical = _stored(spec, bounds, parts, inputs, store)
+    found, found_segment, physical = _stored(spec, bounds, parts, inputs, store)
     needs = None if context.handed_in else _cold_needs(spec, bounds, parts)
     if needs is not None and needs.num_rows:
         return ShardResult(emitted, None, needs=needs)
+    marks, stored = (None, found) if policy is None else unmarked(found)
     verdict = apply_batch(
-        spec.aggregates, spec.windows, bounds, context.batch_id, parts.arrivals, stored, parts.removals
+        spec.aggregates,
+        spec.windows,
+        bounds,
+        context.batch_id,
+        parts.arrivals,
+        stored,
+        parts.removals,
+        finals_last=spec.finals_last,
     )
+    side, stats = _sides(spec, bounds, inputs, parts, stored, verdict)
+    stats = {"emitted": emitted.num_rows, **stats}
+    if policy is None or marks is None:
+        changes = _changes(spec, parts.keys, verdict, stored, context)
+        writes = _writes(spec.windows, parts, bounds, found, found_segment, physical, verdict, store)
+    else:
+        sent = policy.sent(parts, stored, marks, verdict)
+        changes, stored_rows = sent.changes, sent.stored
+        if stored_rows.num_rows:
+            side[STATE] = stored_rows
+        stats |= sent.stats
+        writes = _writes(spec.windows, parts, bounds, found, found_segment, physical, sent.verdict, store)
+        writes = pa.concat_tables([writes, *sent.lists])
+    return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats)
 
+
+def _sides(
+    spec: SessionizerSpec, bounds: Bounds, inputs: Inputs, parts: Parts, stored: Records, verdict: Verdict
+) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """Return a batch's late events, dead letters and outcomes, and its numbers."""
     side: dict[str, pa.Table] = {}
-    late = verdict.late[parts.alone_from :][: 0 if parts.alone is None else parts.alone.num_rows]
+    # Arrivals are merged parts, then corrections, then the events that travel alone: only these can be late.
+    alone_until = parts.alone_from + (0 if parts.alone is None else parts.alone.num_rows)
+    late = verdict.late[parts.alone_from : alone_until]
     if parts.alone is not None and late.any():
         too_late = parts.alone.filter(pa.array(late))
         too_late = too_late.select([name for name in too_late.column_names if name != UNTIL])
@@ -80,7 +115,6 @@ def _of_batch(
     is_event = parts.arrivals.kind == EVENT
     accepted = is_event & ~verdict.late
     stats = {
-        "emitted": emitted.num_rows,
         "accepted": int(parts.arrivals.count[accepted].sum()),
         "late": int(late.sum()),
         "applied": len(verdict.applied) + int((parts.arrivals.kind == RESTATED).sum()),
@@ -89,15 +123,15 @@ def _of_batch(
         "deletes": len(verdict.deleted),
         MAX_TIME: int(parts.arrivals.end[accepted].max(initial=NO_WATERMARK)),
     }
+    if spec.keeping is not None:
+        stats |= spec.keeping.counted(parts.arrivals.start[accepted], parts.arrivals.count[accepted])
     if spec.quarantine is not None:
         stats[QUARANTINED] = crossing(spec.quarantine, verdict.changed, stored.take(np.flatnonzero(verdict.gone)))
-    changes = _changes(spec, parts.keys, verdict, stored, context.batch_id)
-    writes = _writes(spec.windows, parts, bounds, stored, found_segment, physical, verdict, store)
-    return ShardResult(pa.concat_tables([emitted, changes]), writes, side, stats)
+    return side, stats
 
 
 def _outcomes(told: pa.Table, stale: frozenset[str]) -> pa.Table:
-    """Return what became of the replacements and tombstones that the shard decided."""
+    """Return the outcomes of the replacements and tombstones that the shard decided."""
     is_stale = pc.is_in(told["correction_id"], value_set=pa.array(sorted(stale), pa.string()))
     outcome = pc.if_else(is_stale, STALE, APPLIED)
     reason = pc.if_else(is_stale, STALE, pa.scalar(None, pa.string()))
@@ -147,7 +181,7 @@ def _cold(table: pa.Table, keys: pa.Array) -> Records:
 
 
 def _cold_needs(spec: SessionizerSpec, bounds: Bounds, parts: Parts) -> pa.Table:
-    """Return what replacements may meet below the horizon: the sessions they name and the neighbours of what they put."""
+    """Return the stored sessions below the horizon that replacements need: those that they name, and neighbours of those that they put."""
     gap = spec.windows.widest_us
     put = parts.arrivals.kind == PUT
     codes = np.concatenate([parts.removals.codes, parts.arrivals.codes[put]])
@@ -160,47 +194,23 @@ def _cold_needs(spec: SessionizerSpec, bounds: Bounds, parts: Parts) -> pa.Table
     )
 
 
-def _emitted(spec: SessionizerSpec, inputs: Inputs, batch_id: int) -> pa.Table:
+def _emitted(spec: SessionizerSpec, inputs: Inputs, context: BatchContext) -> pa.Table:
     if EMITTED not in inputs:
         return spec.changes_schema.empty_table()
     p = Partials.from_table(inputs[EMITTED])
     state = StateCodec(spec.aggregates).encode(p.states, len(p))
-    rows = Records(np.arange(len(p)), p.start, p.end, p.count, p.revision, state)
-    return _rows_table(spec, "emit", p.keys, rows, batch_id, values_of(spec.aggregates, p.states))
+    rows = Records(np.arange(len(p)), p.start, p.end, p.count, np.full(len(p), context.batch_id), state)
+    return session_rows(spec, "emit", p.keys, rows, context, values_of(spec.aggregates, p.states))
 
 
-def _changes(spec: SessionizerSpec, keys: pa.Array, verdict: Verdict, stored: Records, batch_id: int) -> pa.Table:
+def _changes(
+    spec: SessionizerSpec, keys: pa.Array, verdict: Verdict, stored: Records, context: BatchContext
+) -> pa.Table:
     values = values_of(spec.aggregates, verdict.states)
-    upserts = _rows_table(spec, "upsert", keys, verdict.changed, batch_id, values)
+    upserts = session_rows(spec, "upsert", keys, verdict.changed, context, values)
     if not len(verdict.deleted):
         return upserts
-    return pa.concat_tables([upserts, _deletes(spec, keys, stored.take(verdict.deleted), batch_id)])
-
-
-def _deletes(spec: SessionizerSpec, keys: pa.Array, gone: Records, batch_id: int) -> pa.Table:
-    n = len(gone)
-    bare = replace(gone, count=np.zeros(n, np.int64), state=pa.nulls(n, pa.binary()))
-    nulls = [pa.nulls(n, type_) for type_ in spec.value_types.values()]
-    return _rows_table(spec, "delete", keys, bare, batch_id, nulls)
-
-
-def _rows_table(
-    spec: SessionizerSpec, op: str, keys: pa.Array, rows: Records, batch_id: int, values: Sequence[pa.Array]
-) -> pa.Table:
-    n = len(rows)
-    until = [pa.nulls(n, TIME) if rows.until is None else pa.array(rows.until).cast(TIME)]
-    arrays = [
-        pa.repeat(op, n),
-        keys.take(pa.array(rows.codes)),
-        pa.array(rows.start).cast(TIME),
-        pa.array(rows.end).cast(TIME),
-        *(until if spec.windows.keeps_until else []),
-        pa.array(rows.count),
-        pa.array(np.full(n, batch_id)),
-        *values,
-        rows.state,
-    ]
-    return pa.Table.from_arrays(arrays, schema=spec.changes_schema)
+    return pa.concat_tables([upserts, deleted_rows(spec, keys, stored.take(verdict.deleted), context)])
 
 
 def _writes(
@@ -222,7 +232,7 @@ def _writes(
     touched_segment = np.concatenate([segment[gone], changed.end[warm] // store.interval_us])
     if len(kept):
         kept = kept[_among(segment[kept], stored.codes[kept], touched_segment, touched_owner)]
-    # Not all that is stored: beside the changed states it may be more than one array holds.
+    # Not all stored states: together with the changed ones they may be more than one Arrow array holds.
     both = concat([stored.take(kept), changed])
     rows = np.concatenate([np.arange(len(kept)), len(kept) + warm])
     return store.writes(parts.keys, both, touched_owner, touched_segment, rows)

@@ -1,17 +1,21 @@
 """Session windows: gap, grace, retention and limits, and the bounds that a watermark gives them (docs/rules.md, "Words")."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
 from sessionlake.errors import ConfigError
+from sessionlake.operators.shared.windowing.emission import KEPT, Progress
+from sessionlake.stream.watermark import watermark_of
 
 if TYPE_CHECKING:
     # Workers unpickle windows, and have no config: pydantic stays out of them.
     from sessionlake.config.load import Config
+    from sessionlake.operators.sessions.section import SessionSection
 
 
 @dataclass(frozen=True)
@@ -24,36 +28,40 @@ class Bounds:
     open_us: int
     """A merged session whose `open_until` lies strictly before it is late, unless a correction is part of it (docs/rules.md, rule 5)."""
     close_us: int
-    """What a late event's session ended strictly before, as late_events shows it."""
+    """The session of a late event ended strictly before this time; late_events shows it."""
     expired_us: int
     """An event strictly before it is beyond retention (docs/rules.md, rule 3); a stored session whose `open_until` lies
-    strictly before it is cold: absent, but for replacements (docs/rules.md, rule 7)."""
+    strictly before it is cold: it counts as missing, except for replacements (docs/rules.md, rule 7)."""
     oldest_end_us: int
-    """A session that ends strictly before it is cold, whatever its gap: stores drop such ones by whole segments."""
+    """A session that ends strictly before it is cold with any gap. Stores drop such sessions by whole segments."""
 
 
 @dataclass(frozen=True)
 class SessionWindows:
-    """Define session windows; all durations in microseconds.
+    """Session windows: gap, grace, retention and limits. All durations are microseconds.
+
+    >>> windows = SessionWindows.with_gap("30 minutes").grace("1 day").until("7 days")
+    >>> windows.gap_us, windows.grace_us, windows.retention_us
+    (1800000000, 86400000000, 604800000000)
 
     Two intervals of a key belong together when their distance is at most the gap (exactly the gap merges, as in
     Kafka Streams and unlike Spark's session_window). See KIP-94 for gap and retention, KIP-328 for grace.
 
     An interval is *open until* the last time at which a later one still joins it: its end + gap, or the last microsecond of
-    its cell where there is a `max_length`, whichever is earlier (docs/rules.md, rules 160 and 161). Where each event has a
-    gap of its own it is the largest of its events', and is kept with the interval.
+    its cell if there is a `max_length`, the earlier one (docs/rules.md, rules 160 and 161). If each event has its own
+    gap, an interval is open until the latest such time of its events; that time is kept with the interval.
     """
 
     gap_us: int
     grace_us: int = 0
     retention_us: int | None = None
     max_gap_us: int | None = None
-    """The largest gap that an event of its own may have; None where all have `gap_us`."""
+    """The largest gap that an event may have by `gap_by`; None if all events have `gap_us`."""
     max_length_us: int | None = None
     """Sessions don't cross multiples of it, counted from 1970-01-01 UTC + `offset_us`."""
     offset_us: int = 0
     gap_by: str | None = None
-    """SQL of each event's own gap."""
+    """SQL over an event that gives its gap; None if all events have `gap_us`."""
 
     def __post_init__(self) -> None:
         if self.gap_us <= 0:
@@ -76,19 +84,37 @@ class SessionWindows:
 
     @classmethod
     def with_gap(cls, gap: str) -> "SessionWindows":
-        """Start a definition with an inactivity gap such as "30 minutes"; no grace, retention gap + grace."""
+        """Return windows with an inactivity gap, for example "30 minutes". There is no grace, and the retention is gap + grace.
+
+        >>> SessionWindows.with_gap("30 minutes").gap_us
+        1800000000
+        """
         return cls(parse_duration(gap, "session.gap"))
 
     def grace(self, grace: str) -> "SessionWindows":
-        """Accept changes to a session until the watermark passes session_end + gap + grace."""
+        """Return these windows with a grace: a session changes until the watermark passes session_end + gap + grace.
+
+        >>> SessionWindows.with_gap("30 minutes").grace("1 hour").to_close_us
+        5400000000
+        """
         return replace(self, grace_us=parse_duration(grace, "session.grace"))
 
     def until(self, retention: str) -> "SessionWindows":
-        """Keep sessions in the store for this long; at least gap + grace."""
+        """Return these windows with a retention: how long stores keep sessions; at least gap + grace.
+
+        >>> SessionWindows.with_gap("30 minutes").until("7 days").retention_us
+        604800000000
+        """
         return replace(self, retention_us=parse_duration(retention, "session.retention"))
 
     def max_length(self, length: str, offset: str = "0 seconds") -> "SessionWindows":
-        """Cut sessions at multiples of a length, counted from 1970-01-01 UTC + the offset: none crosses one."""
+        """Return these windows, cut at multiples of a length that are counted from 1970-01-01 UTC + the offset.
+
+        No session crosses such a multiple.
+
+        >>> SessionWindows.with_gap("30 minutes").max_length("1 day").max_length_us
+        86400000000
+        """
         return replace(
             self,
             max_length_us=parse_duration(length, "session.max_length"),
@@ -96,13 +122,20 @@ class SessionWindows:
         )
 
     def by(self, gap_by: str, max_gap: str) -> "SessionWindows":
-        """Give each event a gap of its own, by SQL over it (docs/expressions.md); null is the gap, `max_gap` the most."""
+        """Return these windows with an own gap for each event: SQL over the event (docs/expressions.md).
+
+        If the SQL gives null the event has the common gap. No gap may be longer than `max_gap`.
+
+        >>> own = SessionWindows.with_gap("30 minutes").by("if(app = 'tv', interval 4 hours, null)", "4 hours")
+        >>> own.widest_us
+        14400000000
+        """
         return replace(self, gap_by=gap_by, max_gap_us=parse_duration(max_gap, "session.max_gap"))
 
     @classmethod
     def of(cls, config: "Config") -> "SessionWindows":
         """Return a pipeline's windows."""
-        section = config.sessions
+        section = cast("SessionSection", config.section)
         return cls(
             section.gap_us,
             section.grace_us,
@@ -130,21 +163,29 @@ class SessionWindows:
 
     @property
     def to_close_us(self) -> int:
-        """How far after its end a session closes at the latest: then the watermark lies more than this beyond the end."""
+        """The longest time after its end at which a session closes: the watermark lies more than this after the end."""
         return self.widest_us + self.grace_us
 
     @property
     def kept_us(self) -> int:
-        """Retention, which is gap (max_gap) + grace where none was given."""
+        """Retention, which is gap (max_gap) + grace if none was given."""
         return self.to_close_us if self.retention_us is None else self.retention_us
 
     def open_until(self, time_us: Ints, gap_us: Ints | None = None) -> Ints:
-        """Return until when events at these times are open, and intervals that end there; by gaps of their own, where given."""
+        """Return until when events at these times are open, and intervals that end there; `gap_us` are their own gaps.
+
+        >>> SessionWindows.with_gap("1 second").open_until(np.array([0, 5])).tolist()
+        [1000000, 1000005]
+        """
         until = time_us + (self.gap_us if gap_us is None else gap_us)
         return until if self.max_length_us is None else np.minimum(until, self._cut_after(time_us) - 1)
 
     def cells(self, time_us: Ints) -> Ints:
-        """Return the number of the cell that each time is in; of one cell all where sessions have no `max_length`."""
+        """Return the number of the cell in which each time lies; 0 for all if sessions have no `max_length`.
+
+        >>> SessionWindows.with_gap("1 second").max_length("1 minute").cells(np.array([0, 59_999_999, 60_000_000])).tolist()
+        [0, 0, 1]
+        """
         if self.max_length_us is None:
             return np.zeros(len(time_us), np.int64)
         return (time_us - self.offset_us) // self.max_length_us
@@ -154,13 +195,32 @@ class SessionWindows:
         return (self.cells(time_us) + 1) * self.max_length_us + self.offset_us
 
     def bounds(self, watermark_us: int) -> Bounds:
-        """Return the bounds that hold during a micro-batch whose predecessor left this watermark."""
+        """Return the bounds for a micro-batch, given the watermark after the batch before it.
+
+        >>> SessionWindows.with_gap("1 second").grace("1 second").bounds(10_000_000)
+        Bounds(open_us=9000000, close_us=8000000, expired_us=8000000, oldest_end_us=7000000)
+        """
         # Stored sessions are kept a gap beyond retention's end: the oldest event that is accepted still finds a neighbour.
-        expired_us = watermark_us - self.kept_us
-        open_us = watermark_us - self.grace_us
+        return self._bounds(watermark_us - self.grace_us, watermark_us - self.kept_us)
+
+    def bounds_at(self, progress: Progress) -> Bounds:
+        """Return the bounds for a micro-batch, given how far the pipeline was after the batch before it."""
+        return self._bounds(progress.close_us, progress.expired_us)
+
+    def _bounds(self, open_us: int, expired_us: int) -> Bounds:
         return Bounds(
             open_us=open_us,
             close_us=open_us if self.limited else open_us - self.gap_us,
             expired_us=expired_us,
             oldest_end_us=expired_us - self.widest_us,
         )
+
+
+def bounds_after(windows: SessionWindows, state: Mapping[str, Any], *, by_policy: bool) -> Bounds:
+    """Return the bounds for the micro-batch after the one that left a state; `by_policy` says that sessions are sent by policy.
+
+    Then, and with a retention by number, the state says how far sessions are closed, which never goes back.
+    """
+    if by_policy or KEPT in state:
+        return windows.bounds_at(Progress.of(state))
+    return windows.bounds(watermark_of(state))

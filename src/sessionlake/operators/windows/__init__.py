@@ -1,1 +1,1 @@
-"""Windows by time: tumbling ones, in update mode."""
+"""Windows by time: tumbling, hopping, sliding and calendar windows."""

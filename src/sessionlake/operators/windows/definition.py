@@ -10,7 +10,12 @@ from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows
 
 @dataclass(frozen=True)
 class WindowDefinition:
-    """Windows by time, how long after its end each takes events, and how long before the watermark events are taken in."""
+    """Windows by time, with their grace and their retention. Create one by `of` of a subclass.
+
+    >>> hours = TumblingWindows.of("1 hour").grace("10 minutes").until("1 day")
+    >>> hours.grace_us, hours.retention_us
+    (600000000, 86400000000)
+    """
 
     windows: TimeWindows
     grace_text: str | None = None
@@ -18,21 +23,45 @@ class WindowDefinition:
     retention_count: int | None = None
 
     def grace(self, duration: str) -> Self:
-        """Return them with a grace; as long as the retention where none is given."""
+        """Return these windows with a grace: how long after its end a window takes events.
+
+        Without a grace it is as long as the retention.
+
+        >>> TumblingWindows.of("1 hour").grace("10 minutes").grace_us
+        600000000
+        """
         return replace(self, grace_text=duration)
 
     def until(self, duration: str) -> Self:
-        """Return them with a retention; as long as size and grace ask for where none is given."""
+        """Return these windows with a retention: how far before the watermark an event may lie.
+
+        Without a retention it is the size or the grace, the longer one.
+
+        >>> TumblingWindows.of("1 hour").until("1 day").retention_us
+        86400000000
+        """
         return replace(self, until_text=duration)
 
     def keep(self, retention_count: int) -> Self:
-        """Return them with the newest so many accepted events kept, none that are older; ConfigError where it is none."""
+        """Return these windows with a retention by number: only the newest `retention_count` accepted events are kept.
+
+        ConfigError if the number is less than 1.
+
+        >>> TumblingWindows.of("1 hour").keep(1000).retention_count
+        1000
+        """
         if retention_count < 1:
             raise ConfigError(f"keep: {retention_count} events leave no window any; write 1 or more")
         return replace(self, retention_count=retention_count)
 
     def offset(self, duration: str) -> Self:
-        """Return them on a grid that begins at the epoch + a duration; ConfigError where they lie on none."""
+        """Return these windows on a grid that begins at the epoch + a duration; ConfigError for sliding windows.
+
+        For example, days that begin at 06:00 UTC:
+
+        >>> TumblingWindows.of("1 day").offset("6 hours").windows.offset_us
+        21600000000
+        """
         if not isinstance(self.windows, Grid):
             raise ConfigError(f"offset: {duration!r} moves a grid, and sliding windows lie on none; remove it")
         return replace(self, windows=replace(self.windows, offset_us=parse_duration(duration, "offset")))
@@ -51,28 +80,52 @@ class WindowDefinition:
 
 
 class TumblingWindows(WindowDefinition):
-    """Windows side by side."""
+    """Windows that follow one another without a gap. The start is inclusive, the end exclusive.
+
+    >>> TumblingWindows.of("1 hour").windows
+    Grid(size_us=3600000000, advance_us=3600000000, offset_us=0)
+    """
 
     @classmethod
     def of(cls, size: str) -> Self:
-        """Return windows of a size."""
+        """Return windows of a size, for example "1 hour".
+
+        >>> TumblingWindows.of("1 hour").windows.size_us
+        3600000000
+        """
         size_us = parse_duration(size, "size")
         return cls(Grid(size_us, size_us, 0))
 
 
 class HoppingWindows(WindowDefinition):
-    """Windows that overlap: one begins every `advance`."""
+    """Windows that overlap: one begins every `advance`. The start is inclusive, the end exclusive.
+
+    >>> HoppingWindows.of("1 hour", "5 minutes").windows
+    Grid(size_us=3600000000, advance_us=300000000, offset_us=0)
+    """
 
     @classmethod
     def of(cls, size: str, advance: str) -> Self:
-        """Return windows of a size, one every advance."""
+        """Return windows of a size, one of which begins every `advance`.
+
+        >>> HoppingWindows.of("1 hour", "5 minutes").windows.advance_us
+        300000000
+        """
         return cls(Grid(parse_duration(size, "size"), parse_duration(advance, "advance"), 0))
 
 
 class SlidingWindows(WindowDefinition):
-    """Windows that end where an event lies, or begin right after one (KIP-450)."""
+    """Windows that end at an event, or begin right after one (KIP-450). Both bounds are inclusive.
+
+    >>> SlidingWindows.of("10 minutes").windows
+    Sliding(size_us=600000000, exits=True)
+    """
 
     @classmethod
     def of(cls, size: str, *, exits: bool = True) -> Self:
-        """Return windows of a size; without `exits` none begins right after an event."""
+        """Return windows of a size; without `exits` no window begins right after an event.
+
+        >>> SlidingWindows.of("10 minutes", exits=False).windows.exits
+        False
+        """
         return cls(Sliding(parse_duration(size, "size"), exits=exits))

@@ -11,15 +11,15 @@ from pyspark.sql import functions as F
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
 from sessionlake.engine.outputs import Output
-from sessionlake.operators.windows import emission
-from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.shared.windowing import emission
+from sessionlake.operators.shared.windowing.emission import Progress
+from sessionlake.operators.windows.changelog import SLICES, WINDOWS
+from sessionlake.operators.windows.factory import operator_of
 from sessionlake.operators.windows.operator import Windower
 from sessionlake.operators.windows.restate import merged_late
 from sessionlake.operators.windows.section import WindowSection
 from sessionlake.operators.windows.shard import STATE
 from sessionlake.operators.windows.spec import (
-    SLICES,
-    WINDOWS,
     Grid,
     WindowSpec,
     rows_are_state,
@@ -29,10 +29,9 @@ from sessionlake.operators.windows.spec import (
 )
 from sessionlake.sources.base import Source
 from sessionlake.stream.event_kind import EventKind
-from sessionlake.stream.events import aggregated_events
-from sessionlake.stream.ingest import EVENTS
 from sessionlake.stream.kind import State, TableSpec, changelog_output, changelog_table
-from sessionlake.stream.restating import Restating
+from sessionlake.stream.redeeming import Redeeming
+from sessionlake.stream.restating import Merge, Restating
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch_id
 from sessionlake.warehouse.changelog import Changelog
@@ -57,18 +56,7 @@ class Windows(EventKind[WindowSpec]):
     @classmethod
     def make(cls, config: Config, sources: Mapping[str, Source], pinned: Mapping[str, str] | None) -> "Windows":
         """Make it of a config."""
-        section = cast("WindowSection", config.section)
-        aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
-        spec = WindowSpec(
-            section.windows,
-            aggregates,
-            events,
-            section.emit.policies,
-            section.grace_us,
-            section.retention_us,
-            section.retention_count,
-        )
-        return cls(config, spec)
+        return cls(config, operator_of(config, sources, pinned).spec)
 
     def operator(self, live: Mapping[str, Any] | None = None) -> Windower:
         """Return the windower."""
@@ -89,10 +77,6 @@ class Windows(EventKind[WindowSpec]):
         windows = changelog_output(WINDOWS, tables, found.pop(WINDOWS))
         slices = (changelog_output(of, tables, schema, STATE) for of, schema in found.items())
         return (*slices, windows)
-
-    def next_state(self, state: State, stats: dict[str, int]) -> State:
-        """Return how far the pipeline is after a batch with these numbers."""
-        return self.spec.next_progress(Progress.of(state), stats).state()
 
     def stored(self, tables: Tables, operator: Operator[Any], state: State) -> DataFrame:
         """Return the slices that are not below the horizon."""
@@ -128,7 +112,7 @@ class Windows(EventKind[WindowSpec]):
         return rows.join(asked, ["key", "start_us"], "left_semi")
 
     def store_layout(self, operator: Operator[Any]) -> str:
-        """Return the retention, which decides how slices are cut into segments, and the policies, of which lists depend."""
+        """Return the retention, which decides how slices are cut into segments, and the policies, on which lists depend."""
         spec = cast("Windower", operator).spec
         return f"{spec.retention_us}/{spec.emit.early}/{spec.emit.full}/{spec.emit.late}"
 
@@ -145,17 +129,15 @@ class Windows(EventKind[WindowSpec]):
         del config
         return Progress.of(state).expired_us
 
-    def restated_us(self) -> Column:
-        """Return the start of the event's slice."""
-        windows, time = self.spec.windows, F.unix_micros("event_time")
-        if not isinstance(windows, Grid):
-            return time
-        return time - F.pmod(time - F.lit(windows.offset_us), F.lit(windows.slice_us))
-
-    def restating(self, watermark_us: int) -> Restating:
+    @property
+    def restating(self) -> Restating:
         """Return the merge of the events of a slice."""
-        del watermark_us
-        return Restating(self.spec.windows.slices_of, partial(merged_late, self.spec))
+        return Restating(self._slice_start_us, self._merge)
+
+    @property
+    def redeeming(self) -> Redeeming:
+        """Return the reading of events."""
+        return Redeeming(self.spec.aggregates, self.spec.events)
 
     def due_us(self, state: State) -> int | None:
         """Return when the next period has something to send."""
@@ -169,6 +151,16 @@ class Windows(EventKind[WindowSpec]):
             return None
         # One more: sliding windows have one that begins right after an event.
         return int(latest[0]) + 1 + self.spec.windows.span_us + self.spec.grace_us
+
+    def _slice_start_us(self) -> Column:
+        windows, time = self.spec.windows, F.unix_micros("event_time")
+        if not isinstance(windows, Grid):
+            return time
+        return time - F.pmod(time - F.lit(windows.offset_us), F.lit(windows.slice_us))
+
+    def _merge(self, watermark_us: int) -> Merge:
+        del watermark_us
+        return Merge(self.spec.windows.slices_of, partial(merged_late, self.spec))
 
     def _schemas(self) -> dict[Changelog, pa.Schema]:
         """Return the changelogs' schemas, in the order of their commits."""

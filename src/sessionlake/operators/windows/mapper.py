@@ -1,14 +1,14 @@
-"""Before the shuffle: events become parts of slices. Which windows an event lies in, its time says, and so what is late too."""
+"""Before the shuffle: events become parts of slices. The time of an event decides in which windows it lies, and whether it is late."""
 
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.aggregates import Events
+from sessionlake.aggregates.base import Events
 from sessionlake.aggregates.partials import Partials, merge_states
 from sessionlake.columnar.arrays import Groups, Ints, sorted_codes
 from sessionlake.columnar.groups import group_events
 from sessionlake.engine.operator import Aside, Counted, Keyed, Split
-from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.shared.windowing.emission import Progress
 from sessionlake.operators.windows.spec import WindowSpec
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.stream.ingest import Judged, event_table, judge
@@ -21,10 +21,10 @@ PARTS = "parts"
 
 
 def split_events(spec: WindowSpec, at: Progress, clock_us: int, rows: Rows) -> Split:
-    """Yield the parts of slices, the late events, and what `Judged.asides` yields.
+    """Yield the parts of slices, the late events, and the tables of `Judged.asides`.
 
-    An event is late where all windows that can have it are closed. Where only some are, it is accepted, and among the late
-    events as well: what closed windows lack can be restated.
+    An event is late if all windows that can have it are closed. If only some are, it is accepted, and among the late
+    events as well: a restate can add it to the closed windows.
     """
     judged = judge(spec.events, rows, clock_us, at.expired_us)
     slices = spec.windows.slices_of(judged.checked.time_us[judged.good])

@@ -1,20 +1,24 @@
 """Windows by time as the engine's operator: the workers' half."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.engine.operator import BatchContext, Inputs, ShardResult, Split
-from sessionlake.operators.windows.control import ASKED_SCHEMA, REMOVE, kinds_of
-from sessionlake.operators.windows.emission import Progress
+from sessionlake.operators.shared.windowing.emission import Progress
+from sessionlake.operators.shared.windowing.tombstones import ASKED_SCHEMA, REMOVE
+from sessionlake.operators.windows.control import kinds_of
 from sessionlake.operators.windows.mapper import split_events
 from sessionlake.operators.windows.replace import REPLACED
 from sessionlake.operators.windows.shard import WindowShard
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.slices import GRID, SLIDING, SliceStore
@@ -30,25 +34,42 @@ class Windower:
 
     @property
     def ticks(self) -> bool:
-        """Whether shards must know how far the frontier has come, or act without rows: where anything waits to be sent."""
+        """Whether shards need the frontier, or run without rows: some policy lets changes wait to be sent."""
         return not self.spec.emit.updates
+
+    def columns(self, name: str) -> EventColumns:
+        """Return the columns of the one input."""
+        del name
+        return self.spec.events.decoder.columns
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows and corrections."""
-        spec, at = self.spec, Progress.of(context.state)
         for name, part in by_input(rows):
             if name == CORRECTIONS:
-                to_close = spec.windows.span_us + spec.grace_us
-                skew = spec.events.max_future_skew_us
-                latest = latest_advance_us(skew, context.clock_us, at.close_us, to_close)
-                limits = Limits(at.expired_us, latest, context.clock_us)
-                yield from split_corrections(kinds_of(spec), limits, part)
+                yield from self.split_corrections(context, part)
                 continue
-            for decoded in spec.events.decoder.decode(part):
-                yield from naming_rows(partial(split_events, spec, at, context.clock_us), decoded)
+            for number, decoded in enumerate(self.spec.events.decoder.decode(part)):
+                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield nothing."""
+        del context
+        yield from ()
+
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Merge events to parts of slices."""
+        del name, number
+        return split_events(self.spec, Progress.of(context.state), context.clock_us, rows)
+
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split restates, replacements and tombstones."""
+        spec, at = self.spec, Progress.of(context.state)
+        to_close = spec.windows.span_us + spec.grace_us
+        latest = latest_advance_us(spec.events.max_future_skew_us, context.clock_us, at.close_us, to_close)
+        return split_corrections(kinds_of(spec), Limits(at.expired_us, latest, context.clock_us), table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SliceStore:
-        """Open a shard's store, by default in a database of its own."""
+        """Open a shard's store, by default in a separate database."""
         windows = self.spec.windows
         return SliceStore(
             path,
@@ -62,7 +83,7 @@ class Windower:
     def apply(self, inputs: Inputs, store: SliceStore, context: BatchContext) -> ShardResult:
         """Compute a shard, and delete the rows that tombstones name.
 
-        Of these it asks for what was sent, and of the windows that replacements name which the store has no more.
+        It asks for these rows as they were sent, and for the windows that replacements name and that the store has dropped.
         """
         needs = ASKED_SCHEMA.empty_table() if context.handed_in else self._needs(inputs, context)
         if len(needs):
@@ -86,3 +107,11 @@ class Windower:
     def restored(self, inputs: Inputs, store: SliceStore) -> Iterator[pa.Table]:
         """Yield the writes of handed-in slices."""
         yield WindowShard(self.spec).restored(inputs, store)
+
+    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+        """Return how far the windows are."""
+        return self.spec.next_progress(Progress.of(state), stats).state()
+
+    def expired_us(self, state: Mapping[str, Any]) -> int:
+        """Return the end of the retention."""
+        return Progress.of(state).expired_us

@@ -1,10 +1,11 @@
-"""The windows that stored slices make, whether they were sent or not: what questions about a store are answered with."""
+"""The windows of stored slices, sent or not: the answers to queries of a store."""
 
 import numpy as np
 import pyarrow as pa
 
-from sessionlake.operators.windows.emission import EARLY, Firing
-from sessionlake.operators.windows.rules import Pairs, SliceAxis, Windows, grid_windows, sent_windows
+from sessionlake.operators.shared.windowing.emission import EARLY, Firing
+from sessionlake.operators.shared.windowing.slices import Pairs, SliceAxis, Windows
+from sessionlake.operators.windows.rules import grid_windows, sent_windows
 from sessionlake.operators.windows.spec import Grid, TimeWindows
 from sessionlake.store.slices import Slices
 

@@ -1,4 +1,4 @@
-"""Replacements of slices (docs/rules.md, rule 132): what the events make of a slice takes the place of what is stored.
+"""Replacements of slices (docs/rules.md, rule 132): a slice that was computed again replaces the stored one.
 
 All of it is decided on the state before the batch, which a replacement's writer may not have seen: `seen` is the last batch
 that it knew of. Windows are sent as for any change of a slice; those that a slice leaves without an event are deleted.
@@ -15,12 +15,15 @@ from sessionlake.aggregates.partials import Partials
 from sessionlake.columnar.arrays import Bools, Ints, combined, sorted_codes
 from sessionlake.columnar.axis import Axis
 from sessionlake.engine.operator import LOOKUP, Inputs
-from sessionlake.operators.windows.emission import FOREVER, Firing
-from sessionlake.operators.windows.rules import Pairs, SliceAxis, are_among, blocks_of, grid_windows, is_at, joined
+from sessionlake.operators.shared.windowing.emission import FOREVER, Firing
+from sessionlake.operators.shared.windowing.slices import Pairs, SliceAxis, are_among, is_at, joined
+from sessionlake.operators.windows.rules import blocks_of, grid_windows
 from sessionlake.operators.windows.spec import Grid, Sliding, TimeWindows, WindowSpec
 from sessionlake.store.lists import NONE_LISTED, Listed
 from sessionlake.store.slices import Slices, SliceStore
 
+RESTATED, NAMED = "restated", "named"
+"""Kinds of the rows of restates: parts of slices, and slices whose closed windows are to be sent again."""
 REPLACED, WITHHELD = "replaced", "withheld"
 """Kinds of the rows that go to shards: one for each replacement; and one for each closed window that it is not to send."""
 REPLACED_SCHEMA = pa.schema(
@@ -52,11 +55,11 @@ class Replacements:
     blocks: Pairs
     """The blocks, (code, number), of all that may share a window with a replaced slice."""
     near: Slices
-    """What is stored in them."""
+    """The stored slices in `blocks`."""
     stale: frozenset[str]
-    """The ids of those that do not hold."""
+    """The ids of the replacements that are stale."""
     number: int
-    """How many there are, stale ones too."""
+    """How many replacements there are, with the stale ones."""
 
     @property
     def goes(self) -> Bools:
@@ -64,7 +67,7 @@ class Replacements:
         return self.count == 0
 
     def parts(self, spec: WindowSpec) -> Partials:
-        """Return the slices that come anew."""
+        """Return the replaced slices that are not stored, as partials: the batch merges them like events."""
         if not len(self.slices):
             return Partials.empty(spec.aggregates)
         at = np.flatnonzero(~self.goes & ~self.known)
@@ -80,6 +83,7 @@ class Replacements:
         gone, span = self.slices.take(self.goes), windows.span_us
         axis = SliceAxis(self.near)
         low, high = axis.between(gone.codes, gone.time - span + 1, gone.time + span - 1)
+        # +1 at the first neighbour of each removed slice, -1 after its last one: a positive running sum marks neighbours.
         marks = np.zeros(len(self.near) + 1, np.int64)
         np.add.at(marks, low, 1)
         np.add.at(marks, high, -1)
@@ -90,7 +94,7 @@ class Replacements:
         return Listed(found.time, self.keys.take(pa.array(found.codes)))
 
     def among(self, keys: pa.Array) -> "Replacements":
-        """Return the same by the codes of other keys, ascending, which have all of these."""
+        """Return the same with the codes of a larger set of keys, ascending."""
         if not len(self.keys):
             return self
         code = pc.index_in(self.keys, value_set=keys).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -110,6 +114,7 @@ class Replacements:
         head = stored.head.copy()
         head["count"][rows] = self.count[put]
         source = np.arange(len(stored))
+        # The new states stand after the stored ones in the concatenated array.
         source[rows] = len(stored) + put
         state = pa.concat_arrays([stored.state, self.state]).take(pa.array(source))
         stays = np.ones(len(stored), bool)
@@ -117,7 +122,7 @@ class Replacements:
         return Slices(stored.codes, head, state).take(np.flatnonzero(stays))
 
     def gone_from(self, slices: Slices) -> Slices:
-        """Return the slices that went, of which nothing is known any more, and that nothing of the batch has brought back."""
+        """Return the removed slices that no row of the batch has brought back."""
         if not len(self.slices):
             return Slices(self.slices.codes, np.zeros(0, slices.head.dtype), self.state)
         went = self.slices.take(self.goes)
@@ -134,7 +139,7 @@ class Replacements:
         return Pairs(went.codes, went.time // windows.block_us).distinct()
 
     def emptied(self, windows: TimeWindows, slices: Slices) -> Pairs:
-        """Return the windows (code, start) that are none any more, given all slices around after the batch."""
+        """Return the windows (code, start) that no longer exist, given all slices around after the batch."""
         if not len(self.slices):
             return self.slices
         gone, axis, before = self.slices.take(self.goes), SliceAxis(slices), SliceAxis(self.near)
@@ -150,17 +155,16 @@ class Replacements:
 
 
 def replacements(spec: WindowSpec, inputs: Inputs, store: SliceStore, horizon_us: int) -> Replacements:
-    """Return what becomes of a shard's replacements; those of slices below the horizon are decided by rows that are handed in.
+    """Return a shard's replacements and their outcomes; those of slices below the horizon are decided by rows of the tables.
 
-    One is stale where the slice changed after what its writer knew of or is gone, and where one with a lower correction_id
-    that is not names the same slice.
+    A replacement is stale if the slice changed after its writer read it, or is gone, or if a valid replacement with a lower
+    correction_id names the same slice.
     """
-    if REPLACED not in inputs:
-        return _none(store)
     rows = inputs[REPLACED].combine_chunks()
     codes, keys = sorted_codes(rows["key"])
     asked = Pairs(codes, rows["start_us"].to_numpy())
     span = spec.windows.span_us
+    # Slices that share a window with a slice lie at most a span before or after it.
     blocks = blocks_of(Pairs(asked.codes, asked.time - span), 2 * span + 1, spec.windows.block_us)
     near = store.find(keys, blocks.codes, blocks.time)
     near = near.take(np.flatnonzero(near["start"] >= horizon_us))
@@ -172,6 +176,7 @@ def replacements(spec: WindowSpec, inputs: Inputs, store: SliceStore, horizon_us
     if LOOKUP in inputs and len(cold):
         revision[cold] = _revisions(inputs[LOOKUP], keys, asked.take(cold))
     unseen = ~combined(rows["stored"]).to_numpy(zero_copy_only=False)
+    # A missing slice fits a writer that saw none; a stored one fits if its last change is not after the batch `seen`.
     fits = np.where(revision < 0, unseen, revision <= rows["seen"].to_numpy())
     rank = np.empty(len(asked), np.int64)
     # Ids decide, not rows' order: rows come in any order, and a rerun must decide alike.
@@ -179,6 +184,7 @@ def replacements(spec: WindowSpec, inputs: Inputs, store: SliceStore, horizon_us
     order = np.lexsort((rank, asked.time, asked.codes))
     order = order[fits[order]]
     some = asked.take(order)
+    # Ordered by (code, time, id): the first row of each slice has the lowest id, and wins.
     first = (np.diff(some.codes, prepend=-1) != 0) | (np.diff(some.time, prepend=0) != 0)
     taken = order[first]
     left = np.ones(len(asked), bool)
@@ -196,19 +202,13 @@ def replacements(spec: WindowSpec, inputs: Inputs, store: SliceStore, horizon_us
     )
 
 
-def _none(store: SliceStore) -> Replacements:
-    """Return what a batch without replacements has."""
-    numbers, states = np.zeros(0, np.int64), pa.array([], pa.binary())
-    pairs, near = Pairs(numbers, numbers), store.find(states, numbers, numbers)
-    return Replacements(states, pairs, numbers, states, numbers > 0, pairs, near, frozenset(), 0)
-
-
 def _revisions(handed_in: pa.Table, keys: pa.Array, asked: Pairs) -> Ints:
-    """Return the revision of each slice that is one window, as the rows that were handed in have it; -1 where there is none."""
+    """Return the revision of each slice that is one window, by the rows of the tables; -1 if there is none."""
     codes = pc.fill_null(pc.index_in(combined(handed_in["key"]), value_set=keys), -1).to_numpy().astype(np.int64)
     start, revision = (handed_in[name].to_numpy() for name in ("start_us", "revision"))
     order = np.lexsort((start, codes))
     order = order[codes[order] >= 0]
+    # The extra -1 is the revision at the place after the last row, which find() may return.
     codes, start, revision = codes[order], start[order], np.append(revision[order], -1)
     at = Axis(codes, start).find(asked.codes, asked.time)
     found = at < len(codes)
@@ -223,7 +223,7 @@ def _holds(axis: SliceAxis, windows: Pairs, span_us: int) -> Bools:
 
 
 def _made_near(windows: Sliding, near: Slices, axis: SliceAxis, gone: Pairs) -> Pairs:
-    """Return the windows that slices which go made, and those that begin after another one and may have had nothing else."""
+    """Return the windows that removed slices made, and windows that begin right after a near slice: they may have no event left."""
     found = [Pairs(gone.codes, gone.time - windows.size_us)]
     if windows.exits:
         low, high = axis.between(gone.codes, gone.time - windows.span_us, gone.time)
@@ -236,7 +236,7 @@ def _made_near(windows: Sliding, near: Slices, axis: SliceAxis, gone: Pairs) -> 
 
 
 def _is_made(windows: Sliding, slices: Slices, axis: SliceAxis, asked: Pairs) -> Bools:
-    """Say which windows, given that they hold something, a slice makes: at their end, or right before them."""
+    """Say which windows that have an event are made by a slice: one at their end, or one right before their start."""
 
     def there(time: Ints) -> Bools:
         pairs = Pairs(asked.codes, time)

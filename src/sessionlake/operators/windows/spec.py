@@ -1,4 +1,4 @@
-"""Windows by time as arithmetic, and what workers must know of a pipeline of them. Times are microseconds.
+"""Windows by time as arithmetic, and the specification of a pipeline that workers get. Times are microseconds.
 
 An event at time x belongs to one slice, the longest stretch of time that no window's bound cuts; a window is a run of
 consecutive slices. Ends are exclusive here, of every kind.
@@ -13,23 +13,31 @@ import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate
 from sessionlake.columnar.arrays import Ints
-from sessionlake.operators.windows.emission import Policies, Progress, next_progress
-from sessionlake.operators.windows.kept import Keeping
+from sessionlake.operators.shared.windowing.emission import Progress, next_progress
+from sessionlake.operators.shared.windowing.policies import Policies
+from sessionlake.operators.shared.windowing.retained_counts import RetainedCounts
 from sessionlake.stream import ingest
 from sessionlake.stream.ingest import EventSpec
 from sessionlake.warehouse import schemas
-from sessionlake.warehouse.changelog import SLICE, Changelog
+from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import TIME
 
-WINDOWS, SLICES = Changelog("window"), Changelog(SLICE)
-"""The tables of windows that were sent, and of the state that they are made of."""
 _BLOCK = 8
-"""Slices of a block: fewer mean less to write again with a change, and more values to read for a window."""
+"""Slices of a block. With fewer slices a change writes less, and a window reads more values."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Tumbling and hopping windows [start, start + size), one every `advance` from the epoch + offset."""
+    """Tumbling and hopping windows [start, start + size), one every `advance` from the epoch + offset.
+
+    For example, windows of 10 that begin every 4 have slices of 2 (the greatest common divisor). The slice that starts
+    at 12 is in the windows that end at 14 (start 4), 18 and 22:
+
+    >>> import numpy as np
+    >>> grid, slices = Grid(10, 4, 0), np.array([12])
+    >>> grid.slice_us, grid.first_end(slices).tolist(), grid.last_end(slices).tolist()
+    (2, [14], [22])
+    """
 
     size_us: int
     advance_us: int
@@ -51,7 +59,12 @@ class Grid:
         return _BLOCK * self.slice_us
 
     def slices_of(self, time_us: Ints) -> Ints:
-        """Return the start of the slice that each time lies in."""
+        """Return the start of the slice in which each time lies.
+
+        >>> import numpy as np
+        >>> Grid(10, 4, 0).slices_of(np.array([12, 13, 14])).tolist()
+        [12, 12, 14]
+        """
         return (time_us - self.offset_us) // self.slice_us * self.slice_us + self.offset_us
 
     def first_end(self, slices: Ints) -> Ints:
@@ -63,19 +76,25 @@ class Grid:
         return (slices - self.offset_us) // self.advance_us * self.advance_us + self.offset_us + self.size_us
 
     def done_at(self, slices: Ints) -> Ints:
-        """Return the end of the last window that the slice that starts at each time has to do with."""
+        """Return the end of the last window on which the slice that starts at each time has an effect."""
         return self.last_end(slices)
 
     def grid_after(self, time_us: Ints) -> Ints:
-        """Return the first start of a window at or after each time."""
+        """Return the first start of a window at or after each time.
+
+        >>> import numpy as np
+        >>> Grid(10, 4, 0).grid_after(np.array([-1, 8, 9])).tolist()
+        [0, 8, 12]
+        """
+        # -(-x // a) rounds x / a up, also for times before the epoch.
         return -((self.offset_us - time_us) // self.advance_us) * self.advance_us + self.offset_us
 
 
 @dataclass(frozen=True)
 class Sliding:
-    """For each event time t the window [t - size, t], and, where something is in it, [t + 1, t + 1 + size] (KIP-450).
+    """For each event time t the window [t - size, t], and, if it has an event, [t + 1, t + 1 + size] (KIP-450).
 
-    The second is what is left when t has dropped out; without `exits` there is none, and the windows are those of SQL's
+    The second has the events that are left when t has dropped out; without `exits` there is none, and the windows are those of SQL's
     RANGE BETWEEN size PRECEDING AND CURRENT ROW. A slice is one time.
     """
 
@@ -110,7 +129,7 @@ class Sliding:
         return slices + self.span_us
 
     def done_at(self, slices: Ints) -> Ints:
-        """Return the end of the last window that the slice at each time has to do with: it begins right after it."""
+        """Return the end of the last window on which the slice at each time has an effect: that window begins right after it."""
         return slices + 1 + self.span_us
 
 
@@ -128,14 +147,14 @@ class WindowSpec:
     grace_us: int
     retention_us: int
     retention_count: int | None = None
-    """How many accepted events are kept at most; None: as many as the retention's time has."""
+    """How many accepted events are kept at most; None for no limit within the retention's time."""
 
     @property
-    def keeping(self) -> Keeping | None:
+    def keeping(self) -> RetainedCounts | None:
         """How events are counted for `retention_count`."""
         if self.retention_count is None:
             return None
-        return Keeping(self.retention_count, self.retention_us, self.windows.span_us)
+        return RetainedCounts(self.retention_count, self.retention_us, self.windows.span_us)
 
     def next_progress(self, before: Progress, stats: Mapping[str, int]) -> Progress:
         """Return how far the pipeline is after a batch with these numbers, of map tasks and shards."""
@@ -153,7 +172,7 @@ class WindowSpec:
 
     @property
     def is_sliding(self) -> bool:
-        """Whether windows begin and end where events do."""
+        """Whether windows begin and end at events."""
         return isinstance(self.windows, Sliding)
 
     def under(self, live: Mapping[str, Any]) -> "WindowSpec":
@@ -164,7 +183,7 @@ class WindowSpec:
             emit=Policies(**live["emit"]),
             grace_us=live["grace_us"],
             retention_us=live["retention_us"],
-            # Batches of older releases don't tell: they had none.
+            # Commits of older releases do not have it: they had no such policy.
             retention_count=live.get("retention_count"),
         )
 
@@ -180,7 +199,7 @@ def rows_are_state(windows: TimeWindows, emit: Policies) -> bool:
 
 
 def window_schema(spec: WindowSpec, texts: Mapping[str, str], *, marks: bool) -> pa.Schema:
-    """Return the schema of window_changelog, or without the marks of batch and attempt; `texts` say what aggregates are."""
+    """Return the schema of window_changelog, with or without the marks of batch and attempt; `texts` describe the aggregates."""
     values = [schemas.commented(a.name, a.value_type, texts.get(a.name, a.name)) for a in spec.aggregates]
     end = "inclusive" if spec.is_sliding else "exclusive"
     return pa.schema(

@@ -40,12 +40,12 @@ function told(count, asOf) {
   if (at("found-scroll").hidden) at("found").querySelector(".hint")?.setAttribute("hidden", "");
 }
 
-const identity = row => [row.session_id ?? row.window_id ?? row.join_id, row[state.status.columns.start], row[state.status.columns.end]].join(" ");
+const identity = row => [row[state.status.columns.id], row[state.status.columns.start], row[state.status.columns.end]].join(" ");
 
 function showFound() {
   const { answer } = looked, { status } = state, rows = answer[status.list], { columns } = status;
   const total = rows.reduce((sum, row) => sum + Number(row.event_count || 0), 0);
-  const older = answer.complete_from != null && status.operator === "session";
+  const older = answer.complete_from != null && status.keeps_open;
   const more = answer.cursor ? ` These are the first ${exact(rows.length)}, there are more.` : older ? ` What ended before ${time(answer.complete_from)} is shown with “also old sessions”.` : "";
   const asOf = `As of batch ${exact(answer.batch_id)}, from the ${answer.served_by === "store" ? "stores" : "tables"}.${more}`;
   told(rows.length ? plural(rows.length, status.list) + (total ? `, ${plural(total, "events")}` : "") : `No ${status.list} of this key.`, asOf);
@@ -53,7 +53,7 @@ function showFound() {
   if (columns.start !== columns.end && !status.numbered) at("time-line-place").replaceChildren(...timeLine(rows));
   say(at("found-caption"), `${status.list[0].toUpperCase()}${status.list.slice(1)} of ${looked.key || "the empty key"}`);
   const times = status.numbered ? [] : [columns.start, columns.end, "open_until", "event_time", "join_time"];
-  const names = Object.keys(rows[0]).filter(name => ![columns.key, "session_id", "window_id", "join_id"].includes(name));
+  const names = Object.keys(rows[0]).filter(name => ![columns.key, columns.id].includes(name));
   const numeric = name => !times.includes(name) && rows.some(row => typeof row[name] === "number" || typeof row[name] === "bigint");
   fill(at("found-scroll").querySelector("table"), names.map(name => [name.replaceAll("_", " ") + (times.includes(name) ? ", UTC" : ""), row => times.includes(name) ? time(row[name]) : cell(row[name]), numeric(name)]),
     rows, identity, (line, row) => { line.className = identity(row) === looked.picked ? "picked" : ""; });

@@ -34,7 +34,7 @@ function tiles() {
 }
 
 async function longest() {
-  if (!state.open || state.status.operator !== "session") return;
+  if (!state.open || !state.status.keeps_open) return;
   let answer;
   try { answer = await ask("/v1/open", { limit: 10 }); } catch (error) {
     if (error.status !== 403) throw error;
@@ -43,21 +43,21 @@ async function longest() {
     at("open-card").hidden = true;
     return;
   }
-  const rows = answer.sessions, length = row => row.session_end - row.session_start, most = Math.max(1, ...rows.map(length));
+  const { list, columns } = state.status, rows = answer[list], length = row => row[columns.end] - row[columns.start], most = Math.max(1, ...rows.map(length));
   at("open-card").hidden = false;
   at("open-none").hidden = rows.length > 0;
   at("open").hidden = !rows.length;
   const key = (row, place) => {
     const button = place.firstChild || place.appendChild(made("button", { class: "key", type: "button", onclick: () => go(button.dataset.of, at("cold").checked) }));
-    button.dataset.of = row.session_key;
-    say(button, row.session_key || "(empty)");
+    button.dataset.of = row[columns.key];
+    say(button, row[columns.key] || "(empty)");
   };
   const bar = (row, place) => {
     if (!place.firstChild) place.append(made("svg", { viewBox: "0 0 200 10", width: 200, height: 10, "aria-hidden": "true" }, made("rect", { class: "lane", width: 200, height: 10, rx: 3 }), made("rect", { class: "dot", height: 10, rx: 3 })));
     place.firstChild.lastChild.setAttribute("width", Math.max(2, 200 * length(row) / most));
   };
-  fill(at("open").querySelector("table"), [["key", key], ["since, UTC", row => time(row.session_start)], ["length", row => duration(length(row))], ["beside the longest", bar], ["events", row => exact(row.event_count), true]],
-    rows, row => row.session_key + " " + row.session_start);
+  fill(at("open").querySelector("table"), [["key", key], ["since, UTC", row => time(row[columns.start])], ["length", row => duration(length(row))], ["beside the longest", bar], ["events", row => exact(row.event_count), true]],
+    rows, row => row[columns.key] + " " + row[columns.start]);
 }
 
 async function draw() {
@@ -121,7 +121,7 @@ function head() {
   say(at("name"), status.pipeline);
   say(at("about"), `${status.list} · ${status.shards.all - missing} of ${status.shards.all} shards here` + (missing ? ", the rest from the tables" : ""));
   say(at("look-up-title"), `Look up a key's ${status.list}`);
-  at("cold-label").hidden = status.operator !== "session";
+  at("cold-label").hidden = !status.keeps_open;
   if (status.stale) live("idle", `no batch for ${duration(status.age_us)}: the stream has stopped, or has no events`);
   else live("on", `batch ${exact(status.batch_id)}, committed ${duration(status.age_us)} ago`);
 }

@@ -7,7 +7,7 @@ import pyarrow as pa
 from sessionlake.errors import SourceError
 
 BOM = b"\xef\xbb\xbf"
-# Small reads, so that a truncated file loses little of what came before the damage.
+# Small reads, so that of a truncated file almost all intact bytes are read.
 _READ_BYTES = 256 << 10
 
 
@@ -18,7 +18,7 @@ def closed_to_us(source: str | bytes, error: OSError) -> SourceError:
 
 
 def codec_of(path: str) -> str | None:
-    """Return how a file is compressed, by its name's suffix; None where it is not."""
+    """Return how a file is compressed, by its name's suffix; None if it is not."""
     try:
         return str(pa.Codec.detect(path).name)
     except (ValueError, TypeError):
@@ -26,7 +26,7 @@ def codec_of(path: str) -> str | None:
 
 
 def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
-    """Open a local path, or the content of `path`; the compression goes by the name of either.
+    """Open a local path, or the given content of `path`. The file name's ending says the compression.
 
     Raises SourceError when a local path is missing or not permitted, OSError when it is damaged.
     """
@@ -39,9 +39,9 @@ def open_stream(source: str | bytes, path: str) -> pa.NativeFile:
 
 
 def read_blocks(stream: pa.NativeFile, size: int, *, begins: bool = True) -> Iterator[bytes]:
-    """Read blocks of about `size` bytes, where the stream begins with the file without a byte order mark.
+    """Read blocks of about `size` bytes, if the stream begins with the file without a byte order mark.
 
-    What was read before an OSError is given out first, then the error is raised.
+    Bytes read before an OSError are yielded first, then the error is raised.
     """
     first = begins
     failure: OSError | None = None

@@ -1,4 +1,4 @@
-"""Casting a decoded column to its pinned type, value by value where it must be."""
+"""Casting a decoded column to its pinned type, value by value if it must be."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +17,7 @@ _INTEGRAL = r"^(-?\d+)\.0*$"
 
 
 def cast_or_null(values: pa.Array | pa.ChunkedArray, target: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Cast to `target`; the mask is true, and the value null, where a value that is there can't be cast.
+    """Cast to `target`; the mask is true, and the value null, if a value that is there can't be cast.
 
     Text and bytes must be UTF-8. Numbers keep their value: no truncated fraction, no overflow; only
     int to double may round. Text such as `1.0` is a whole number. Timestamps are floored to microseconds.
@@ -48,7 +48,7 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if values.type == pa.string():
         return _cast_text(values, target)
     if pa.types.is_integer(values.type) and pa.types.is_decimal(target):
-        # Arrow wants room for 19 digits whatever the values are, so the narrow type needs a second step.
+        # Arrow needs a type with 19 digits, even for small values, so the narrow type needs a second step.
         wide = cast_each(values, pa.decimal128(38, 0))
         return cast_each(wide, target)
     if pa.types.is_integer(values.type) and pa.types.is_floating(target):
@@ -65,7 +65,7 @@ def _cast_text(values: pa.Array, target: pa.DataType) -> pa.Array:
         pass
     if pa.types.is_integer(target):
         values = pc.replace_substring_regex(values, _INTEGRAL, r"\1")
-    # What can't be of the type by its looks is dropped at once, for halving down to each is slow.
+    # Texts without the form of the type are dropped at once, because to find each of them by halving is slow.
     plausible = pc.match_substring_regex(values, _looks(target))
     return cast_each(pc.if_else(plausible, values, pa.scalar(None, values.type)), target)
 

@@ -53,7 +53,7 @@ class Records:
         return np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n")).astype(np.int64)
 
     def text(self, row: int) -> str:
-        """Give one record, blank lines not counted, with replacement characters for what isn't UTF-8, cut where it is long."""
+        """Return one record, blank lines not counted, cut if it is long. Bytes that are not UTF-8 become replacement characters."""
         if self.unclosed:
             return raw_text(self.content.rstrip(b"\r\n"))
         starts, ends = self._spans
@@ -68,7 +68,7 @@ class Records:
 def read_records(source: str | bytes, path: str, block_bytes: int, limit: int) -> Iterator[Records | LongLine]:
     """Read a file in blocks of whole records, each of at most `limit` bytes, its break not counted.
 
-    Where a longer one begins, its line comes alone: one with a quote that doesn't close within the limit, or before the
+    If a longer one begins, its line comes alone: one with a quote that doesn't close within the limit, or before the
     end of the file; or a line that is too long itself, whose bytes are not held.
     """
     lines_before = 0
@@ -97,7 +97,7 @@ class _Cutter:
         self._long: OpenLine | None = None
 
     def feed(self, block: bytes) -> Iterator[tuple[bytes | LongLine, bool]]:
-        """Give the records that are whole by now."""
+        """Return the records that are complete so far."""
         if self._long is not None:
             found = _BREAK.search(block)
             self._long.add(block[: found.start()] if found else block)
@@ -108,7 +108,7 @@ class _Cutter:
         yield from self._records(self._rest + block, ended=False)
 
     def end(self) -> Iterator[tuple[bytes | LongLine, bool]]:
-        """Give what is left at the end of the file, whose last record needs no break."""
+        """Return the rest at the end of the file: the last record needs no line break."""
         if self._long is not None:
             yield self._long.past(), False
         elif self._rest:
@@ -144,7 +144,7 @@ class _Cutter:
 
 
 def _records_end(content: bytes, at: int, stop: int) -> int:
-    """Give the end of the last of the records from `at` on that are whole before `stop`; 0 where none is."""
+    """Give the end of the last of the records from `at` on that are whole before `stop`; 0 if none is."""
     if content.find(b'"', at, stop) < 0:
         return content.rfind(b"\n", at, stop) + 1 or content.rfind(b"\r", at, stop) + 1
     found = _RECORDS.match(content, at, stop)
@@ -152,7 +152,7 @@ def _records_end(content: bytes, at: int, stop: int) -> int:
 
 
 def split_header(records: Records) -> tuple[bytes, Records]:
-    """Take the first record that isn't blank; what follows keeps its line numbers."""
+    """Return the first record that isn't blank, and the records after it, which keep their line numbers."""
     for found in _RECORD.finditer(records.content):
         if found.group(1):
             lines = records.content.count(b"\n", 0, found.end())

@@ -125,7 +125,7 @@ def read_text(header: list[str], content: bytes, wanted: list[str]) -> tuple[pa.
 
 
 def _with_gaps(table: pa.Table, broken: dict[int, str]) -> pa.Table:
-    """Put a row of nulls where a bad row was skipped."""
+    """Put a row of nulls if a bad row was skipped."""
     if not broken:
         return table
     good = np.ones(len(table) + len(broken), np.bool_)

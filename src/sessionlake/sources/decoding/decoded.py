@@ -1,4 +1,4 @@
-"""The outcome of decoding: typed rows, the reason of each bad one, and the way back to the source."""
+"""The result of decoding: typed rows, the reason for each bad row, and each row's origin in the source."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,13 +16,15 @@ from sessionlake.sources.decoding.safe_cast import text_dictionary, without_dict
 MAX_ROWS = 250_000
 BLOCK_BYTES = 32 << 20
 _SHOWN = 60
+WRONG_TYPE = "wrong type: "
+"""The begin of the error texts of rows that are refused for nothing but values that are not of their columns' types."""
 
 _Part = TypeVar("_Part")
 Indices = npt.NDArray[np.integer[Any]]
 
 
 class Origin(Protocol):
-    """Where the rows of one Decoded came from."""
+    """The origin of the rows of one Decoded."""
 
     def text(self, row: int, /) -> str | None:
         """Give the row as it was written."""
@@ -35,7 +37,7 @@ class Origin(Protocol):
 class Decoded:
     """Hold some rows of one file, in file order.
 
-    `table` has the needed columns in their pinned types (text of keys may be a dictionary), null where missing or wrong; `error` is a string
+    `table` has the needed columns in their pinned types (text of keys may be a dictionary), null if missing or wrong; `error` is a string
     array of the same length, null for good rows.
     """
 
@@ -45,11 +47,11 @@ class Decoded:
     origin: Origin
 
     def raw(self, indices: Indices) -> pa.Array:
-        """Give the original text of these rows, cut where it is long; null for the row of an unreadable file."""
+        """Return the original text of the given rows, cut if it is long; null for the row of an unreadable file."""
         return pa.array([self.origin.text(int(row)) for row in indices], pa.string())
 
     def position(self, indices: Indices) -> pa.Array:
-        """Give `<path>:<line or row number>` of these rows, 1-based."""
+        """Return `<path>:<line or row number>` for each of the given rows, 1-based."""
         lines = (self.origin.line(int(row)) for row in indices)
         return pa.array([self.path if line is None else f"{self.path}:{line}" for line in lines], pa.string())
 
@@ -80,7 +82,7 @@ def bad_row(reason: str, path: str, columns: EventColumns, origin: Origin) -> De
 def in_halves(
     decode: Callable[[int, int], _Part], failed: Callable[[int, Exception], _Part], first: int, last: int
 ) -> Iterator[_Part]:
-    """Decode rows first..last, last excluded; where that raises, each half, until the rows that raise stand alone.
+    """Decode rows first..last, last excluded; if that raises, each half, until the rows that raise stand alone.
 
     What no decoder foresaw must cost no row but the bad one. Lack of memory is no fault of a row.
     """
@@ -118,14 +120,19 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def wrong_type(name: str, shown: str, kind: pa.DataType) -> str:
-    """Say which value of which column isn't of its type."""
-    return f"wrong type: {name} = {shorten(shown)} is not a {type_name(kind)}"
+    """Return the error text for a value that is not of its column's type."""
+    return f"{wrong_column(name)}{shorten(shown)} is not a {type_name(kind)}"
+
+
+def wrong_column(name: str) -> str:
+    """Return the begin of the error texts for values that are not of the column's type."""
+    return f"{WRONG_TYPE}{name} = "
 
 
 def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | None = None) -> tuple[pa.Table, pa.Array]:
-    """Cast what was read to the pinned types; a missing column is null, a row's first error stays.
+    """Cast the columns that were read to the pinned types; a missing column is null, a row's first error stays.
 
-    Keys that are a dictionary of text stay one, where nothing else reads them.
+    Keys that are a dictionary of text stay one, if nothing else reads them.
     """
     reasons = dict(errors or {})
     arrays = []
@@ -141,8 +148,15 @@ def typed(read: pa.Table, columns: EventColumns, errors: Mapping[int, str] | Non
         array, bad = cast_or_null(values, field.type)
         arrays.append(array)
         for row in np.flatnonzero(bad).tolist():
-            reasons.setdefault(row, wrong_type(field.name, shown(values[row]), field.type))
+            if row not in reasons or _comes_before(columns, field.name, reasons[row]):
+                reasons[row] = wrong_type(field.name, shown(values[row]), field.type)
     return pa.table(arrays, names=columns.schema.names), error_array(len(read), reasons)
+
+
+def _comes_before(columns: EventColumns, name: str, told: str) -> bool:
+    """Say whether a wrong type in a column is to be told in place of another reason: `where` reads this column, and not that one."""
+    asked = columns.asked
+    return name in asked and told.startswith(WRONG_TYPE) and not told.startswith(tuple(map(wrong_column, asked)))
 
 
 def shown(value: pa.Scalar) -> str:
@@ -152,12 +166,28 @@ def shown(value: pa.Scalar) -> str:
     except (ValueError, OverflowError):  # not UTF-8, or a time that Python has no date for
         if pa.types.is_large_string(value.type):
             return repr(value.cast(pa.large_binary()).as_py())
-        return repr(value.cast(pa.binary()).as_py()) if pa.types.is_string(value.type) else str(value)
+        # Not str(value), which asks Python for the date once more.
+        bare = value.cast(pa.binary() if pa.types.is_string(value.type) else pa.string()).as_py()
+        return bare if isinstance(bare, str) else repr(bare)
     return repr(found) if isinstance(found, (str, bytes)) else str(found)
 
 
+def plain(value: pa.Scalar) -> object:
+    """Return a value as Python has it; as a text if Python has none, for example for a time in the year 10000.
+
+    >>> plain(pa.scalar(253_402_300_800, pa.timestamp("s")))
+    '10000-01-01 00:00:00'
+    """
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return shown(value)
+
+
 def error_array(rows: int, reasons: Mapping[int, str]) -> pa.Array:
-    """Lay sparse reasons out as one string array, null where there is none."""
+    """Lay sparse reasons out as one string array, null if there is none."""
     if not reasons:
         return pa.nulls(rows, pa.string())
     dense: list[str | None] = [None] * rows

@@ -1,4 +1,4 @@
-"""Files of events, decoded where they are ones that may be read."""
+"""Files of events, decoded if they are ones that may be read."""
 
 import os
 import re
@@ -17,9 +17,9 @@ from sessionlake.sources.decoding.pieces import WHOLE, Piece
 from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
 
 PATH, CONTENT, NUMBER, PARTS = "path", "content", "number", "parts"
-"""A row of a source of files: a file's path, where workers can't open it its content, and which of so many parts of it is
-meant. The latter two are there only in batches with files in parts, or with files that are gone since the batch was planned:
-these have 0 parts."""
+"""A row of a source of files: a file's path, its content if workers can't open the path, the number of one part of the file,
+and the number of parts. The last two exist only in batches with files in parts, or with files that are gone since the batch
+was planned. A file that is gone has 0 parts."""
 GONE = "file is gone: it was there when the batch was planned"
 LINK = "a link in the source's directory, which is not followed"
 NO_FILE = "not a regular file"

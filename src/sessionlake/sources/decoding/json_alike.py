@@ -24,12 +24,12 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class _NotAlikeError(Exception):
-    """A line is of another layout, or holds what only a parser can tell the validity of."""
+    """A line has another layout, or has a value whose validity only a parser can check."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What all lines have in common: `before[i]` stands before value i, its opening quote included, and `end` after the last."""
+    """The common text of all lines: `before[i]` stands before value i, its opening quote included, and `end` after the last."""
 
     before: tuple[bytes, ...]
     end: bytes
@@ -46,7 +46,7 @@ class _Layout:
 def read_alike(lines: Lines, schema: pa.Schema) -> pa.Table | None:
     """Read lines, which must be UTF-8, as Arrow's JSON reader does, but for int64, float64 and strings only.
 
-    None where the lines are not all laid out as the first is, or where any value, asked for or not, is neither text without
+    None if the lines are not all laid out as the first is, or if any value, asked for or not, is neither text without
     escapes nor a number of few digits without an exponent: such lines are for the reader.
     """
     if not len(lines) or not lines.braced.all() or any(kind not in _TYPES for kind in schema.types):
@@ -75,7 +75,7 @@ def _layout(line: bytes, schema: pa.Schema) -> _Layout:
             raise _NotAlikeError
         quote = b'"' * (found[2] is not None)
         before.append(pending + found[1] + quote)
-        # After the value come its closing quote and the comma, up to where the next pair is looked for.
+        # After the value come its closing quote and the comma. The search for the next pair begins there.
         at = found.end()
         comma = line.find(b",", at) + 1
         pending = quote + (line[at:comma] if len(before) < len(pairs) else line[at:])
@@ -168,9 +168,9 @@ def _texts(content: Bytes, at: Positions, until: Positions) -> pa.Array:
 def _numbers(
     content: Bytes, at: Positions, until: Positions, kind: pa.DataType | None
 ) -> npt.NDArray[np.int64 | np.float64] | None:
-    """Read numbers of so few digits that no precision is lost; None where `kind` is, since nobody asks for them.
+    """Read numbers of so few digits that no precision is lost; None if `kind` is, since nobody asks for them.
 
-    Raise where one isn't as JSON has them, or is no number of that kind.
+    Raise if one isn't as JSON has them, or is no number of that kind.
     """
     negative = content[at] == _MINUS
     first = at + negative
@@ -201,7 +201,7 @@ def _numbers(
 
 
 def _decimals(points: npt.NDArray[np.bool_], lengths: Positions) -> Positions:
-    """Return how many digits stand after the point, 0 where there is none; raise where there is none on both its sides."""
+    """Return how many digits stand after the point, 0 if there is none; raise if there is none on both its sides."""
     width, each = points.shape[1], points.sum(axis=1)
     after = np.where(each > 0, width - 1 - points.argmax(axis=1), 0)
     if width > _EXACT_DIGITS + 1 or (each > 1).any() or ((each > 0) & ((after < 1) | (after > lengths - 2))).any():

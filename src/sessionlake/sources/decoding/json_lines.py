@@ -30,7 +30,7 @@ from sessionlake.sources.decoding.pieces import WHOLE, LineRange, Piece, line_ra
 _FEW_LINES = 512
 # Below this many lines one call of Arrow costs more than Python's parser on each line.
 _LEAF_LINES = 48
-# Where Arrow turns down this many pieces of a chunk, Python reads the rest of it.
+# If Arrow turns down this many pieces of a chunk, Python reads the rest of it.
 _CHUNK_LINES = 4096
 _REFUSALS = 16
 _ROW_OF_ERROR = re.compile(r"in row (\d+)$")
@@ -205,7 +205,7 @@ class _Reader:
             return self._second_opinion(row, f"bad JSON: {error}")
 
     def _second_opinion(self, row: int, reason: str) -> tuple[Row, str | None]:
-        """Ask Arrow for this line alone, so that a row's fate never hangs on its neighbours."""
+        """Ask Arrow for this line alone, so that a row's result never depends on its neighbours."""
         try:
             return self._fast(row, row + 1).to_pylist()[0], None
         except _RefusedError:
@@ -240,7 +240,7 @@ def read_lines(
 
 
 def is_utf8(content: bytes) -> bool:
-    """Tell whether all of it is UTF-8."""
+    """Return whether all bytes are UTF-8."""
     if content.isascii():
         return True
     try:

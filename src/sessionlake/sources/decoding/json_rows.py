@@ -1,4 +1,4 @@
-"""Python's view of one JSON line: the slow path for what Arrow turned down."""
+"""One JSON line parsed by Python: the slow path for lines that Arrow refused."""
 
 import json
 from collections import Counter
@@ -138,5 +138,5 @@ def _shown(value: Any) -> str:
         return repr(value)
     try:
         return json.dumps(value, default=str).strip('"')
-    except RecursionError:  # what could just be parsed may be too deep to be written
+    except RecursionError:  # a value just shallow enough to be parsed may be too deep to be written
         return "a deeply nested value"

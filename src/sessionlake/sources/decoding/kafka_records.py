@@ -20,19 +20,20 @@ from sessionlake.sources.record_columns import EXPIRY, KEY, META, NO_VALUE, OFFS
 from sessionlake.warehouse import schemas
 
 HEADERS = {name: f"sessionlake.{name}" for name in ("key", "start", "revision", "correction", "offset", "cause")}
-"""Headers of a tombstone: session_key, session_start (microseconds since the epoch), revision, and optionally an id.
+"""Headers of a tombstone: the key, the start (microseconds since the epoch), the revision, and optionally an id.
 
-One with a cause tells that a row of a keyed table has expired; it names the row by the offset of its record.
+A tombstone with a cause says that a row of a keyed table has expired. It names the row by the offset of its record.
 """
 NULL_VALUE = "null value without the headers of a tombstone"
 BAD_AVRO = "bad Avro: the value is not of the schema, or has no value in any field"
 EVENT, DECODED, TOMBSTONE = "event_", "decoded", "tombstone"
-"""Columns beside a record's own: those of the Avro value, by this prefix; null where it could not be decoded; a struct of the headers of HEADERS, where asked for."""
+"""Prefixes and names of columns besides a record's own: those of the Avro value have a prefix, and are null if the value could
+not be decoded. The headers in HEADERS are a struct, if they are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What decoding must know of a topic."""
+    """The settings that decoding needs for a topic."""
 
     name: str
     avro: bool
@@ -78,7 +79,7 @@ class _Records:
     topic: Topic
 
     def raw(self, indices: Indices) -> pa.Array:
-        """Give values as text, cut where it is long: JSON as it was written, with replacement characters; Avro as base64."""
+        """Give values as text, cut if it is long: JSON as it was written, with replacement characters; Avro as base64."""
         found = self.table["value"].take(pa.array(indices)).to_pylist()
         return pa.array([None if value is None else self._text(value) for value in found], pa.string())
 
@@ -92,7 +93,7 @@ class _Records:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """Typed rows of records, null where missing or wrong; `error` is null for good ones."""
+    """Typed rows of records, null if missing or wrong; `error` is null for good ones."""
 
     table: pa.Table
     error: pa.Array
@@ -103,7 +104,7 @@ class DecodedRecords:
         return self.origin.raw(indices)
 
     def position(self, indices: Indices) -> pa.Array:
-        """Give where these records are."""
+        """Return the positions of these records."""
         return self.origin.position(indices)
 
 
@@ -118,8 +119,8 @@ def positions(records: pa.Table, topic: str) -> pa.Array:
 def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Table]:
     """Part records into those of events and tombstones, these as rows of the table corrections.
 
-    What can't be parsed of a tombstone's headers is null, which the sessionizer calls a malformed correction. An expiry has
-    the offset of its row's record for its revision, and the partition, which is its own, for its events.
+    A tombstone's header that can't be parsed is null, which makes it a malformed correction. An expiry has the offset of its
+    row's record, and its own partition, which is also the row's.
     """
     sent = records[TOMBSTONE].is_valid() if TOMBSTONE in records.column_names else None
     if sent is None or not pc.any(sent).as_py():
@@ -131,13 +132,14 @@ def split_tombstones(records: pa.Table, topic: Topic) -> tuple[pa.Table, pa.Tabl
     expired = header["cause"].is_valid()
     numbers = {name: cast_each(header[name], pa.int64()) for name in ("revision", "offset")}
     columns = {
-        # A tombstone that was sent twice is two corrections, of which the second is stale.
+        # A tombstone that was sent twice is two corrections; the second one is stale.
         "correction_id": pc.coalesce(named, place),
         "kind": pc.if_else(expired, EXPIRY, TOMBSTONE_KIND),
-        "session_key": header["key"],
-        "session_start": _micros(header["start"]),
-        "revision": pc.if_else(expired, numbers["offset"], numbers["revision"]),
-        "event_count": pc.if_else(expired, rows["partition"].combine_chunks().cast(pa.int64()), None),
+        "key": header["key"],
+        "start_time": _micros(header["start"]),
+        "revision": pc.if_else(expired, None, numbers["revision"]),
+        "source_partition": pc.if_else(expired, rows["partition"].combine_chunks().cast(pa.int64()), None),
+        "source_offset": pc.if_else(expired, numbers["offset"], None),
     }
     wanted = schemas.CORRECTIONS_SCHEMA
     nothing = {f.name: pa.nulls(rows.num_rows, f.type) for f in wanted if f.name not in columns}
@@ -188,7 +190,7 @@ def _no_columns(rows: int) -> pa.Table:
 
 
 def _read_avro(records: pa.Table) -> tuple[pa.Table, dict[int, str]]:
-    """Take the columns that Spark decoded; it makes a record of nulls of what it can't decode."""
+    """Return the columns that Spark decoded. Spark turns a value that it can't decode into a record of nulls."""
     names = [name for name in records.column_names if name.startswith(EVENT)]
     events = records.select(names).rename_columns([name.removeprefix(EVENT) for name in names])
     bad = np.flatnonzero(nulls_of(records[DECODED].combine_chunks()))

@@ -34,7 +34,7 @@ class Lines:
     braced: npt.NDArray[np.bool_]
     lengths: Mapping[int, int] = field(default_factory=dict)
     within: LineRange | None = None
-    """The part of the file that `numbers` count from; None where that is the whole."""
+    """The part of the file that `numbers` count from; None if that is the whole."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -51,11 +51,11 @@ class Lines:
         return self.block[self.starts[row] : self.ends[row]]
 
     def text(self, row: int) -> str:
-        """Give one line, with replacement characters for what isn't UTF-8, cut where it is long."""
+        """Return one line, cut if it is long. Bytes that are not UTF-8 become replacement characters."""
         return raw_text(self.content(row))
 
     def line(self, row: int) -> int | None:
-        """Give the 1-based number of one line in its file; None where that can't be told any more."""
+        """Return the 1-based number of one line in its file; None if it is no longer known."""
         return in_file(int(self.numbers[row]), self.within)
 
 

@@ -36,7 +36,7 @@ class LongLine:
         return raw_text(self.head) if self.length <= MAX_RAW_BYTES else cut_text(self.head, self.length, self.sha256)
 
     def line(self, _row: int) -> int | None:
-        """Give the number of the line in its file; None where that can't be told any more."""
+        """Return the number of the line in its file; None if it is no longer known."""
         return in_file(self.number, self.part)
 
 
@@ -66,16 +66,16 @@ class OpenLine:
             self._pieces = []
 
     def whole(self, end: bytes = b"") -> bytes:
-        """Give the line, which is not too long, and what follows it."""
+        """Return the line, which is not too long, and the bytes after it."""
         return b"".join([*self._pieces, end])
 
     def past(self) -> LongLine:
-        """Give what is known of a line that is too long."""
+        """Return the known part of a line that is too long."""
         return LongLine(self._head, self.length, self._digest.hexdigest())
 
 
 def in_slices(blocks: Iterable[bytes], breaks: bytes = b"\n") -> Iterator[bytes]:
-    """Cut blocks of very many lines, anywhere: what is kept of each line must not outgrow the block by far."""
+    """Cut blocks with very many lines, anywhere: the data kept for each line must not be much larger than the block."""
     for block in blocks:
         # In a third of the time of bytes.count, which stops at each.
         content = np.frombuffer(block, np.uint8)

@@ -17,7 +17,7 @@ from sessionlake.sources.decoding.decoded import (
     bad_row,
     in_halves,
     one_line,
-    shown,
+    plain,
     typed,
     unreadable,
 )
@@ -28,7 +28,7 @@ from sessionlake.sources.decoding.safe_cast import TEXTS
 _LARGE_GROUP = 50_000
 _DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError)
-"""What reading damaged bytes raises; a lack of memory is none of it."""
+"""Errors that damaged bytes raise; a lack of memory is not one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,13 @@ class _Batch:
     before: int
 
     def text(self, row: int) -> str:
-        """Give the needed columns of one row as a JSON object, cut where it is long."""
-        values = {name: _plain(self.table.column(name)[row]) for name in self.table.column_names}
+        """Give the needed columns of one row as a JSON object, cut if it is long."""
+        values = {name: plain(self.table.column(name)[row]) for name in self.table.column_names}
         return raw_text(json.dumps(values, ensure_ascii=False, default=str).encode())
 
     def line(self, row: int) -> int:
         """Give the 1-based number of one row."""
         return self.before + row + 1
-
-
-def _plain(value: pa.Scalar) -> object:
-    if isinstance(value, pa.DictionaryScalar):
-        value = value.value
-    try:
-        return value.as_py()
-    except (ValueError, OverflowError):
-        return shown(value)
 
 
 def open_parquet(source: str | bytes, **options: Any) -> pq.ParquetFile:
@@ -89,7 +80,7 @@ def decode_parquet(source: str | bytes, path: str, columns: EventColumns, piece:
 
 
 def _opened(source: str | bytes, columns: EventColumns) -> pq.ParquetFile:
-    """Open a file, to read its keys as a dictionary where it has them as one: that leaves out laying each out and finding it."""
+    """Open a file, to read its keys as a dictionary if it has them as one: that leaves out laying each out and finding it."""
     file = open_parquet(source)
     try:
         encoded = columns.lone_key is not None and _has_dictionary(file, columns.lone_key)
@@ -122,7 +113,7 @@ def _read(file: pq.ParquetFile, wanted: list[str], groups: list[int]) -> Iterato
 
 
 def _check_indices(arrays: list[pa.Array]) -> None:
-    """Raise where damaged bytes number a value that a dictionary does not have, which Arrow reads as it comes."""
+    """Raise if damaged bytes number a value that a dictionary does not have, which Arrow reads as it comes."""
     for array in arrays:
         if isinstance(array, pa.DictionaryArray):
             bounds = pc.min_max(array.indices)

@@ -1,4 +1,4 @@
-"""Parts of a large file, so that several tasks read it beside each other: row groups of Parquet, whole lines of JSON."""
+"""Parts of a large file, so that several tasks read it in parallel: row groups of Parquet, whole lines of JSON."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ from sessionlake.config.source import Format
 from sessionlake.sources.decoding.blocks import closed_to_us, codec_of
 
 _LEAST_BYTES = 4 << 20
-"""Of a part: fewer bytes are read in less time than a task takes."""
+"""The least number of bytes in a part: fewer bytes are read in less time than a task takes to start."""
 _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Part `number`, from 0 on, of so many parts of a file; every row of the file is in one of them, in the order of the parts."""
+    """Part `number`, from 0 on, of a file in several parts. Every row of the file is in one part, in the order of the parts."""
 
     number: int = 0
     parts: int = 1
@@ -44,7 +44,7 @@ class LineRange:
 
     @cached_property
     def lines_before(self) -> int | None:
-        """The number of lines before the first of these, counted when it is first asked for; None where they can't be read."""
+        """The number of lines before this part, counted at the first use; None if they can't be read."""
         with suppress(OSError), Path(self.path).open("rb") as file:
             return sum(block.count(b"\n") for block in _blocks(file.read, self.start))
         return None
@@ -55,13 +55,13 @@ class LineRange:
 
 
 def in_file(number: int, part: LineRange | None) -> int | None:
-    """Return the number in its file of a line of a part; None where the lines before can't be counted any more."""
+    """Return the number in its file of a line of a part; None if the lines before can't be counted any more."""
     before = 0 if part is None else part.lines_before
     return None if before is None else before + number
 
 
 def line_range(path: str, piece: Piece) -> LineRange:
-    """Return the lines that begin in a part of a file's bytes; SourceError where it is missing or not permitted."""
+    """Return the lines that begin in a part of a file's bytes; SourceError if it is missing or not permitted."""
     try:
         with Path(path).open("rb") as file:
             cuts = piece.within(file.seek(0, io.SEEK_END))
@@ -71,7 +71,7 @@ def line_range(path: str, piece: Piece) -> LineRange:
 
 
 def _line_from(file: BinaryIO, at: int) -> int:
-    """Return where the first line begins that does so at a byte or behind it."""
+    """Return the start of the first line at or after a byte."""
     if at == 0:
         return 0
     begin = file.seek(at - 1)  # behind a break it begins at the byte itself
@@ -83,10 +83,9 @@ def _line_from(file: BinaryIO, at: int) -> int:
 
 
 def parts_of(path: str, size: int, format_: Format, most: int) -> int:
-    """Return into how many parts a local file may be cut, at most so many; 1 where it can't be, or is not worth it.
-
-    Lines of CSV don't tell where records begin, since a quoted field may have breaks; what is compressed is read from its begin.
-    """
+    """Return the number of parts into which a local file may be cut, up to a limit; 1 if it can't be cut, or is small."""
+    # In CSV a line break may be inside of a quoted field, so a reader can't find a record's begin in the middle of a file.
+    # A compressed file can only be read from its begin.
     most = min(most, size // _LEAST_BYTES)
     if most < 2 or format_ == "csv":
         return 1
@@ -95,7 +94,7 @@ def parts_of(path: str, size: int, format_: Format, most: int) -> int:
     try:
         return max(1, min(most, pq.read_metadata(path).num_row_groups))
     except (pa.ArrowException, OSError):
-        return 1  # who reads it says what is wrong with it
+        return 1  # the file's reader reports the error
 
 
 def _blocks(read: Callable[[int], bytes], length: int) -> Iterator[bytes]:

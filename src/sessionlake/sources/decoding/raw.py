@@ -1,15 +1,15 @@
-"""The text of a row as dead letters and late events keep it: cut where it is long, so that one row never takes much room."""
+"""The text of a row as dead letters and late events keep it: cut if it is long, so that one row never takes much room."""
 
 import hashlib
 import re
 
 MAX_RAW_BYTES = 64 << 10
-"""Of a longer row this many bytes are kept."""
+"""The number of bytes that are kept of a longer row."""
 _CUT = re.compile(r"\.\.\. \[cut: \d+ bytes in all, sha256 [0-9a-f]{64}\]\Z")
 
 
 def raw_text(content: bytes) -> str:
-    """Decode a row, with replacement characters for what isn't UTF-8; of a long one its begin, its length and hash."""
+    """Return a row as text: bytes that are not UTF-8 become replacement characters. For a long row: its begin, length and hash."""
     if len(content) <= MAX_RAW_BYTES:
         return content.decode(errors="replace")
     return cut_text(content, len(content), hashlib.sha256(content).hexdigest())

@@ -1,6 +1,6 @@
-"""What every source gives: rows of events, whatever they were before, and the way back to what they came from."""
+"""The common result of every source: rows of events, and each row's origin."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,10 +17,10 @@ BATCH = "batch_id"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where rows that follow each other stand in the order of their source.
+    """The place of a run of consecutive rows in the order of their source.
 
-    A source has one or several partitions, each with an order of its own. Of two stretches of rows of a partition, the one
-    with the lower `order` comes first, whichever tasks read them, and whether the batch is run again with other tasks.
+    A source has one or several partitions, each with its own order. If two runs are of one partition, the run with the lower
+    `order` comes first. This does not depend on the tasks that read them, or on a rerun of the batch with other tasks.
     """
 
     partition: int
@@ -33,14 +33,14 @@ class Rows:
     """Events as a source gives them; `raw` and `source` fetch text and position of some rows only."""
 
     table: pa.Table
-    """The needed columns in their pinned types; null where a value is missing or wrong."""
+    """The needed columns in their pinned types; null if a value is missing or wrong."""
     error: pa.Array | None
-    """Why a row is no event, null for good ones; None where all are good."""
+    """Why a row is no event, null for good ones; None if all are good."""
     raw: Texts
     source: Texts
     origin: Origin | None = None
-    """Where the rows are in the source's order: they are in it, and no other row lies between two of them but refused ones.
-    None where nobody asked for it."""
+    """The rows' place in the source's order; None if it was not requested. The rows are in that order, and only refused rows lie
+    between them."""
 
 
 class Decoder(Protocol):
@@ -51,13 +51,13 @@ class Decoder(Protocol):
         """The columns that are decoded, and their types."""
 
     def part(self, table: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """Part what is decoded from what the source sends as corrections: rows of the table corrections, None for none."""
+        """Return the decoded events, and the source's corrections as rows of the table corrections, None if there are none."""
 
     def decode(self, table: pa.Table) -> Iterator[Rows]:
         """Decode rows of the stream."""
 
     def decode_in_order(self, table: pa.Table, files: Mapping[str, int], part: int) -> Iterator[Rows]:
-        """Decode rows of the stream, with their origins; `columns.ordered` is set, so that the stream has what that takes.
+        """Decode rows of the stream, with their origins. `columns.ordered` must be set, so that the stream has the columns for it.
 
         `files` are the ranks of the batch's files (`BatchContext.files`), `part` says which of its task's tables it is.
         """
@@ -67,15 +67,28 @@ class Decoder(Protocol):
 
 
 def rank_of(files: Mapping[str, int], name: str) -> int:
-    """Return a file's rank among a batch's; PipelineStateError where it is none of them."""
+    """Return a file's rank among a batch's; PipelineStateError if it is none of them."""
     if name not in files:
         raise PipelineStateError(
-            f"source: file {name!r} is not among those that the batch is planned to read, so that its rows can't be numbered; "
-            "put the checkpoint back as of the changelog, or build the tables anew with `sessionlake rebuild`"
+            f"source: file {name!r} is not in the plan of the batch, so its rows can't be numbered; "
+            "put the checkpoint back as of the changelog, or rebuild the tables with `sessionlake rebuild`"
         )
     return files[name]
 
 
 def no_text(at: Ints) -> pa.Array:
-    """Stand for text or place of rows, where nobody asks for them."""
+    """Stand for text or place of rows, if nobody asks for them."""
     return pa.nulls(len(at), pa.string())
+
+
+class TypedSource(Protocol):
+    """The part of a source that an operator needs: its columns, and their decoding. It needs no Spark."""
+
+    def columns(self) -> list[str]:
+        """Return all columns of the source."""
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types of the needed columns; an error if one is missing."""
+
+    def decoder(self, columns: EventColumns) -> Decoder:
+        """Return the workers' half."""

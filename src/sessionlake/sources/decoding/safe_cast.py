@@ -24,7 +24,7 @@ def without_dictionary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def text_dictionary(values: pa.ChunkedArray) -> pa.DictionaryArray | None:
-    """Give a column that is a dictionary as one of text; None where it is none, has nulls, or anything is not UTF-8."""
+    """Give a column that is a dictionary as one of text; None if it is none, has nulls, or anything is not UTF-8."""
     if not pa.types.is_dictionary(values.type) or values.type.value_type not in TEXTS or values.null_count:
         return None
     flat = values.combine_chunks()
@@ -38,7 +38,7 @@ def text_dictionary(values: pa.ChunkedArray) -> pa.DictionaryArray | None:
 
 
 def cast_each(values: pa.Array, target: pa.DataType, options: pc.CastOptions | None = None) -> pa.Array:
-    """Cast with null where a value can't be cast; halves the input until the bad values stand alone."""
+    """Cast with null if a value can't be cast; halves the input until the bad values stand alone."""
     options = options or pc.CastOptions.safe(target)
     try:
         return pc.cast(values, options=options)

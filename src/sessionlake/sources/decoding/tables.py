@@ -13,8 +13,8 @@ from sessionlake.sources.decoding.raw import raw_text
 from sessionlake.sources.decoding.rows import BATCH, Origin, Rows, no_text, rank_of
 
 FILE, BLOCK = "_file", "_block"
-"""Columns of a stream whose rows are to be told in order: the name of a row's file, and the byte at which its task began to
-read of it."""
+"""Columns of a stream whose rows are numbered in order: the name of a row's file, and the byte of the file at which its task
+began to read."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class TableDecoder:
 
     columns: EventColumns
     place: str | None
-    """Where the rows come from, as dead letters name it: a table's streams know nothing finer."""
+    """The rows' origin in dead letters: the table. A stream of a table has no finer origin."""
 
     def part(self, table: pa.Table) -> tuple[pa.Table, None]:
         """Return all: a table sends no corrections."""
@@ -58,13 +58,14 @@ class TableDecoder:
         return Rows(
             table=table,
             error=None,
-            raw=lambda at: _json(table.take(pa.array(at))),
+            raw=lambda at: text_of_rows(table.take(pa.array(at))),
             source=lambda at: pa.repeat(pa.scalar(self.place, pa.string()), len(at)),
             origin=origin,
         )
 
 
-def _json(table: pa.Table) -> pa.Array:
+def text_of_rows(table: pa.Table) -> pa.Array:
+    """Return each row as a JSON object of its columns, cut if it is long."""
     frame = table.to_pandas()
     lines = frame.to_json(orient="records", lines=True, date_format="iso", date_unit="us").splitlines()
     return pa.array([raw_text(line.encode()) for line in lines], pa.string())

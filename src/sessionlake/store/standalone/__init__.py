@@ -1,4 +1,4 @@
-"""Stores of one row an entry, usable by themselves: what `sessionlake.stores` offers (docs/stores.md).
+"""Stores with one row for each entry, which users open through `sessionlake.stores` (docs/stores.md).
 
 From the bytes up: `keys` (bytes of a row's key), `families` (a RocksDB database), `segmented`, `memory`, `lru` (rows as bytes, on
 disk and in memory), `logged` (the same, with a log of changes), `serdes`, `iterators`, and the stores that users hold, one module

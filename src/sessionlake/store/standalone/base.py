@@ -1,4 +1,4 @@
-"""What all kinds of stores share: name, serdes, iterators, opening and closing."""
+"""The common base of all kinds of stores: name, serdes, iterators, opening and closing."""
 
 from collections.abc import Iterable
 from types import TracebackType
@@ -64,7 +64,7 @@ class StoreOfRows(Generic[K, V, R]):
         return self._values.deserialised
 
     def flush(self) -> None:
-        """Write what is in memory to files."""
+        """Write the rows in memory to files."""
         self.rows.flush()
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:

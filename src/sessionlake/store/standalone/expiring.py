@@ -1,7 +1,7 @@
-"""Values by key that are absent a time to live after they were written: on disk, in segments by that time, and in memory.
+"""Values by key that expire a time to live after they were written: on disk, in segments by that time, and in memory.
 
-A value is kept behind the time at which it was written, eight bytes that sort as the time does. The store's own time never goes
-back: it is the latest that its clock has shown, or that something was written at.
+A stored value begins with the time at which it was written, eight bytes that sort as the time does. The store's time never goes
+back: it is the latest time of its clock or of a write.
 """
 
 import heapq
@@ -28,7 +28,7 @@ Changed = Callable[[bytes, bytes | None], None]
 
 
 class ExpiringRows(KeyValueRows):
-    """What both have in common. `clock` gives whole numbers of any one unit, `ttl` is in the same."""
+    """The common base of both variants. `clock` returns whole numbers in any unit, and `ttl` is in the same unit."""
 
     def __init__(self, ttl: int, clock: Callable[[], int]) -> None:
         self._ttl, self._clock = ttl, clock
@@ -52,7 +52,7 @@ class ExpiringRows(KeyValueRows):
         self._keep([(key, None if value is None else stamp + value) for key, value in entries])
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again what a log of changes says: values are as old as they were when they were logged."""
+        """Apply a log of changes again; values keep the time at which they were logged."""
         changed, self.changed = self.changed, None
         try:
             self._keep(list(records))
@@ -105,14 +105,14 @@ class ExpiringRows(KeyValueRows):
 
     @abstractmethod
     def _drop(self, now: int) -> None:
-        """Let go of what is over."""
+        """Remove expired rows."""
 
 
 class RocksExpiringRows(ExpiringRows):
-    """On disk: a column family a segment of the time of writing, so that what is over goes by whole families.
+    """On disk: one column family for each segment of the time of writing, so expired rows are dropped as whole families.
 
-    A key that is written again leaves what it was in the older segment: the newest one has its row. It can't come back, since
-    it is over earlier.
+    A key that is written again leaves its old row in the older segment; the newest segment has the valid row. The old row
+    can't reappear, because it expires earlier.
     """
 
     persistent = True
@@ -134,7 +134,7 @@ class RocksExpiringRows(ExpiringRows):
         return sum(self._families.estimate(_name(n)) for n in self._numbers() if not self._is_past(n, now))
 
     def flush(self) -> None:
-        """Write what is in memory to files."""
+        """Write the rows in memory to files."""
         self._families.flush()
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class RocksExpiringRows(ExpiringRows):
 
 
 class MemoryExpiringRows(ExpiringRows):
-    """In memory: what is over goes with the next write."""
+    """In memory: the next write removes expired rows."""
 
     persistent = False
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,13 +13,13 @@ from rocksdict import DbClosedError, Rdict, RdictIter, ReadOptions, WriteBatch
 
 from sessionlake.config.paths import make_private
 from sessionlake.errors import StoreClosedError, StoreError, StoreHeldError
+from sessionlake.store.database import Database
 from sessionlake.store.directory import STANDALONE, is_damage, is_held
-from sessionlake.store.rocks import META, store_options
 
 VERSION = 1
-"""Of the bytes of rows and of metadata."""
+"""The format of the bytes of rows and of metadata."""
 _ONE_BY_ONE = 16
-"""Rows of an iteration that are read as they are asked for. Those after them come in lists, at about half the cost of a row."""
+"""The number of rows that an iteration reads one by one. Later rows are read in lists, at about half the cost of each row."""
 _AHEAD = 64
 """Rows of such a list."""
 Rows = Iterator[tuple[bytes, bytes]]
@@ -27,14 +27,14 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 @dataclass(frozen=True)
 class Layout:
-    """What a database holds, and how it is laid out: what must be the same whenever it is opened."""
+    """The content and layout of a database, which must be the same at every opening."""
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Families:
-    """A rocksdict database. StoreHeldError where it is open already, StoreError where the directory is anything else.
+    """A rocksdict database. StoreHeldError if it is open already, StoreError if the directory is anything else.
 
     Any thread may read; one at a time writes.
     """
@@ -42,25 +42,18 @@ class Families:
     def __init__(self, path: Path, layout: Layout, *families: str) -> None:
         """Open or make the database, with some families made at once."""
         self.path = path
-        with self._told():
+        with self._error_named():
             _claim(path, layout)
-            found = Rdict.list_cf(str(path)) if (path / "CURRENT").exists() else []
-            names = {META, *families, *found}
-            self._db = Rdict(
-                str(path), options=store_options(), column_families={name: store_options() for name in names}
-            )
-        self.names = names - {META}
-        """The families that there are."""
-        self._opened: dict[str, Rdict] = {}
+            self._db = Database(path, families)
+        self._family, self.names = self._db.family, self._db.names
 
     def meta(self, name: str) -> bytes | None:
         """Return a metadata entry."""
-        with self._told():
-            found: bytes | None = self._db.get(name.encode())
-            return found
+        with self._error_named():
+            return self._db.meta(name)
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of a key; None where it or the family is not there."""
+        """Return the value of a key; None if it or the family is not there."""
         try:
             found: bytes | None = self._family(family).get(key)
         except Exception as error:
@@ -74,7 +67,8 @@ class Families:
         if family not in self.names:
             if value is None:
                 return
-            self._make(family)
+            with self._error_named():
+                self._db.make(family)
         try:
             if value is None:
                 self._family(family).delete(key)
@@ -84,21 +78,14 @@ class Families:
             raise self._error(error) from error
 
     def write(self, rows: list[tuple[str, bytes, bytes | None]], meta: Mapping[str, bytes]) -> None:
-        """Write rows of (family, key, value), where None removes, and metadata: all of it or none."""
-        with self._told():
+        """Write rows of (family, key, value) and metadata, all or nothing. A value of None removes the key."""
+        with self._error_named():
             batch = WriteBatch(raw_mode=True)
-            handles = {}
             for family, key, value in rows:
-                if family not in self.names:
-                    if value is None:
-                        continue
-                    self._make(family)
-                if family not in handles:
-                    handles[family] = self._db.get_column_family_handle(family)
-                if value is None:
-                    batch.delete(key, handles[family])
-                else:
-                    batch.put(key, value, handles[family])
+                if value is not None:
+                    batch.put(key, value, self._db.handle(family))
+                elif family in self.names:
+                    batch.delete(key, self._db.handle(family))
             for name, value in meta.items():
                 batch.put(name.encode(), value)
             self._db.write(batch)
@@ -133,55 +120,35 @@ class Families:
 
     def drop(self, family: str) -> None:
         """Remove a family with all its rows, in constant time."""
-        with self._told():
-            self.names.discard(family)
-            # Let go, not closed: rocksdict can't close a handle of a dropped family any more.
-            self._opened.pop(family, None)
-            self._db.drop_column_family(family)
+        with self._error_named():
+            self._db.drop(family)
 
     def estimate(self, family: str) -> int:
-        """Return RocksDB's estimate of the number of rows, of those in memory too."""
-        with self._told():
+        """Return RocksDB's estimate of the number of rows, on disk and in memory."""
+        with self._error_named():
             if family not in self.names:
                 return 0
             return max(0, self._family(family).property_int_value("rocksdb.estimate-num-keys") or 0)
 
     def flush(self) -> None:
-        """Write what is in memory to files. Rows survive a process that is killed without it."""
-        with self._told():
-            for name in sorted(self.names):
-                self._family(name).flush(wait=True)
-            self._db.flush(wait=True)
+        """Write the rows in memory to files. Rows survive a killed process even without it."""
+        with self._error_named():
+            self._db.flush()
 
     def close(self) -> None:
         """Release the database, and with it the lock, as soon as no iterator over it is left."""
-        opened = [*self._opened.values(), self._db]
-        self._opened.clear()
-        with self._told():
-            for handle in opened:
-                with suppress(DbClosedError):
-                    handle.close()
-
-    def _family(self, name: str) -> Rdict:
-        found = self._opened.get(name)
-        if found is None:
-            found = self._opened[name] = self._db.get_column_family(name)
-        return found
-
-    def _make(self, family: str) -> None:
-        with self._told():
-            self._db.create_column_family(family, store_options()).close()
-            self.names.add(family)
+        with self._error_named():
+            self._db.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _error_named(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
             raise self._error(error) from error
 
     def _error(self, error: Exception) -> Exception:
-        """Return what to raise for an error of RocksDB's."""
+        """Return the exception to raise for an error of RocksDB."""
         text = str(error)
         where = f"store: {str(self.path)!r}"
         if isinstance(error, StoreError):
@@ -251,7 +218,7 @@ def _first_rows(entries: RdictIter, onward: Callable[[], None]) -> Rows:
 
 
 def _goes_on(entries: RdictIter) -> bool:
-    """Say whether an iterator has another row; raise where it ended because that can't be read."""
+    """Say whether an iterator has another row; raise if it ended because that can't be read."""
     if entries.valid():
         return True
     entries.status()
@@ -259,7 +226,7 @@ def _goes_on(entries: RdictIter) -> bool:
 
 
 def _claim(path: Path, layout: Layout) -> None:
-    """Make the directory of a store where it is not there, with a file that says what it is; StoreError for any other's."""
+    """Make the directory of a store if it is not there, with a file that says what it is; StoreError for any other's."""
     make_private(path)
     marker = path / STANDALONE
     if not marker.exists():
@@ -288,5 +255,5 @@ def _described(marker: Path) -> dict[str, Any]:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """Return what the store of a directory was made with; nothing where there is none."""
+    """Return the settings with which the store of a directory was created; empty if there is no store."""
     return _described(path / STANDALONE) if (path / STANDALONE).exists() else {}

@@ -1,7 +1,7 @@
-"""What each kind of store can do: Kafka Streams' stores, with the backward reads of KIP-617 and the session reads of KIP-94.
+"""The interfaces of stores: Kafka Streams' stores, with the backward reads of KIP-617 and the session reads of KIP-94.
 
-Methods have Kafka's names in snake case; what Java overloads by its arguments has a suffix. The protocols can be subclassed for a
-store of one's own: backward reads then raise UnsupportedOperationError until it has them.
+Methods have Kafka's names in snake case; methods that Java overloads by their arguments have a suffix. A user can subclass the
+protocols for another store. Its backward reads raise UnsupportedOperationError until it implements them.
 
 Bounds of keys and times are inclusive, a key bound of None is open, and a range that ends before it begins finds nothing. Swapping
 bounds never turns an order around: the backward methods do. Which order forward is, each store says (docs/stores.md).
@@ -29,7 +29,10 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 class StateStore(Protocol):
-    """What all stores can do. Every call but `name`, `is_open`, `close` and the counts raises StoreClosedError on a closed store."""
+    """The methods of all stores.
+
+    On a closed store every call raises StoreClosedError, except `name`, `is_open`, `close` and the counts.
+    """
 
     name: str
     """The store's name."""
@@ -55,7 +58,7 @@ class StateStore(Protocol):
         """Values that were deserialised, since the store was opened."""
 
     def flush(self) -> None:
-        """Write what is in memory to files. What was put survives a process that is killed without it."""
+        """Write the rows in memory to files. Rows survive a killed process even without it."""
 
     def close(self) -> None:
         """End all iterators and release the store; in-memory rows are gone then. Again and again if need be."""
@@ -74,7 +77,7 @@ class ReadOnlyKeyValueStore(StateStore, Protocol[K, V]):
     """Values by key. Ranges yield (key, value), forward in the order of the keys' bytes."""
 
     def get(self, key: K) -> V | None:
-        """Return a key's value; None where there is none. NullKeyError for None."""
+        """Return a key's value; None if there is none. NullKeyError for None."""
 
     def range(self, key_from: K | None, key_to: K | None) -> StoreIterator[K, V]:
         """Iterate over the keys from one to the other."""
@@ -104,7 +107,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], Protocol[K, V]):
         """Write a key's value; None removes the key."""
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Write a key's value where it has none, and return the one that it has had."""
+        """Write a key's value if it has none, and return the one that it has had."""
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
         """Write many values, as `put` each; with a null key among them nothing is written. On disk all are written or none."""
@@ -116,11 +119,12 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], Protocol[K, V]):
 class ReadOnlyWindowStore(StateStore, Protocol[K, V]):
     """Values by key and start of a window. Reads of one key yield (start, value), others (Windowed, value).
 
-    Retention: with S the largest start that was ever put, a row is live while start > S - retention. What is not is never returned.
+    Retention: let S be the largest start that was ever put. A row is live while start > S - retention. Only live rows are returned.
+    For example, with a retention of 10 and S = 25, the row of the window that starts at 15 is gone, and that of 16 is live.
     """
 
     def fetch_at(self, key: K, start: Time) -> V | None:
-        """Return the value of a key's window; None where there is none. Of duplicates the one that was put first."""
+        """Return the value of a key's window; None if there is none. Of duplicates the one that was put first."""
 
     def fetch(self, key: K, time_from: Time, time_to: Time) -> StoreIterator[int, V]:
         """Iterate over a key's windows that start within a time, earliest first."""
@@ -165,7 +169,8 @@ class WindowStore(ReadOnlyWindowStore[K, V], Protocol[K, V]):
 class ReadOnlySessionStore(StateStore, Protocol[K, V]):
     """Aggregates by key and session. Iterators yield (Windowed, aggregate).
 
-    Retention: with S the largest end that was ever put, a session is live while end > S - retention. What is not is never returned.
+    Retention: let S be the largest end that was ever put. A session is live while end > S - retention. Only live sessions are
+    returned.
     """
 
     def fetch(self, key: K) -> StoreIterator[Windowed[K], V]:
@@ -193,7 +198,7 @@ class ReadOnlySessionStore(StateStore, Protocol[K, V]):
         raise _unsupported("find_sessions_by_end")
 
     def fetch_session(self, key: K, start: Time, end: Time) -> V | None:
-        """Return the aggregate of exactly this session; None where there is none."""
+        """Return the aggregate of exactly this session; None if there is none."""
         raise _unsupported("fetch_session")
 
     def backward_fetch(self, key: K) -> StoreIterator[Windowed[K], V]:

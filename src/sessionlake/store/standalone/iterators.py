@@ -29,7 +29,7 @@ class StoreIterator(Iterator[tuple[K, V]], Generic[K, V]):
         self._ended = ended
         self._next: tuple[K, V] | None = None
         self.pinned = pinned
-        """The earliest time that it may still show, where the store must keep rows for it."""
+        """The earliest time that it may still show, if the store must keep rows for it."""
 
     def __iter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class StoreIterator(Iterator[tuple[K, V]], Generic[K, V]):
         return self._next is not None
 
     def peek_next_key(self) -> K:
-        """Return the next row's key without going on; NoSuchElementError where there is none."""
+        """Return the next row's key without going on; NoSuchElementError if there is none."""
         if self._next is None and not self.has_next():
             raise NoSuchElementError("iterator: there is no next key; ask has_next() first")
         assert self._next is not None  # noqa: S101 - has_next() has read it
@@ -92,7 +92,7 @@ class OpenIterators:
         return made
 
     def pinned(self) -> int | None:
-        """Return the earliest time that an open iterator may still show; None where none keeps rows."""
+        """Return the earliest time that an open iterator may still show; None if none keeps rows."""
         return min((found.pinned for found in self._all() if found.pinned is not None), default=None)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Key-value stores: the one on disk, and the store that users hold, whatever its rows lie in."""
+"""Key-value stores: rows on disk, and the store that users open, over rows on disk or in memory."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ class RocksRows(KeyValueRows):
         self._families.write([(_FAMILY, key, value) for key, value in entries], {})
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again what a log of changes says, in one write."""
+        """Apply a log of changes again, in one write."""
         self.put_all(list(records))
 
     def find(
@@ -53,7 +53,7 @@ class RocksRows(KeyValueRows):
         return self._families.estimate(_FAMILY)
 
     def flush(self) -> None:
-        """Write what is in memory to files."""
+        """Write the rows in memory to files."""
         self._families.flush()
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class KeyValueStoreOfRows(StoreOfRows[K, V, KeyValueRows], KeyValueStore[K, V]):
     """A key-value store, in the order of the keys' bytes."""
 
     def get(self, key: K) -> V | None:
-        """Return a key's value; None where there is none."""
+        """Return a key's value; None if there is none."""
         data = self.rows.get(self._key(key))
         return None if data is None else self._values.read(data)
 
@@ -74,7 +74,7 @@ class KeyValueStoreOfRows(StoreOfRows[K, V, KeyValueRows], KeyValueStore[K, V]):
         self.rows.put(self._key(key), self._data(value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Write a key's value where it has none, and return the one that it has had."""
+        """Write a key's value if it has none, and return the one that it has had."""
         found = self.get(key)
         if found is None:
             self.put(key, value)
@@ -107,7 +107,7 @@ class KeyValueStoreOfRows(StoreOfRows[K, V, KeyValueRows], KeyValueStore[K, V]):
         return self._between(None, None, backward=True)
 
     def prefix_scan(self, prefix: object, serde: Serde[Any] | None = None) -> StoreIterator[K, V]:
-        """Iterate over the keys whose bytes begin with the prefix's, ascending; `serde` where a prefix is no key."""
+        """Iterate over the keys whose bytes begin with the prefix's, ascending; `serde` if a prefix is no key."""
         low = self._prefix(prefix, serde)
         return self._over(low, after_prefix(low), backward=False)
 

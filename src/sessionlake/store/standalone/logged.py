@@ -1,4 +1,4 @@
-"""Rows whose changes are logged, each after it was made: what KIP-94's stores are restored from."""
+"""Rows whose changes are logged, each after it was made. KIP-94's stores are restored from such a log."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast
@@ -18,15 +18,15 @@ class _Logged(Rows):
         self.persistent = rows.persistent
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again what a log says, which is not logged again."""
+        """Apply a log of changes again, without logging it again."""
         self._logged.restore(records)
 
     def flush(self) -> None:
-        """Write what is in memory to files."""
+        """Write the rows in memory to files."""
         self._logged.flush()
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release the files and memory."""
         self._logged.close()
 
 
@@ -69,7 +69,7 @@ class LoggedRows(_Logged, KeyValueRows):
 
 
 class LoggedTimedRows(_Logged, TimedRows):
-    """Rows with times, with a log; what is refused as expired is not logged."""
+    """Rows with times, with a log; rows refused as expired are not logged."""
 
     def __init__(self, rows: TimedRows, sink: Sink) -> None:
         super().__init__(rows, sink)

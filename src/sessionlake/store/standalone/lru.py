@@ -7,13 +7,16 @@ from sessionlake.store.standalone.memory import MemoryRows
 
 
 class LruRows(MemoryRows):
-    """Values of at most `bound` keys. `get` and `put` use a key, iteration does not; the one unused longest goes first."""
+    """Values of at most `bound` keys. The key whose last use is the oldest is evicted first.
+
+    `get` and `put` use a key, iteration does not.
+    """
 
     def __init__(self, bound: int, on_evicted: Callable[[bytes, bytes], None] | None = None) -> None:
         super().__init__()
         self._bound = bound
         self.evicted: Callable[[bytes, bytes], None] | None = on_evicted
-        """Called with each row that goes for want of room, once it is gone."""
+        """Called with each evicted row after its removal."""
         self._used: OrderedDict[bytes, None] = OrderedDict()
 
     def get(self, key: bytes) -> bytes | None:
@@ -25,7 +28,7 @@ class LruRows(MemoryRows):
             return found
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write one value and use its key, None removes; above the bound the eldest row goes."""
+        """Write one value, which uses its key; None removes the key. Above the bound the eldest row is evicted."""
         gone = self._put(key, value)
         if gone is not None and self.evicted is not None:
             self.evicted(*gone)
@@ -36,7 +39,7 @@ class LruRows(MemoryRows):
             self.put(key, value)
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again what a log of changes says, within the bound, without a word of what goes."""
+        """Apply a log of changes again, within the bound, without a call of `evicted`."""
         for key, value in records:
             self._put(key, value)
 

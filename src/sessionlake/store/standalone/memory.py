@@ -48,7 +48,7 @@ class MemoryRows(KeyValueRows):
                 self.put(key, value)
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again what a log of changes says."""
+        """Apply a log of changes again."""
         self.put_all(list(records))
 
     def find(
@@ -57,7 +57,7 @@ class MemoryRows(KeyValueRows):
         high: bytes | None,
         backward: bool,  # noqa: FBT001 - as in the protocol
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield rows with low <= key < high: keys are read ahead, what is removed before its turn is left out."""
+        """Yield rows with low <= key < high. Keys are read ahead; a row that is removed before its turn is left out."""
         rows = self._rows
         while True:
             with self._lock:
@@ -175,7 +175,7 @@ class MemoryTimedRows(TimedRows):
         return not self._times
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again what a log of changes says, less what has expired by its end."""
+        """Apply a log of changes again, without the rows that have expired by its end."""
         for row, value in records:
             key, time, rank = self.keys.parts(row)
             if value is None:

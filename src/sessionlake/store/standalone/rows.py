@@ -1,4 +1,4 @@
-"""Rows as bytes: what a store holds beneath its serdes, on disk, in memory, or with a log of changes around either."""
+"""Rows as bytes, below a store's serdes: on disk, in memory, or either of them with a log of changes."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -12,13 +12,13 @@ class Rows(Protocol):
     persistent: bool
 
     def restore(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Do again what a log of changes says: (key, value) in their order, None where the row was removed."""
+        """Apply a log of changes again: (key, value) in their order, None if the row was removed."""
 
     def flush(self) -> None:
-        """Write what is in memory to files, where there are any."""
+        """Write the rows in memory to files, if the variant has files."""
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release the files and memory."""
 
 
 class KeyValueRows(Rows, Protocol):
@@ -46,7 +46,7 @@ class KeyValueRows(Rows, Protocol):
 
 
 class TimedRows(Rows, Protocol):
-    """Values by key, time and rank (`keys.RowKeys`), of which those are live whose time is at least `live_from`."""
+    """Values by key, time and rank (`keys.RowKeys`). A value is live if its time is at least `live_from`."""
 
     keys: RowKeys
     dropped: int
@@ -57,13 +57,13 @@ class TimedRows(Rows, Protocol):
         """The least time that is not expired, by the largest time that was ever put."""
 
     def put(self, key: bytes, time: int, rank: int | None, value: bytes) -> int | None:
-        """Write a row and return its rank, or None where it is expired; without a rank it gets the next one of key and time."""
+        """Write a row and return its rank, or None if it is expired; without a rank it gets the next one of key and time."""
 
     def delete(self, key: bytes, time: int, rank: int) -> None:
         """Remove a row, if it is there."""
 
     def get(self, key: bytes, time: int, rank: int) -> bytes | None:
-        """Return a row's value, whether it is live or not; None where it is not there."""
+        """Return a row's value, whether it is live or not; None if it is not there."""
 
     def find(
         self,

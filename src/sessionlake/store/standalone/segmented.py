@@ -1,4 +1,4 @@
-"""Rows of windows or sessions on disk: a column family a segment of time, so that what has expired goes by whole families."""
+"""Rows of windows or sessions on disk: one column family for each segment of time, so expired rows are dropped as whole families."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -106,7 +106,7 @@ class SegmentedRows(TimedRows):
         self._drop_expired()
 
     def flush(self) -> None:
-        """Write what is in memory to files."""
+        """Write the rows in memory to files."""
         self._families.flush()
 
     def close(self) -> None:

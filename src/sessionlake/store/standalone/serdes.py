@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Serde(Protocol[T]):
-    """Makes bytes of a value and a value of bytes. Of a key equal values must give equal bytes."""
+    """Converts a value to bytes, and bytes to a value. Equal keys must give equal bytes."""
 
     def serialize(self, value: T) -> bytes | None:
-        """Return a value's bytes; None deletes the row, as a value of None does. StoreError for one that it can't write."""
+        """Return a value's bytes; None deletes the row, as a value of None does. StoreError for a value that it can't write."""
 
     def deserialize(self, data: bytes) -> T:
         """Return the value of bytes that `serialize` made. StoreError for any others."""
@@ -25,7 +25,7 @@ class Serde(Protocol[T]):
 
 @dataclass(frozen=True)
 class Coded(Serde[T]):
-    """A serde of two functions, whose errors are told in one line."""
+    """A serde of two functions, whose errors are reported in one line."""
 
     name: str
     write: Callable[[T], bytes]
@@ -49,7 +49,12 @@ class Coded(Serde[T]):
 
 
 class Lazy(Generic[T]):
-    """A value that is deserialised when it is asked for, and once."""
+    """A value that is deserialised at the first `get`, and only once.
+
+    >>> lazy = Lazy(b"12", int)
+    >>> lazy.data, lazy.get()
+    (b'12', 12)
+    """
 
     __slots__ = ("_read", "_value", "data")
 
@@ -90,7 +95,7 @@ class Values(Generic[T]):
     def __init__(self, serde: Serde[T]) -> None:
         self.serialize = serde.serialize
         self._serde: Serde[Any] = serde.inner if isinstance(serde, LazySerde) else serde
-        # Without the layer that tells errors: of one this is asked again, below.
+        # Without the layer that reports errors: after an error this is called again, below.
         self._read = self._serde.read if isinstance(self._serde, Coded) else self._serde.deserialize
         self.read: Callable[[bytes], T]
         """Returns the value of bytes."""
@@ -103,7 +108,7 @@ class Values(Generic[T]):
         self.deserialised += 1
         try:
             return self._read(data)
-        except Exception:  # noqa: BLE001 - told by the serde, in one line
+        except Exception:  # noqa: BLE001 - the serde reports it in one line
             return self._serde.deserialize(data)
 
     def _lazy(self, data: bytes) -> Lazy[Any]:
@@ -135,7 +140,7 @@ class Serdes:
 
     @staticmethod
     def json() -> Serde[Any]:
-        """What JSON can write, without NaN. Equal dicts give equal bytes, so that it will do for keys, in no useful order."""
+        """A serde of JSON values, without NaN. Equal dicts give equal bytes, so it can serve for keys, but their order means nothing."""
         return Coded(
             "json",
             lambda value: json.dumps(

@@ -1,4 +1,4 @@
-"""The session store that users hold, whatever its rows lie in."""
+"""The session store that users open, over rows on disk or in memory."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -48,7 +48,7 @@ class SessionStoreOfRows(StoreOfRows[K, V, TimedRows], SessionStore[K, V]):
         self.rows.delete(*self._row(session))
 
     def fetch_session(self, key: K, start: Time, end: Time) -> V | None:
-        """Return the aggregate of exactly this session; None where there is none."""
+        """Return the aggregate of exactly this session; None if there is none."""
         name, first, last = self._key(key), self._time(start), self._time(end)
         data = self.rows.get(name, last, first) if last >= self.rows.live_from else None
         return None if data is None else self._values.read(data)
@@ -62,7 +62,7 @@ class SessionStoreOfRows(StoreOfRows[K, V, TimedRows], SessionStore[K, V]):
         return self._of_key(key, LEAST, LARGEST, backward=True)
 
     def fetch_range(self, key_from: K | None, key_to: K | None) -> StoreIterator[Windowed[K], V]:
-        """Iterate over the sessions of keys. In memory ValueError where the range ends before it begins and there are sessions."""
+        """Iterate over the sessions of keys. In memory ValueError if the range ends before it begins and there are sessions."""
         return self._fetched(key_from, key_to, backward=False)
 
     def backward_fetch_range(self, key_from: K | None, key_to: K | None) -> StoreIterator[Windowed[K], V]:

@@ -26,9 +26,12 @@ class Units:
     microseconds: int
 
     def time(self, value: Time) -> int:
-        """Return a time in this unit; parts of a unit of a datetime are cut off.
+        """Return a time in this unit; a datetime is rounded down to whole units.
 
-        Raises ValueError for a datetime without a time zone, for what is no time, and for what does not fit an int64.
+        >>> units("s").time(datetime(1970, 1, 1, 0, 1, 2, 900_000, tzinfo=UTC))
+        62
+
+        Raises ValueError for a datetime without a time zone, for a value that is no time, and for a time that does not fit an int64.
         """
         if type(value) is not int:
             value = self._converted(value)
@@ -46,7 +49,11 @@ class Units:
         return operator.index(value)
 
     def duration(self, value: Duration, name: str) -> int:
-        """Return a positive duration in this unit; ValueError, which names the argument, for anything else."""
+        """Return a positive duration in this unit; ValueError, which names the argument, for anything else.
+
+        >>> units("ms").duration("2 minutes", "retention")
+        120000
+        """
         if isinstance(value, str):
             try:
                 micros = parse_duration(value, name)
@@ -66,7 +73,7 @@ class Units:
 
 
 def units(name: Unit) -> Units:
-    """Return a unit by its name; ValueError for one that there is not."""
+    """Return a unit by its name; ValueError for an unknown name."""
     if name not in _MICROSECONDS:
         raise ValueError(f"unit: {name!r} is not one of 'us', 'ms', 's'")
     return Units(_MICROSECONDS[name])

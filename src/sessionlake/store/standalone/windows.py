@@ -1,4 +1,4 @@
-"""The window store that users hold, whatever its rows lie in."""
+"""The window store that users open, over rows on disk or in memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sessionlake.store.standalone.times import Time, Units
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """What a window store is made with, beside its rows; `size` in its unit."""
+    """The settings of a window store besides its rows; `size` is in its unit."""
 
     units: Units
     size: int
@@ -52,7 +52,7 @@ class WindowStoreOfRows(StoreOfRows[K, V, TimedRows], WindowStore[K, V]):
             self.rows.delete(name, time, 0)
 
     def fetch_at(self, key: K, start: Time) -> V | None:
-        """Return the value of a key's window; None where there is none. Of duplicates the one that was put first."""
+        """Return the value of a key's window; None if there is none. Of duplicates the one that was put first."""
         name, time = self._key(key), self._time(start)
         data = self.rows.get(name, time, 0) if time >= self.rows.live_from else None
         return None if data is None else self._values.read(data)

@@ -1,39 +1,42 @@
-"""Pattern `index`: the store has an index that says when to look at a row, and a cleanup reads it from its start to the clock.
+"""Pattern `index`: the store has an index with the time at which to look at a row. A cleanup reads it from its start to the clock.
 
 An entry is a time and a key. Each row that ever expires has an entry of its expiry or of a time before it: an update that puts the
 expiry off leaves the index alone, and the cleanup that meets the entry writes one of the later expiry in its place. So a row that is
-updated often costs its index nothing, and is looked at once in each time to live. What goes depends on rows and clock alone, and not
-on where entries lie, which is another place once a store was restored.
+updated often costs its index nothing, and is looked at once in each time to live. The removed rows depend on rows and clock alone, and not
+on the places of entries: after a restore an entry may lie elsewhere.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, distinct, sorted_codes
-from sessionlake.operators.cleanups.rule import NEVER, Rule
-from sessionlake.operators.keyed.expiry.pattern import CHUNK, ByRule, Found, Moved, Pass
+from sessionlake.operators.keyed.expiry.pattern import CHUNK, ByRule, Expirations, IndexChanges, Pass
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
+from sessionlake.operators.keyed.expiry.ttl import Ttl
+from sessionlake.operators.shared.cleanups.names import TTL
+from sessionlake.operators.shared.cleanups.rule import NEVER, Rule
 from sessionlake.store.layout import Heads
 from sessionlake.store.rows import EXPIRY, RowStore, Stored, parted, sorted_numbers, stored_of
-from sessionlake.warehouse.changelog import TTL
+
+if TYPE_CHECKING:
+    from sessionlake.operators.keyed.expiry.section import TtlSection
 
 _NONE = pa.array([], pa.binary())
 
 
 @dataclass(frozen=True)
 class Index(ByRule):
-    """See `Pattern` for the methods. The rule has no `where`: only times can be sorted."""
+    """See `Pattern` for the methods. The rule has no condition `where`: only times can be sorted."""
 
     rule: Rule
     most: int
     """Rows that a cleanup takes away at most, and entries of others that it moves."""
     index: int = EXPIRY
     cause: str = TTL
-    hides_us: ClassVar[None] = None
 
     @property
     def layout(self) -> str:
@@ -46,7 +49,7 @@ class Index(ByRule):
         expires = self.rule.expires_us(rows)
         return _entries(expires, rows.keys).filter(pa.array(expires != NEVER))
 
-    def moved(self, put: TableRows, was: TableRows, found: Found) -> Moved:
+    def index_changes(self, put: TableRows, was: TableRows, found: Expirations) -> IndexChanges:
         """Return the entries of rows that have none at their expiry or before it, and those that a cleanup has passed.
 
         A row that goes by an update leaves the entry that it has, if that isn't of its expiry, to a cleanup.
@@ -64,16 +67,16 @@ class Index(ByRule):
         sooner[before.drop_null().to_numpy()] = (new < had)[known]
         freed = self.entries(was.take(np.flatnonzero(left | sooner)))
         added = _entries(new, put.keys).filter(pa.array(wanted))
-        return Moved(
+        return IndexChanges(
             pa.concat_arrays([added, pc.unique(found.noted)]), pc.unique(pa.concat_arrays([freed, found.passed]))
         )
 
-    def found(self, store: RowStore, at: Pass) -> Found | None:
+    def find(self, store: RowStore, at: Pass) -> Expirations | None:
         """Return the first rows by expiry that have expired; entries after the clock aren't read."""
         if at.clock_us is None:
             return None
         walk = _Walk(self.rule, store, at, at.clock_us, self.most)
-        # An entry of the clock or before it is less than the next microsecond's bytes, which end there.
+        # Entries are a time, then a key. Entries of the clock or before are less than the bytes of the next microsecond.
         end = sorted_numbers(np.array([at.clock_us + 1]))[0].as_py()
         scanned, first, after = 0, None, None
         while len(page := store.entries(self.index, end, CHUNK, after)):
@@ -96,7 +99,7 @@ class _Expired:
     values: pa.Array
     expires: Ints
     entries: pa.Array
-    """By which each was met."""
+    """The entry of the index that led to each row."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -116,7 +119,7 @@ class _Expired:
 
 @dataclass
 class _Walk:
-    """A cleanup on its way through the index: what it has met so far."""
+    """A cleanup on its way through the index, with the rows and entries that it has read so far."""
 
     rule: Rule
     store: RowStore
@@ -144,7 +147,7 @@ class _Walk:
         self._met.append(
             _Expired(keys.take(pa.array(codes[goes])), found, rows.values.take(index), expires[codes[goes]], entries)
         )
-        # A row that goes, and one that the batch changes, has no use of another entry; one that stays gets one of its expiry.
+        # A row that goes, or that the batch changes, needs no other entry. A row that stays gets an entry of its expiry.
         passed = np.flatnonzero(~expired[codes])[: max(self.most - sum(map(len, self._passed)), 0)]
         stays = distinct(codes[passed])
         stays = stays[(unchanged & ~expired & (expires != NEVER))[stays]]
@@ -159,7 +162,7 @@ class _Walk:
         return len(met) == self.most and due_us > met.expires[-1]
 
     def _first(self) -> _Expired:
-        """Return the first rows that go, by expiry, then key, and forget the others: their entries stay."""
+        """Return the first rows that go, by expiry, then key, and drop the others: their entries stay in the index."""
         met = _Expired(
             pa.concat_arrays([part.keys for part in self._met]),
             np.concatenate([part.head for part in self._met]),
@@ -169,19 +172,20 @@ class _Walk:
         )
         codes, _ = sorted_codes(met.keys)
         order = np.lexsort((codes, met.expires))
+        # A row may be found by several entries. Rows of a key have one expiry, so they are adjacent in this order.
         again = np.zeros(len(order), bool)
         again[1:] = codes[order[1:]] == codes[order[:-1]]
         self._passed.append(met.entries.take(pa.array(order[again])))
         self._met = [met.take(order[~again][: self.most])]
         return self._met[0]
 
-    def result(self, at_once: Bools) -> Found:
-        """Return what goes."""
+    def result(self, at_once: Bools) -> Expirations:
+        """Return the rows that go."""
         if not self._met:
-            return Found(at_once, _NONE, stored_of(np.zeros(0, np.int64), []))
+            return Expirations(at_once, _NONE, stored_of(np.zeros(0, np.int64), []))
         met = self._first()
         by_key = met.take(pc.sort_indices(met.keys).to_numpy())
-        return Found(
+        return Expirations(
             at_once,
             by_key.keys,
             Stored(np.arange(len(by_key)), by_key.head, by_key.values),
@@ -194,3 +198,19 @@ class _Walk:
 
 def _entries(times: Ints, keys: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(sorted_numbers(times), keys.cast(pa.binary()), b"")
+
+
+def section() -> type["TtlSection"]:
+    """Return the class of [ttl] with this pattern; created on the driver only, since workers do not import pydantic."""
+    from sessionlake.operators.keyed.expiry.section import SinceSection, Types
+    from sessionlake.operators.shared.cleanups.section import BoundedSection, RuleSection
+
+    class IndexSection(SinceSection, RuleSection, BoundedSection):
+        pattern: Literal["index"]
+
+        def build(self, types: Types, shards: int, *, allowed: bool = False) -> Ttl:
+            del shards
+            index = Index(self.rule(types, self.counts_from), self.max_per_cleanup)
+            return Ttl(index, self.schedule(allowed=allowed), self.counts_from)
+
+    return IndexSection

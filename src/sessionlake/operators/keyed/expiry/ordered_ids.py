@@ -1,4 +1,4 @@
-"""Keys that begin with the time at which they were made, and sort by it: UUIDv7 (RFC 9562) and ULID, as text."""
+"""Keys that begin with their creation time, and sort by it: UUIDv7 (RFC 9562) and ULID, as text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints, offsets_of
-from sessionlake.operators.cleanups.rule import NEVER
+from sessionlake.operators.shared.cleanups.rule import NEVER
 
 KeyFormat = Literal["uuid7", "ulid"]
 _HEX, _CROCKFORD = b"0123456789abcdef", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -19,26 +19,32 @@ _MOST_MS = (1 << 48) - 1
 
 @dataclass(frozen=True)
 class IdFormat:
-    """How the text of an id is laid out; 48 bits of it are milliseconds since 1970."""
+    """The layout of an id's text; 48 bits of it are milliseconds since 1970."""
 
     name: str
-    """As people call it."""
+    """The name of the format in messages."""
     pattern: str
-    """What all ids match in their one canonical form: another form of the same id would be another key."""
+    """The pattern of all ids in their canonical form: another form of the same id would be another key."""
     length: int
     digits: bytes
     places: tuple[int, ...]
-    """Where the digits of the milliseconds are, the first one first."""
+    """The places of the digits of the milliseconds, the first digit first."""
 
     def matches(self, keys: pa.Array) -> Bools:
         """Return which keys, text, are ids of this format."""
         return pc.match_substring_regex(keys, self.pattern).to_numpy(zero_copy_only=False)
 
     def made_us(self, keys: pa.Array) -> Ints:
-        """Return when each key, text, was made, in microseconds since 1970; NEVER of what is no such id."""
+        """Return the creation time in each key, text, in microseconds since 1970; NEVER for a key that is no such id.
+
+        >>> FORMATS["ulid"].made_us(pa.array(["01ARZ3NDEKTSV4RRFFQ69G5FAV"])).tolist()
+        [1469922850259000]
+        """
         made = np.full(len(keys), NEVER)
         ids = np.flatnonzero(self.matches(keys))
+        # All ids have one length: their bytes are a matrix with a row for each id.
         _, data = offsets_of(keys.take(pa.array(ids)).cast(pa.binary()))
+        # The value of each digit by its byte.
         values = np.zeros(256, np.int64)
         values[np.frombuffer(self.digits, np.uint8)] = np.arange(len(self.digits))
         text: npt.NDArray[np.uint8] = data.reshape(len(ids), self.length)
@@ -49,7 +55,14 @@ class IdFormat:
         return made
 
     def first_at(self, us: int) -> bytes | None:
-        """Return a text that is above all ids made before a time in microseconds, and below all of its millisecond; None above all."""
+        """Return a text that sorts after all ids created before a time (microseconds), and before all of its millisecond.
+
+        None if all ids were created before it.
+
+        >>> FORMATS["ulid"].first_at(1469922850259000)
+        b'01ARZ3NDEK'
+        """
+        # Rounded up: ids of the millisecond in which the time lies may be older than it.
         ms = max(-(-us // 1000), 0)
         if ms > _MOST_MS:
             return None

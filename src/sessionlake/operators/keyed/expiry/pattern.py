@@ -1,4 +1,4 @@
-"""What a pattern of expiry is: how the rows are found that a batch takes away (docs/rules.md, rule 172)."""
+"""TTL patterns: each finds the rows that a batch removes in its own way (docs/rules.md, rule 172)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sessionlake.columnar.arrays import Bools, Ints
-from sessionlake.operators.cleanups.rule import Rule
+from sessionlake.operators.keyed.expiry.ordered_ids import KeyFormat
 from sessionlake.operators.keyed.expiry.table_rows import TableRows
+from sessionlake.operators.shared.cleanups.names import TTL
+from sessionlake.operators.shared.cleanups.rule import Rule
 from sessionlake.store.rows import RowStore, Stored
-from sessionlake.warehouse.changelog import TTL
 
 CHUNK = 100_000
 """Rows that are in memory at a time."""
@@ -20,24 +21,24 @@ CHUNK = 100_000
 
 @dataclass(frozen=True)
 class Pass:
-    """What a pattern is told of a shard's part of a batch, whose updates are not in the store yet."""
+    """The input of a pattern: a shard's part of a batch, whose updates are not in the store yet."""
 
     clock_us: int | None
-    """What expiries are held against, microseconds; None where no cleanup is due."""
+    """The clock with which expiries are compared, microseconds; None if no cleanup is due."""
     changed: pa.Array
-    """The keys, bytes, ascending, whose rows in the store the batch replaces or deletes, or that it gives a row."""
+    """The keys, bytes, ascending, that the batch changes: it replaces or deletes their rows, or gives them one."""
     held: int
     """How many of them have a row in the store, hidden ones, too."""
     put: TableRows
     """The rows that the batch writes."""
     read: Callable[[pa.Array, Stored], TableRows]
-    """Returns rows of the store, of these keys, bytes, as rows of the table."""
+    """Returns stored rows, given with their keys as bytes, as rows of the table."""
     cursor: Mapping[str, Any]
-    """What the shard's last pass returned."""
+    """The cursor that the shard's last pass returned."""
     budget: int
     """How many rows a cleanup that is bounded in time may look at."""
     hidden_us: int
-    """Rows of the store that were written at this time or before it are absent (rule 176)."""
+    """Stored rows that were written at this time or before it count as missing (rule 176)."""
 
     def unchanged(self, keys: pa.Array) -> Bools:
         """Return which keys the batch leaves as they are."""
@@ -45,13 +46,13 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a batch takes away of a shard, after its updates."""
+class Expirations:
+    """The rows that a batch removes from a shard after its updates, and the numbers of the search for them."""
 
     at_once: Bools
-    """Of the rows that the batch writes, those that it does not keep."""
+    """Which rows that the batch writes expire at once."""
     keys: pa.Array
-    """The keys, bytes, ascending, of further rows of the store that go; of hidden ones nobody is told."""
+    """The keys, bytes, ascending, of stored rows that go. No delete is logged for hidden rows."""
     rows: Stored
     """These rows; codes are places among the keys."""
     cursor: Mapping[str, Any] | None = None
@@ -60,33 +61,33 @@ class Found:
     decoded: int = 0
     """Rows whose columns were unpacked."""
     left_over: bool = False
-    """Whether as many rows go as may, so that there may be more."""
+    """Whether the number of removed rows reached its limit; there may be more."""
     first: bytes | None = None
-    """The first entry of the index that was read; None where none was."""
+    """The first entry of the index that was read; None if none was."""
     passed: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
     """Entries of the index that were met and go."""
     noted: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
     """Entries that come in their place, of rows that stay."""
     round_us: int | None = None
-    """How long ago, by the clock, the round began that a bounded cleanup is in, or ended; None where each looks at all."""
+    """How long ago, by the clock, the round of a bounded cleanup began; None if each cleanup looks at all rows."""
     held: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of the batch by which it is decided whether so many may go (`operators/cleanups/brake.py`)."""
+    """Numbers with which the brake decides whether these rows may go (`operators/shared/cleanups/brake.py`)."""
     took_us: int = field(default=0, compare=False)
     """How long it took to find them."""
 
 
 @dataclass(frozen=True)
-class Moved:
-    """What a batch changes in the index."""
+class IndexChanges:
+    """The changes of a batch in the index."""
 
     added: pa.Array
     """Distinct entries, bytes."""
     removed: pa.Array
-    """The same; they need not be there."""
+    """Distinct entries, bytes; they need not exist."""
 
 
 class Pattern(Protocol):
-    """How rows are found."""
+    """A way of finding the rows that have expired."""
 
     @property
     def index(self) -> int | None:
@@ -94,37 +95,73 @@ class Pattern(Protocol):
 
     @property
     def cause(self) -> str:
-        """What the changelog says of the rows that go."""
+        """The cause in the changelog of the rows that go."""
 
     @property
     def hides_us(self) -> int | None:
-        """How long after they were written rows are absent without a delete; None where they never are."""
+        """How long after they were written rows are hidden without a delete; None if they never are."""
+
+    @property
+    def max_duration_us(self) -> int | None:
+        """How long a cleanup of a shard may take, about; None if it is not bounded in time."""
+
+    @property
+    def interval_us(self) -> int | None:
+        """How long a segment is written to, if rows lie in segments by the time at which they were written."""
+
+    @property
+    def key_format(self) -> KeyFormat | None:
+        """The format that keys must have; None for any."""
 
     @property
     def layout(self) -> str:
-        """What its index depends on: under another layout stores are restored."""
+        """The settings on which its index depends: stores with another layout are restored."""
 
     def entries(self, rows: TableRows) -> pa.Array:
-        """Return the entries that rows have in an index that is made anew."""
+        """Return the entries of rows in an index that is built again."""
 
-    def moved(self, put: TableRows, was: TableRows, found: Found) -> Moved:
-        """Return what changes in the index when rows are put, and others found to go.
+    def index_changes(self, put: TableRows, was: TableRows, found: Expirations) -> IndexChanges:
+        """Return the changes in the index for rows that are put and rows that go.
 
-        `was` are the rows before of the keys that are put, and of those that updates and tombstones delete.
+        `was` are the earlier rows of the keys that are put, and of the keys that updates and tombstones delete.
         """
 
     def lag_us(self, rows: TableRows, clock_us: int) -> int | None:
-        """Return how long ago, at most, rows expired that a cleanup takes away, 0 for none; None where none has an expiry."""
+        """Return how long ago, at most, rows expired that a cleanup takes away, 0 for none; None if none has an expiry."""
 
     def expired(self, rows: TableRows, clock_us: int) -> Bools:
-        """Return which rows have expired by a clock; not of a pattern whose rows go for another reason."""
+        """Return which rows have expired by a clock. A pattern whose rows go for another reason has no such rows."""
 
-    def found(self, store: RowStore, at: Pass) -> Found | None:
-        """Return what goes; None where this batch takes nothing away."""
+    def find(self, store: RowStore, at: Pass) -> Expirations | None:
+        """Return the rows that go; None if this batch removes nothing."""
 
 
-class ByRule:
-    """The part of a `Pattern` that is the same where a rule says which rows have expired."""
+class PatternDefaults:
+    """The defaults of a `Pattern`."""
+
+    @property
+    def hides_us(self) -> int | None:
+        """Return None: rows go by deletes."""
+        return None
+
+    @property
+    def max_duration_us(self) -> int | None:
+        """Return None: a cleanup is not bounded in time."""
+        return None
+
+    @property
+    def interval_us(self) -> int | None:
+        """Return None: rows do not lie in segments by the time at which they were written."""
+        return None
+
+    @property
+    def key_format(self) -> KeyFormat | None:
+        """Return None: keys may be any text."""
+        return None
+
+
+class ByRule(PatternDefaults):
+    """The part of a `Pattern` that is the same if a rule says which rows have expired."""
 
     rule: Rule
 
@@ -137,16 +174,11 @@ class ByRule:
         return self.rule.expired(rows, clock_us)
 
 
-class Unindexed:
-    """The part of a `Pattern` that is the same where the store keeps no index for it."""
+class Unindexed(PatternDefaults):
+    """The part of a `Pattern` that is the same if the store keeps no index for it."""
 
     index: ClassVar[None] = None
     cause: ClassVar[str] = TTL
-
-    @property
-    def hides_us(self) -> int | None:
-        """Return None: a delete tells of every row that goes."""
-        return None
 
     @property
     def layout(self) -> str:
@@ -157,17 +189,17 @@ class Unindexed:
         """Raise NotImplementedError: there is no index."""
         raise NotImplementedError
 
-    def moved(self, put: TableRows, was: TableRows, found: Found) -> Moved:
+    def index_changes(self, put: TableRows, was: TableRows, found: Expirations) -> IndexChanges:
         """Raise NotImplementedError: there is no index."""
         raise NotImplementedError
 
 
-def paged(
+def find_expired(
     store: RowStore, at: Pass, expired: Callable[[TableRows], Bools], most: int, high: bytes | None = None
-) -> Found:
-    """Return the first `most` rows that have expired, of those up to the key `high`, CHUNK looked at a time.
+) -> Expirations:
+    """Return the first `most` rows that have expired, up to the key `high`; CHUNK rows are read at a time.
 
-    Of the rows that the batch writes all go that have expired. `decoded` is left to the caller.
+    Rows that the batch writes go at once if they have expired. The caller sets `decoded`.
     """
     parts: list[tuple[pa.Array, Stored]] = []
     scanned, gone, keys, ended = 0, 0, pa.array([], pa.binary()), False
@@ -178,7 +210,7 @@ def paged(
         parts.append(taken(keys, rows, which))
         scanned, gone, ended = scanned + len(keys), gone + int(which.sum()), len(keys) < CHUNK
     at_once = np.array(expired(at.put), bool)
-    return Found(at_once, *joined(parts), scanned=scanned, left_over=gone == most)
+    return Expirations(at_once, *joined(parts), scanned=scanned, left_over=gone == most)
 
 
 def taken(keys: pa.Array, rows: Stored, gone: Bools) -> tuple[pa.Array, Stored]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints
 from sessionlake.columnar.expressions import EVENT_TIME, KEY, TIME
-from sessionlake.operators.cleanups.rule import Since
+from sessionlake.operators.shared.cleanups.rule import Since
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class TableRows:
     inserted: Ints
     """The clock of the batch that gave the key a row."""
     columns: Callable[[], Mapping[str, pa.Array]]
-    """The columns by name, made only where a rule reads them: they are packed in the store."""
+    """The columns by name, made only if a rule reads them: they are packed in the store."""
 
     def __len__(self) -> int:
         return len(self.time)

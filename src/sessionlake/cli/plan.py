@@ -1,0 +1,61 @@
+"""The command that tells the effect of a config on the tables that are there."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sessionlake.cli.rows import TABLE, format_options, print_object, print_rows
+from sessionlake.cli.shared import console, format_time, one_line_errors
+from sessionlake.config.load import load_config
+from sessionlake.config.secrets import hide
+from sessionlake.errors import ExitCode
+
+if TYPE_CHECKING:
+    from sessionlake.preflight.plan import Plan
+
+_COLUMNS = ("change", "setting", "told")
+
+
+@click.command("plan")
+@click.argument("config_path", metavar="CONFIG")
+@format_options("one object", "a line for each change, below a line of the column names")
+@one_line_errors
+def plan_command(config_path: str, form: str) -> None:
+    """Compare a config with the tables that are there, and say of each change if `run` takes it.
+
+    Starts no Java and changes nothing. The exit code is 0 if `run` takes the config, and 2 if it does not.
+    """
+    config = load_config(config_path)
+    from sessionlake.preflight.plan import read_plan
+
+    plan = read_plan(config)
+    if form == TABLE:
+        _print(plan)
+    elif form == "json":
+        print_object(plan.fields(), form)
+    else:
+        print_rows(_COLUMNS, _rows(plan), limit=None, form=form)
+    if plan.refused:
+        sys.exit(ExitCode.USER)
+
+
+def _rows(plan: "Plan") -> list[tuple[str, str, str]]:
+    return [(str(change.of), change.name, hide(change.told)) for change in plan.changes]
+
+
+def _print(plan: "Plan") -> None:
+    if plan.batch_id is None:
+        console.print(f"{plan.pipeline}: no batches yet\nrun: begins with this config", soft_wrap=True)
+        return
+    watermark = "" if plan.watermark_us is None else f", watermark {format_time(plan.watermark_us)} UTC"
+    console.print(f"{plan.pipeline}, batch {plan.batch_id:,}{watermark}", soft_wrap=True)
+    # Not a table of `print_rows`: that fits the terminal by leaving text out, and here the text is the answer.
+    rows = _rows(plan)
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
+    for change, name, told in rows:
+        console.print(f"  {change:<{widths[0]}}  {name:<{widths[1]}}  {told}", soft_wrap=True)
+    if not rows:
+        console.print("  nothing differs")
+    refused = ", ".join(dict.fromkeys(plan.refused))
+    console.print(f"run: refused for {refused}" if refused else "run: takes it", soft_wrap=True)

@@ -1,0 +1,64 @@
+"""The kinds of sources, one entry each. A new source is its modules under `sources` and an entry here.
+
+No other code tests for a kind of source; differences between kinds are fields of the entry.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["files", "delta", "kafka"]
+"""The names that `source.kind` has: the entries' names."""
+
+
+@dataclass(frozen=True)
+class SourceEntry:
+    """The parts of a source, as module:name, and its capabilities."""
+
+    check: str
+    """Function of a `SourceSection` that raises ConfigError for keys that are missing or that don't go together."""
+    source: str
+    """The driver's half, a `sources.base.Source`: a class made of session, config and the input's number."""
+    without_spark: str
+    """Function of a config that returns as much of that half as can be asked without Spark."""
+    keys: tuple[str, ...] = ()
+    """Keys of the section that this kind alone has."""
+    has_topic: bool = False
+    """Whether it reads records of a topic, which has a name in place of a path and can be written to."""
+    has_offsets: bool = False
+    """Whether each row has a partition and an offset, which number rows in their order."""
+    can_replay: bool = True
+    """Whether rows of past batches can be read again."""
+    is_table: bool = False
+    """Whether it is a Delta table, whose columns have types of their own."""
+    opens_files: bool = False
+    """Whether Python opens files itself, while rows of other sources come through Java."""
+    bytes_per_batch: int | None = None
+    """Bytes of a micro-batch, if the config bounds them by nothing."""
+
+
+_SOURCES = "sessionlake.sources"
+_PREFLIGHT = "sessionlake.preflight.sources"
+SOURCES: dict[str, SourceEntry] = {
+    "files": SourceEntry(
+        check=f"{_SOURCES}.sections.files:check",
+        source=f"{_SOURCES}.files:FileSource",
+        without_spark=f"{_PREFLIGHT}:local_files",
+        opens_files=True,
+    ),
+    "delta": SourceEntry(
+        check=f"{_SOURCES}.sections.delta:check",
+        source=f"{_SOURCES}.delta:DeltaSource",
+        without_spark=f"{_PREFLIGHT}:logged_table",
+        is_table=True,
+        bytes_per_batch=1 << 30,
+    ),
+    "kafka": SourceEntry(
+        check=f"{_SOURCES}.sections.kafka:check",
+        source=f"{_SOURCES}.kafka:KafkaSource",
+        without_spark=f"{_PREFLIGHT}:DeclaredTopic",
+        keys=("bootstrap_servers", "topic", "avro_schema", "confluent_header", "tombstones", "options"),
+        has_topic=True,
+        has_offsets=True,
+        can_replay=False,
+    ),
+}

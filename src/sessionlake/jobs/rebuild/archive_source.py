@@ -1,0 +1,91 @@
+"""The archive in the place of a source: each column that a config reads, from the place where the archive has it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sessionlake.config.load import Config
+from sessionlake.config.sections import as_columns
+from sessionlake.errors import JobError
+from sessionlake.jobs.rebuild.archive import FROM_SOURCE, Archive
+from sessionlake.sources.columns import EventColumns, type_named
+from sessionlake.sources.decoding.archived import ARCHIVED, ArchiveDecoder
+from sessionlake.stream.events import pinned_of
+from sessionlake.stream.ingest import EVENTS
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.streamed_files import BATCH
+
+
+@dataclass(frozen=True)
+class ArchiveSource:
+    """Events of the archive as a `TypedSource`."""
+
+    archive: Archive
+    config: Config
+
+    def columns(self) -> list[str]:
+        """Return the columns that were read."""
+        return list(self._pinned)
+
+    def types(self, needed: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types of columns as the old tables have them, or as the config names them; JobError if one was not read."""
+        named = self.config.source.types
+        types = {name: type_named(text) for name, text in self._pinned.items()}
+        for name in needed:
+            self._place(name)
+        return {name: schemas.COLUMN_TYPES[named[name]] if name in named else types[name] for name in needed}
+
+    def decoder(self, columns: EventColumns) -> ArchiveDecoder:
+        """Return the decoder of `rows`; JobError if a number or text of the time is computed from, of which the archive has the meaning only."""
+        understood = [name for name in columns.needed if name not in self._fields]
+        computed_from = {*columns.inputs, *columns.asked, *columns.also}
+        for name in understood:
+            is_time = name == self._before("time") and not pa.types.is_timestamp(columns.types[name])
+            if is_time and name in computed_from:
+                raise _lacking(name)
+        return ArchiveDecoder(columns, frozenset(name for name in understood if name not in computed_from))
+
+    def rows(self, columns: EventColumns) -> DataFrame:
+        """Return the archived events with the columns that `decoder` takes."""
+        needed = [self._place(name).alias(name) for name in columns.needed]
+        return self.archive.rows().select(F.struct(*needed).alias(ARCHIVED), BATCH)
+
+    @property
+    def _pinned(self) -> Mapping[str, str]:
+        return pinned_of(EVENTS, self.archive.batch.settings.types) or {}
+
+    @property
+    def _fields(self) -> list[str]:
+        """The columns that the archive has in its struct."""
+        struct = self.archive.tables[schemas.EVENTS].read(self.archive.version).schema["event"].dataType
+        return struct.names if isinstance(struct, StructType) else []
+
+    def _place(self, column: str) -> Column:
+        """Return a column of the archive's rows; the struct has it as it was read, the others as they were understood."""
+        event = self.config.event
+        if column in self._fields:
+            return F.col("event").getField(column)
+        if column in (self._before("columns") or {}):
+            raise _lacking(column)
+        if column == self._before("time") and event.time_unit == self._before("time_unit"):
+            return F.col("event_time")
+        for role, place in (("key", "key"), ("id", "event_id")):
+            names = as_columns(self._before(role))
+            if column in names:
+                texts = F.from_json(place, "array<string>")
+                return F.col(place) if len(names) == 1 else texts[names.index(column)]
+        raise _lacking(column)
+
+    def _before(self, key: str) -> Any:
+        return self.archive.batch.settings.rebuild.get(f"{self.config.event_at}.{key}")
+
+
+def _lacking(column: str) -> JobError:
+    return JobError(
+        f"--from-archive: the archive does not have column {column!r}, because the pipeline did not read it; {FROM_SOURCE}"
+    )

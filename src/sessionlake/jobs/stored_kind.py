@@ -1,0 +1,20 @@
+"""The kind of a pipeline that has batches, as these fixed the types of its columns."""
+
+from pyspark.sql import SparkSession
+
+from sessionlake.config.load import Config
+from sessionlake.operators.registry import kind_of
+from sessionlake.sources.registry import sources_of
+from sessionlake.stream.changes import check_changes
+from sessionlake.stream.kind import Kind
+from sessionlake.warehouse.batch_commit import BatchCommit
+
+
+def stored_kind(spark: SparkSession, config: Config, last: BatchCommit) -> Kind:
+    """Return the kind that computed the last batch.
+
+    Raises PipelineStateError if the tables were made with other settings.
+    """
+    kind = kind_of(config)
+    check_changes(config, last, kind.bound_settings())
+    return kind.make(config, sources_of(spark, config), last.settings.types)

@@ -1,0 +1,82 @@
+"""Plain messages, dicts or a table, as the rows that a source gives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Ints
+from sessionlake.errors import ConfigError
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.decoded import wrong_column
+from sessionlake.sources.decoding.rows import Origin, Rows, no_text
+from sessionlake.stream.outputs import keyed_rows
+from sessionlake.warehouse import latest_rows
+from sessionlake.warehouse.changelog import Changelog
+
+Row = Mapping[str, Any]
+
+
+def event_rows(wanted: EventColumns, events: Sequence[tuple[int, Row]], origin: Origin | None = None) -> Rows:
+    """Return messages as a source would, each with its place in the given sequence, which identifies it in the outputs."""
+    errors: list[str | None] = [None] * len(events)
+    columns = {}
+    for name in wanted.needed:
+        type_, values = wanted.types[name], []
+        for at, (_, row) in enumerate(events):
+            value, error = _cast(name, row.get(name), type_)
+            values.append(value)
+            errors[at] = errors[at] or error
+        columns[name] = pa.array(values, type_)
+    error = pa.array(errors, pa.string())
+    places = np.array([place for place, _ in events], np.int64)
+    return Rows(
+        _table(columns, len(events)),
+        None if error.null_count == len(errors) else error,
+        raw=no_text,
+        source=_as_text(places),
+        origin=origin,
+    )
+
+
+def table_rows(wanted: EventColumns, table: pa.Table, places: Ints, origin: Origin | None = None) -> Rows:
+    """Return the rows of a table at some places as a source would; ConfigError for a column that is missing or of another type."""
+    columns = {}
+    for name in wanted.needed:
+        if name not in table.column_names:
+            raise ConfigError(f"add_messages: column {name!r} is missing; add it to the table")
+        column, type_ = table[name].take(pa.array(places)), wanted.types[name]
+        try:
+            columns[name] = column.cast(type_)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ConfigError(
+                f"add_messages: column {name!r} is {column.type}, which is no {type_}; cast it, or open another directory "
+                "with another schema"
+            ) from error
+    return Rows(_table(columns, len(places)), None, raw=no_text, source=_as_text(places), origin=origin)
+
+
+def plain_rows(table: pa.Table, of: Changelog | None = None) -> list[dict[str, Any]]:
+    """Return rows of a changelog without states, with times in microseconds; those of `of` with the columns of their key."""
+    if of is not None:
+        table = keyed_rows(table, of.key, of.key_columns)
+    return latest_rows.plain_rows(table.select([name for name in table.column_names if name != "state"]))
+
+
+def _table(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+    """Return columns as a table; one that has none would have no rows."""
+    return pa.table(dict(columns) if columns else {"": pa.nulls(rows)})
+
+
+def _as_text(places: Ints) -> Callable[[Ints], pa.Array]:
+    return lambda at: pa.array(places[at]).cast(pa.string())
+
+
+def _cast(name: str, value: Any, type_: pa.DataType) -> tuple[Any, str | None]:
+    try:
+        if isinstance(value, str) != pa.types.is_string(type_) and value is not None:
+            raise TypeError
+        return pa.scalar(value, type_).as_py(), None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+        return None, f"{wrong_column(name)}{value!r} is not {type_}"

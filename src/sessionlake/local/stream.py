@@ -1,0 +1,102 @@
+"""The batches of one operator in this process: rows and corrections in, outputs and the next state out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import pyarrow as pa
+
+from sessionlake.engine.operator import Aside, BatchContext, Counted, Operator, Piece, ShardResult, Store
+from sessionlake.local.shards import LocalShards
+from sessionlake.local.tables import LocalTables
+from sessionlake.sources.decoding.rows import Rows
+
+
+@dataclass(frozen=True)
+class LocalBatch:
+    """The outcome of one batch."""
+
+    changes: Sequence[Mapping[str, Any]]
+    """The rows of the changelog as `LocalTables.add` returns them; none without tables."""
+
+    pieces: Sequence[Sequence[Piece]]
+    """The outcome of each of the given `Rows`; the last two are those of the schedule and of corrections."""
+    results: Sequence[ShardResult]
+    stats: dict[str, int]
+
+    def asides(self, kind: str) -> list[pa.Table]:
+        """Return the rows of an output that map tasks write."""
+        return [p.rows for some in self.pieces for p in some if isinstance(p, Aside) and p.kind == kind]
+
+    def tables(self, kind: str) -> list[pa.Table]:
+        """Return the rows of an output: of map tasks, then of shards."""
+        return self.asides(kind) + [result.side[kind] for result in self.results if kind in result.side]
+
+
+class LocalStream(Generic[Store]):
+    """An operator's shards, and its state from batch to batch. The operator may be another one each time, as under other settings."""
+
+    def __init__(
+        self,
+        shards: LocalShards[Store],
+        tables: LocalTables | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
+        batches: int = 0,
+    ) -> None:
+        """Without `tables` no batch may ask for stored rows, and no store be restored."""
+        self._shards, self._tables = shards, tables
+        self._state: dict[str, Any] = dict(state or {})
+        self._batches = batches
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The operator's state after the last batch."""
+        return self._state
+
+    @property
+    def batches(self) -> int:
+        """The number of batches so far."""
+        return self._batches
+
+    def run(
+        self,
+        operator: Operator[Store],
+        clock_us: int,
+        given: Sequence[tuple[str, Rows]] = (),
+        *,
+        corrections: pa.Table | None = None,
+        counted: Mapping[str, int] | None = None,
+    ) -> LocalBatch:
+        """Run one batch over decoded rows, each with its input's name, rows of the table of corrections, and additional numbers.
+
+        If the operator raises an error, state and stores stay as they were.
+        """
+        context = BatchContext(self._batches, f"c{self._batches}", dict(self._state), clock_us)
+        pieces = [list(operator.split_rows(context, name, number, rows)) for number, (name, rows) in enumerate(given)]
+        pieces.append([*operator.scheduled(context), Counted(counted or {})])
+        if corrections is not None:
+            pieces[-1] += operator.split_corrections(context, corrections)
+
+        def answer(asked: pa.Table) -> pa.Table:
+            return asked if self._tables is None else self._tables.lookups(operator, context.state, asked)
+
+        results, stats = self._shards.run(operator, [p for some in pieces for p in some], context, answer)
+        self._state = operator.next_state(self._state, stats)
+        self._batches += 1
+        changes = [] if self._tables is None else self._tables.add(results)
+        return LocalBatch(changes, pieces, results, stats)
+
+    def restore(self, operator: Operator[Store]) -> None:
+        """Restore every store from the tables, as after the loss of its disk."""
+        assert self._tables is not None  # noqa: S101 (see `__init__`)
+        context = BatchContext(self._batches, "", dict(self._state))
+        self._shards.restore(operator, self._tables.stored(operator, self._state), context)
+
+    def stores(self, operator: Operator[Store]) -> list[Store]:
+        """Return the stores of all shards."""
+        return [self._shards.store(operator, shard) for shard in range(self._shards.shards)]
+
+    def close(self) -> None:
+        """Release the stores."""
+        self._shards.close()

@@ -1,0 +1,40 @@
+"""Joins, made of a config and its sources; without Spark."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from sessionlake.config.load import Config
+from sessionlake.operators.joins.operator import Joiner
+from sessionlake.operators.joins.section import JoinSection
+from sessionlake.operators.joins.spec import SIDES, JoinSpec, Side
+from sessionlake.sources.decoding.rows import TypedSource
+from sessionlake.stream.events import event_spec, pinned_of
+
+
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> Joiner:
+    """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
+    section = cast("JoinSection", config.section)
+    left, right = (_side(config, sources[name], name, pinned) for name in SIDES)
+    lengths = {n: section.on_axis(n, getattr(section, n)) for n in ("size", "advance", "offset", "gap")}
+    spec = JoinSpec(
+        section.pairs_on,
+        left,
+        right,
+        section.by,
+        section.kind,
+        **lengths,
+        grace_us=section.grace_us,
+        retention_us=section.retention_us,
+        retention_count=section.retention_count or 0,
+        idle_us=section.idle_us,
+        emit=section.emit.policies,
+    )
+    return Joiner(spec)
+
+
+def _side(config: Config, source: TypedSource, name: str, pinned: Mapping[str, str] | None) -> Side:
+    section = cast("JoinSection", config.section)
+    side = section.sides[name]
+    pinned = pinned_of(name, pinned)
+    events = event_spec(config.inputs[name], source, side.columns, pinned, config.keys[name], ordered=True)
+    return Side(side.name, section.size_of(name), tuple(side.columns), events)

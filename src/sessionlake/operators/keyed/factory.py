@@ -1,0 +1,69 @@
+"""Keyed tables, made of a config and its sources; without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import pyarrow as pa
+
+from sessionlake.aggregates.scalars import state_type
+from sessionlake.columnar.expressions import Expression
+from sessionlake.columnar.spark_sql import Parsed
+from sessionlake.config.load import Config
+from sessionlake.errors import ConfigError
+from sessionlake.operators.keyed.operator import TableKeeper
+from sessionlake.operators.keyed.section import TableSection, check_columns
+from sessionlake.operators.keyed.spec import EVENT_TIME, KEY, KeyedSpec
+from sessionlake.sources.decoding.rows import TypedSource
+from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
+from sessionlake.stream.events import event_spec, every_column
+from sessionlake.stream.ingest import EVENTS
+from sessionlake.warehouse import schemas
+
+
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> TableKeeper:
+    """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
+    section, source, condition = cast("TableSection", config.section), sources[EVENTS], None
+    own = (*config.event.key_columns, config.event.time, *config.event.id_columns)
+    columns = tuple(section.columns or every_column(config, source, pinned, own))
+    check_columns((*config.table_key_columns, *columns))
+    parsed = section.condition
+    read = () if parsed is None else _columns_of(parsed, config, source, pinned)
+    places = (OFFSET, PARTITION, NO_VALUE) if config.source.entry.has_offsets else ()
+    events = event_spec(config, source, (*columns, *read, *places), pinned)
+    types = events.types
+    for name in columns:
+        _check_type(name, types[name])
+    if parsed is not None:
+        condition = _typed(parsed, types)
+    spec = KeyedSpec(events, columns, section.retention_us, section.by_offset, condition)
+    ttl = None if section.ttl is None else section.ttl.build(spec.types_in_sql, config.pipeline.shards)
+    return TableKeeper(replace(spec, ttl=ttl))
+
+
+def _columns_of(
+    parsed: Parsed, config: Config, source: TypedSource, pinned: Mapping[str, str] | None
+) -> tuple[str, ...]:
+    """Return the columns of events that an expression reads: key and event_time are not, unless there are such columns."""
+    derived = {KEY, EVENT_TIME} & {*parsed.columns} - config.event.columns.keys()
+    known = set(source.columns() if derived and pinned is None else pinned or ())
+    return tuple(name for name in parsed.columns if name not in derived or name in known)
+
+
+def _typed(parsed: Parsed, types: Mapping[str, pa.DataType]) -> Expression:
+    found: Expression = parsed.typed({KEY: pa.string(), EVENT_TIME: schemas.TIME, **types}, "boolean")
+    if found.uses_clock:
+        raise ConfigError(
+            f"{parsed.setting}: {parsed.text!r} reads the clock, but the effect of an event must not depend on the time of its arrival; "
+            "compare with a column"
+        )
+    return found
+
+
+def _check_type(name: str, type_: pa.DataType) -> None:
+    try:
+        state_type(type_, name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"table.columns: {name!r} is of type {type_}, which a row can't hold; cast it in the source, or name the columns without it"
+        ) from error

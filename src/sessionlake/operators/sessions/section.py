@@ -1,0 +1,377 @@
+"""The sections [session], [quarantine] and [ttl] of a config."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter
+
+from sessionlake.config.durations import format_duration, parse_duration, spoken_duration
+from sessionlake.config.sections import Duration, OperatorSection, Section
+from sessionlake.errors import ConfigError
+from sessionlake.operators.sessions.changelog import QUARANTINED, QUARANTINED_KEYS, quarantined_keys_sql
+from sessionlake.operators.sessions.thresholds import RATE, RULE, Quarantine, check_length, parse_rate, rate_sql
+from sessionlake.operators.shared.cleanups.section import BoundedSection, BoxedSection, ConditionSection
+from sessionlake.operators.shared.windowing.emit_section import EmitSection
+from sessionlake.operators.shared.windowing.policies import CLOSE, OFF, Policies
+
+
+class QuarantineSection(Section):
+    """Which sessions are kept apart; above any of the thresholds."""
+
+    max_events: int | None = Field(default=None, ge=1)
+    max_rate: str | None = None
+    """Events per minute, second or hour of a session's length, one minute at least."""
+    max_length: Duration | None = None
+
+    @property
+    def thresholds(self) -> Quarantine:
+        """The thresholds as numbers; ConfigError if a rate is none."""
+        return Quarantine(
+            self.max_events,
+            None if self.max_rate is None else parse_rate(self.max_rate),
+            None if self.max_length is None else parse_duration(self.max_length),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the thresholds as JSON values."""
+        found = self.thresholds
+        return {**asdict(found), "max_rate": found.max_rate and list(found.max_rate)}
+
+    def check(self, max_length_us: int | None) -> None:
+        """Refuse a section without a threshold, and one that no session of such a length can be above."""
+        if self.thresholds == Quarantine():
+            raise ConfigError("quarantine: has no threshold; write max_events, max_rate or max_length")
+        check_length(self.thresholds.max_length_us, max_length_us)
+
+
+class SessionTtlSection(ConditionSection):
+    """When closed sessions expire; each pattern has a class."""
+
+    @property
+    def max_duration_us(self) -> int | None:
+        """How long a cleanup of a shard may take, about; None if it looks at all sessions."""
+        return None
+
+    @property
+    def most(self) -> int | None:
+        """How many sessions of a shard a cleanup removes at most; None if it is bounded in time."""
+        return None
+
+    def check_age(self, retention_us: int) -> None:
+        """Refuse ages that no session in the stores comes to."""
+        if self.ttl is not None and parse_duration(self.ttl) > retention_us:
+            raise ConfigError(
+                f"ttl.ttl: {self.ttl!r} is longer than session.retention, {format_duration(retention_us)!r}, after which "
+                "sessions leave the stores; raise that, or use the job `expire` (expire.ttl)"
+            )
+
+
+class ScannedSessions(SessionTtlSection, BoundedSection):
+    """A cleanup looks at all sessions."""
+
+    pattern: Literal["scan"]
+
+    @property
+    def most(self) -> int:
+        """How many sessions of a shard a cleanup removes at most."""
+        return self.max_per_cleanup
+
+
+class TimeBoxedSessions(SessionTtlSection, BoxedSection):
+    """A cleanup looks at sessions for a time, and the next one goes on."""
+
+    pattern: Literal["time_boxed"]
+
+    @property
+    def max_duration_us(self) -> int:
+        """How long a cleanup of a shard may take, about."""
+        return parse_duration(self.max_duration)
+
+
+SessionTtl = Annotated[ScannedSessions | TimeBoxedSessions, Field(discriminator="pattern")]
+"""The section [ttl] of sessions; other patterns are for tables: sessions expire by whole segments, by `session.retention`."""
+
+
+def _emit_kind(value: object) -> str:
+    return "key" if isinstance(value, str) else "section"
+
+
+Emit = Annotated[
+    Annotated[Literal["update", "final"], Tag("key")] | Annotated[EmitSection, Tag("section")],
+    Discriminator(_emit_kind),
+]
+
+
+class SessionSection(OperatorSection):
+    """The session windows."""
+
+    BESIDE: ClassVar[tuple[str, ...]] = ("aggregates", "quarantine", "ttl", "emit")
+    ALSO_KEYS: ClassVar[frozenset[str]] = frozenset(("emit",))
+
+    gap: Duration
+    grace: Duration = "0 seconds"
+    retention: Duration | None = None
+    retention_count: int | None = Field(default=None, ge=1)
+    """How many accepted events are kept at most, about: older ones are beyond retention as well."""
+    beyond_retention: Literal["dead_letter", "drop", "emit"] = "dead_letter"
+    emit: Emit = "update"
+    """The sessions that readers see if every change is logged; or the section [emit], which says when sessions are sent."""
+    gap_by: str | None = None
+    """SQL over the event: its own gap, null for `gap`."""
+    max_gap: Duration | None = None
+    """The largest that `gap_by` may give."""
+    max_length: Duration | None = None
+    """No session crosses a multiple of it, counted from 1970-01-01 UTC + `max_length_offset`."""
+    max_length_offset: Duration = "0 seconds"
+    quarantine: QuarantineSection | None = None
+    """Which sessions are kept apart from those that are shown; none if it is left out."""
+    ttl: SessionTtl | None = None
+    """When closed sessions expire; with their retention if it is left out."""
+
+    @property
+    def max_gap_us(self) -> int | None:
+        """The largest gap of an event's own; None if all have `gap`."""
+        return None if self.max_gap is None else parse_duration(self.max_gap)
+
+    @property
+    def max_length_us(self) -> int | None:
+        """The length of the cells into which sessions are cut, for example "1 day"; None if they are not cut."""
+        return None if self.max_length is None else parse_duration(self.max_length)
+
+    @property
+    def offset_us(self) -> int:
+        """The start of the cells, counted from 1970-01-01 UTC."""
+        return parse_duration(self.max_length_offset)
+
+    @property
+    def widest_us(self) -> int:
+        """The largest gap that any event has."""
+        return self.max_gap_us or self.gap_us
+
+    @property
+    def gap_us(self) -> int:
+        """Inactivity gap."""
+        return parse_duration(self.gap)
+
+    @property
+    def grace_us(self) -> int:
+        """Grace after session_end + gap."""
+        return parse_duration(self.grace)
+
+    @property
+    def retention_us(self) -> int:
+        """Retention; gap (max_gap) + grace if none is given."""
+        return self.widest_us + self.grace_us if self.retention is None else parse_duration(self.retention)
+
+    @property
+    def harmless_us(self) -> int:
+        """Gap + grace: so long a session of one event stays open."""
+        return self.gap_us + self.grace_us
+
+    @property
+    def ends_inclusive(self) -> bool:
+        """The end is the time of the last event."""
+        return True
+
+    @property
+    def to_close_us(self) -> int:
+        """Gap + grace."""
+        return self.gap_us + self.grace_us
+
+    def closing_sql(self, micros: str, end: str) -> str:
+        """Return the SQL of the end; if sessions are limited, of `open_until` less the gap, which closes at the same time."""
+        if self.max_gap_us is not None:
+            return f"{micros.format('open_until')} - {self.gap_us}"
+        time = micros.format(end)
+        if self.max_length_us is None:
+            return time
+        # In SQL, unlike Python, the remainder of a negative number is negative.
+        length = self.max_length_us
+        into = f"((({time}) - {self.offset_us}) % {length} + {length}) % {length}"
+        return f"least({time}, {time} - {into} + {length - 1 - self.gap_us})"
+
+    @property
+    def closes_late_us(self) -> int:
+        """By a gap of an event's own, which may be wider."""
+        return self.widest_us - self.gap_us
+
+    @property
+    def keeps_until(self) -> bool:
+        """Whether events have gaps of their own."""
+        return self.max_gap is not None
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Column names that an aggregate can't have: with [quarantine] those of its view, too."""
+        sent = set() if self.policies is None else {"trigger", "emitted_at", "final"}
+        return super().reserved | ({RULE, RATE} if self.quarantines else set()) | sent
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether there is a section [quarantine]."""
+        return self.quarantine is not None
+
+    def quarantined_sql(self, micros: str) -> str | None:
+        """Return SQL of the threshold that a session's row is above, null for none; None without [quarantine]."""
+        return None if self.quarantine is None else self.quarantine.thresholds.rule_sql(micros)
+
+    def further_views(self, engine: str, micros: str, every: str) -> Mapping[str, str]:
+        """Return the views of [quarantine]: the sessions that it keeps apart, and their number by key."""
+        rule = self.quarantined_sql(micros)
+        if rule is None:
+            return {}
+        sessions = f"select *, {rule} as {RULE}, {rate_sql(micros)} as {RATE} from {every} where {rule} is not null"  # noqa: S608 (names of our own)
+        return {QUARANTINED: sessions, QUARANTINED_KEYS: quarantined_keys_sql(engine)}
+
+    @property
+    def shown(self) -> Literal["all", "final", "marked"]:
+        """All, or with emit = "final" those that are final; with [emit] all, marked if the row of a session that goes on is never shown."""
+        if self.sends_finals:
+            return "marked"
+        return "final" if self.emit == "final" else "all"
+
+    @property
+    def stores_are_rows(self) -> bool:
+        """Not with [emit]: stores have each session as it is, rows are what was sent."""
+        return self.policies is None
+
+    @property
+    def sends_finals(self) -> bool:
+        """Whether [emit] sends each session when it closes, and not before."""
+        emit = self.policies
+        return emit is not None and (emit.early, emit.full) == (OFF, CLOSE)
+
+    @property
+    def not_final(self) -> str:
+        """With [emit] a row is what was sent last, and its session may have grown since, if it was sent before it closed."""
+        if self.policies is None or self.sends_finals:
+            return ""
+        return "would take for closed what was sent of a session that goes on; write emit.early = 'off' and emit.full = 'close', or 'changes'"
+
+    @property
+    def policies(self) -> Policies | None:
+        """When sessions are sent; None if every change is sent with its batch."""
+        return self.emit.policies if isinstance(self.emit, EmitSection) else None
+
+    @property
+    def sums_events(self) -> bool:
+        """Whether each accepted event is in a row: not while changes wait to be sent."""
+        return self.policies is None
+
+    @property
+    def removes_open(self) -> bool:
+        """Any session can be removed."""
+        return True
+
+    def in_words(self) -> str:
+        """Return in words when a session ends, and until when it changes."""
+        own = f" ({self.gap_by!r}, up to {self.max_gap})" if self.gap_by else ""
+        cut = f", cut at multiples of {self.max_length}" if self.max_length else ""
+        return (
+            f"sessions of events at most {self.gap} apart{own}{cut}{self._sent_in_words()}; events change a session until "
+            f"{spoken_duration(self.grace_us)} after it could have gone on"
+        )
+
+    def _sent_in_words(self) -> str:
+        emit = self.policies
+        if emit is None:
+            return ""
+        sent = "closes" if emit.full == CLOSE else "ends"
+        return f", each sent as it {sent}" + ("" if emit.early == OFF else ", and changes before that")
+
+    def warnings(self) -> Iterator[str]:
+        """Warn if a retention is written and no grace: a later release will take a longer one than 0 (docs/rules.md, rule 269)."""
+        later_us = self.retention_us - self.widest_us
+        if self.retention is not None and "grace" not in self.model_fields_set and later_us > 0:
+            yield (
+                "session.grace: is missing beside a retention; write grace = '0 seconds' to go on as now, or "
+                f"grace = '{spoken_duration(later_us)}', which a later release takes: retention - {'gap' if self.max_gap is None else 'max_gap'}"
+            )
+
+    def checks(self) -> Iterator[Callable[[], None]]:
+        """Yield the checks of [session], [quarantine] and [ttl]."""
+        yield self.check
+        if self.quarantine is not None:
+            yield partial(self.quarantine.check, self.max_length_us)
+        if self.ttl is not None:
+            yield self.ttl.check
+            yield partial(self.ttl.check_age, self.retention_us)
+
+    def check(self) -> None:
+        """Refuse an empty gap, limits that don't go together, and a retention shorter than gap (max_gap) + grace."""
+        if self.gap_us == 0:
+            raise ConfigError(f"session.gap: {self.gap!r} must be longer than zero; write for example '30 minutes'")
+        self._check_limits()
+        needed = self.widest_us + self.grace_us
+        if self.retention_us < needed:
+            gap = "gap" if self.max_gap is None else "max_gap"
+            raise ConfigError(
+                f"session.retention: {self.retention!r} is shorter than {gap} + grace = {spoken_duration(needed)}; "
+                f"write '{spoken_duration(needed)}' or longer"
+            )
+        if isinstance(self.emit, EmitSection):
+            self._check_emit(self.emit)
+
+    def _check_emit(self, emit: EmitSection) -> None:
+        emit.check("session.grace", "session", graced="grace" in self.model_fields_set)
+        if emit.policies.updates:
+            raise ConfigError(
+                "emit: early = late = 'batch' sends every change with its batch, as sessions do without it; "
+                "remove [emit], or write another policy"
+            )
+
+    def _check_limits(self) -> None:
+        if self.gap_by is not None and self.max_gap is None:
+            raise ConfigError("session.max_gap: is missing; gap_by needs it, write the largest gap it may give")
+        if self.gap_by is None and self.max_gap is not None:
+            raise ConfigError(f"session.max_gap: {self.max_gap!r} is for gap_by; write gap_by, or remove it")
+        if self.max_gap_us is not None and self.max_gap_us < self.gap_us:
+            raise ConfigError(
+                f"session.max_gap: {self.max_gap!r} is shorter than the gap; write '{spoken_duration(self.gap_us)}' or longer"
+            )
+        if self.max_length is None and self.offset_us:
+            raise ConfigError(
+                f"session.max_length_offset: {self.max_length_offset!r} is for max_length; write max_length, or remove it"
+            )
+        if self.max_length_us is not None and self.max_length_us < self.widest_us:
+            gap = "gap" if self.max_gap is None else "max_gap"
+            raise ConfigError(
+                f"session.max_length: {self.max_length!r} is shorter than {gap}; write '{spoken_duration(self.widest_us)}' or longer"
+            )
+        if self.max_length_us is not None and self.offset_us >= self.max_length_us:
+            raise ConfigError(
+                f"session.max_length_offset: {self.max_length_offset!r} must be shorter than max_length; write the remainder"
+            )
+
+    @property
+    def bound_in_time(self) -> bool:
+        """All are durations."""
+        return True
+
+    def bound_settings(self) -> dict[str, Any]:
+        """Return the gap, and the limits; those that are not set as null, which a pipeline of before has none of."""
+        return {
+            "session.gap": self.gap_us,
+            "session.gap_by": self.gap_by,
+            "session.max_gap": self.max_gap_us,
+            "session.max_length": self.max_length_us,
+            "session.max_length_offset": self.offset_us or None,
+            "emit": None if self.policies is None else "by policy",
+        }
+
+    def live_settings(self) -> dict[str, Any]:
+        """Return the thresholds of [quarantine], and [ttl]."""
+        found: dict[str, Any] = {} if self.quarantine is None else {"quarantine": self.quarantine.settings()}
+        if self.policies is not None:
+            found["emit"] = asdict(self.policies)
+        if self.retention_count is not None:
+            found["retention_count"] = self.retention_count
+        return found if self.ttl is None else {**found, "ttl": self.ttl.settings()}
+
+
+def session_ttl_section(value: Mapping[str, Any]) -> SessionTtlSection:
+    """Return the section [ttl] with these keys and values."""
+    section: SessionTtlSection = TypeAdapter(SessionTtl).validate_python(value)
+    return section

@@ -1,0 +1,1 @@
+"""Libraries that several operators use: windowing, cleanups, corrections. They know no operator."""

@@ -1,0 +1,1 @@
+"""The outcome of corrections that a shard decides: applied, or stale and a dead letter."""

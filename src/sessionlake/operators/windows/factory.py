@@ -1,0 +1,29 @@
+"""Windows by time, made of a config and its sources; without Spark."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from sessionlake.config.load import Config
+from sessionlake.operators.windows.operator import Windower
+from sessionlake.operators.windows.section import WindowSection
+from sessionlake.operators.windows.spec import WindowSpec
+from sessionlake.sources.decoding.rows import TypedSource
+from sessionlake.stream.events import aggregated_events
+from sessionlake.stream.ingest import EVENTS
+
+
+def operator_of(config: Config, sources: Mapping[str, TypedSource], pinned: Mapping[str, str] | None) -> Windower:
+    """Make it; `pinned` has the types of the columns as of the first batch, None before that one."""
+    section = cast("WindowSection", config.section)
+    aggregates, events = aggregated_events(config, sources[EVENTS], pinned)
+    return Windower(
+        WindowSpec(
+            section.windows,
+            aggregates,
+            events,
+            section.emit.policies,
+            section.grace_us,
+            section.retention_us,
+            section.retention_count,
+        )
+    )

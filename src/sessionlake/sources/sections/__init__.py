@@ -1,0 +1,1 @@
+"""The rules of [source], one module for each kind of source. They are loaded with a config, so without Spark."""

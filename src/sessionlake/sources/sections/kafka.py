@@ -1,0 +1,29 @@
+"""The keys of a source that is a topic of Kafka."""
+
+from sessionlake.config.source import SourceSection, check_options, check_topic_name
+from sessionlake.errors import ConfigError
+
+
+def check(source: SourceSection) -> None:
+    """Raise a ConfigError for keys that are missing or that don't go together."""
+    if source.max_bytes_per_batch is not None:
+        raise ConfigError(
+            f"{source.AT}.max_bytes_per_batch: Spark bounds a batch of a topic by its records; write max_offsets_per_batch, "
+            "the bytes divided by those of your largest usual record"
+        )
+    if source.path:
+        raise ConfigError(
+            f"{source.AT}.path: {source.path!r} goes with kind 'files' or 'delta'; write {source.AT}.topic"
+        )
+    if not source.bootstrap_servers:
+        raise ConfigError(f"{source.AT}.bootstrap_servers: is missing; write for example 'localhost:9092'")
+    check_topic_name(f"{source.AT}.topic", source.topic or "")
+    if source.format not in ("json", "avro"):
+        what = "is missing" if source.format is None else f"{source.format!r} is no format of records"
+        raise ConfigError(f"{source.AT}.format: {what}; write 'json' or 'avro'")
+    if source.confluent_header and source.format != "avro":
+        raise ConfigError(f"{source.AT}.confluent_header: goes with format 'avro' only; remove it")
+    if (source.format == "avro") != (source.avro_schema is not None):
+        what = "is missing; name the file of" if source.format == "avro" else "goes with format 'avro' only; remove"
+        raise ConfigError(f"{source.AT}.avro_schema: {what} the schema that the values are written with")
+    check_options(f"{source.AT}.options", source.options)

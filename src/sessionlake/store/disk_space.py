@@ -1,0 +1,64 @@
+"""The disk space that RocksDB needs for a store, and the errors if there is less.
+
+A compaction writes as much as it reads. If it fails because the disk is full, RocksDB retries it without end and without a
+message, until there is space for it and for a write buffer.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+from sessionlake.errors import DiskFullError
+
+_REFUSED = "Writer has previous error"
+WRITE_BUFFER = 64 << 20
+"""The size of a store's write buffer, in bytes."""
+
+
+def require_disk_space(path: Path, spare: int = 0) -> None:
+    """Raise DiskFullError if the disk of a store has less free than its largest file, which a merge writes again, and `spare` bytes."""
+    free, needed = free_bytes(path), needed_bytes(path) - WRITE_BUFFER + spare
+    if free < needed:
+        raise _full(path, free, needed)
+
+
+def disk_full(path: Path) -> DiskFullError:
+    """Return the error for a write that the system has refused because the disk is full."""
+    return _full(path, free_bytes(path), needed_bytes(path))
+
+
+def is_full(text: str, path: Path) -> bool:
+    """Say whether a message about a store means that a disk or a quota is full, or was full at an earlier write."""
+    if not path.exists():
+        return False
+    told = any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT))
+    return told or (_REFUSED in text and free_bytes(path) < needed_bytes(path))
+
+
+def free_bytes(path: Path) -> int:
+    """Return how many bytes this user may still write."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def needed_bytes(path: Path) -> int:
+    """Return how many bytes must be free for RocksDB to go on after it had too few."""
+    return WRITE_BUFFER + max((size for _, size in sizes(path)), default=0)
+
+
+def sizes(path: Path) -> list[tuple[str, int]]:
+    """Return the files of a store that hold values, and their sizes; those that go meanwhile are left out."""
+    found = []
+    for file in os.scandir(path):
+        if file.name.endswith(".sst"):
+            try:
+                found.append((file.name, file.stat().st_size))
+            except FileNotFoundError:
+                continue
+    return sorted(found)
+
+
+def _full(path: Path, free: int, needed: int) -> DiskFullError:
+    return DiskFullError(
+        f"store: {str(path)!r} has {free / 1e6:,.0f} MB free, compactions need {needed / 1e6:,.0f}; make room and start again"
+    )

@@ -1,0 +1,205 @@
+"""The one comparison of a config with the last commit: the changes, each with its class. Known without Spark."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sessionlake.config.durations import spoken_duration
+from sessionlake.config.load import Config
+from sessionlake.errors import PipelineStateError
+from sessionlake.warehouse.batch_commit import BatchCommit
+
+_REBUILD = "sessionlake rebuild CONFIG --warehouse NEW"
+_NOT_OF_THE_CONFIG = ("allow_expiry",)
+"""Settings of classification that options of `run` set."""
+
+
+class Class(StrEnum):
+    """The effect of a change on results that are there."""
+
+    LIVE = "live"
+    """It holds from the next batch on."""
+    RESTORE = "restore"
+    """The stores are restored from the tables."""
+    REBUILD = "rebuild"
+    """The tables must be made again."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting whose value is not that of the last commit."""
+
+    of: Class
+    name: str
+    """The key in the config, as `session.gap`."""
+    before: Any
+    """The value in the commit, a JSON value; None if it had none."""
+    after: Any
+    """The value in the config, a JSON value; None if it is gone."""
+    told: str
+    """Both in the user's words."""
+    refusal: str | None = None
+    """The line with which `run` refuses it; None if `run` takes it."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "change": str(self.of),
+            "setting": self.name,
+            "before": self.before,
+            "after": self.after,
+            "told": self.told,
+            "refused": self.refusal,
+        }
+
+
+def changes(config: Config, last: BatchCommit, bound: Mapping[str, Any], layout: str | None = None) -> list[Change]:
+    """Return each difference of a config from the last commit; empty if there is none.
+
+    `bound` are `Kind.bound_settings`, and `layout` is `Kind.store_layout` of the config's operator, None if it is not known.
+    """
+    if last.pipeline != config.pipeline.name:
+        return [_of_another(config, last)]
+    rebuilt = list(_rebuilt(config, last, bound))
+    # What a rebuild changes need not be restored.
+    restored = [] if rebuilt else list(_restored(config, last, layout))
+    return [*_live(config, last), *restored, *rebuilt]
+
+
+def refusals(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each change that a run refuses; `bound` as in `changes`."""
+    return (change.refusal for change in changes(config, last, bound) if change.refusal is not None)
+
+
+def refusal(config: Config, last: BatchCommit) -> str | None:
+    """Return why a run of the config would be refused after a batch; None if it would not."""
+    return next(refusals(config, last, {}), None)
+
+
+def check_changes(config: Config, last: BatchCommit | None, bound: Mapping[str, Any]) -> None:
+    """Raise PipelineStateError for a config that a run refuses after the last commit; `bound` as in `changes`."""
+    if last is not None and (told := next(refusals(config, last, bound), None)) is not None:
+        raise PipelineStateError(told)
+
+
+def taken(config: Config, last: BatchCommit | None, bound: Mapping[str, Any]) -> list[str]:
+    """Return a line for each change that a run takes from its next batch on; `bound` as in `changes`."""
+    found = [] if last is None else changes(config, last, bound)
+    return [f"{change.name}: {change.told}" for change in found if change.refusal is None]
+
+
+def all_bound(config: Config, bound: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that the tables are bound to, by the config and by its kind."""
+    return {**config.rebuild_settings(), **bound}
+
+
+def _of_another(config: Config, last: BatchCommit) -> Change:
+    before, after = last.pipeline, config.pipeline.name
+    refused = (
+        f"pipeline.name: warehouse {config.pipeline.warehouse!r} belongs to pipeline {before!r}, not {after!r}; "
+        "use one warehouse a pipeline"
+    )
+    return Change(Class.REBUILD, "pipeline.name", before, after, f"{before} -> {after}", refused)
+
+
+def _rebuilt(config: Config, last: BatchCommit, bound: Mapping[str, Any]) -> Iterator[Change]:
+    """Yield the changes of settings to which the tables are bound."""
+    before, now = last.settings.rebuild, _plain(all_bound(config, bound))
+    for name in now:
+        for key, old, new in _differences(name, before.get(name), now[name]):
+            was, told = _as_written(config, key, old), _as_written(config, key, new)
+            changed = f"is gone, and was {was}" if new is None else f"changed from {was} to {told}"
+            refused = (
+                f"{key}: {changed} on existing {config.operator}s; "
+                f"restore the old value, or rebuild the tables: `{_REBUILD}`, then switch readers"
+            )
+            yield Change(Class.REBUILD, key, old, new, f"{was} -> {told}: `{_REBUILD}`", refused)
+
+
+def _live(config: Config, last: BatchCommit) -> Iterator[Change]:
+    """Yield the changes of settings that each batch reads again."""
+    before, now = last.settings.live, _plain(config.live_settings())
+    for name in dict.fromkeys((*now, *before)):
+        # A commit of before a setting was there has none, as if it was off.
+        if name in _NOT_OF_THE_CONFIG or (not before.get(name) and not now.get(name)):
+            continue
+        for key, old, new in _differences(name, before.get(name), now.get(name)):
+            told = f"{_spoken(key, old)} -> {_spoken(key, new)}"
+            yield Change(Class.LIVE, _key_in(config, key), old, new, told)
+
+
+def _restored(config: Config, last: BatchCommit, layout: str | None) -> Iterator[Change]:
+    """Yield the changes after which the stores are restored."""
+    before, now = len(last.shards), config.pipeline.shards
+    told = "the stores are restored from the tables"
+    if before != now:
+        yield Change(Class.RESTORE, "pipeline.shards", before, now, f"{before} -> {now}: {told}")
+    elif layout is not None and last.layout != f"{now}/{layout}":
+        yield Change(Class.RESTORE, "pipeline.store", last.layout, f"{now}/{layout}", told)
+
+
+def _key_in(config: Config, key: str) -> str:
+    """Return the key in the config of a live setting.
+
+    A setting of a section beside the operator's is named by it, one of a side by the side, and microseconds lack `_us`.
+    """
+    name, _, rest = key.partition(".")
+    section, sides = type(config.section), config.section.sides
+    if name in sides:
+        return f"{sides[name].source.AT.removesuffix('source')}event.{rest.removesuffix('_us')}"
+    if name in section.BESIDE:
+        return key.removesuffix("_us")
+    plain = name.removesuffix("_us")
+    if plain == "grace":
+        return f"{config.operator}.{section.PATIENCE}"
+    for written in (plain, f"{plain}_time"):
+        if written in section.model_fields:
+            return f"{config.operator}.{written}"
+    if plain in type(config.pipeline).model_fields:
+        return f"pipeline.{plain}"
+    return f"{config.event_at}.{plain}"
+
+
+def _differences(name: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (name, old, new) for each difference between two values of a setting, key by key if they are tables.
+
+    >>> list(_differences("join", {"left": 1, "right": 2}, {"left": 1, "right": 3}))
+    [('join.right', 2, 3)]
+    """
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        if old != new:
+            yield name, old, new
+        return
+    for key in dict.fromkeys((*new, *old)):
+        yield from _differences(f"{name}.{key}", old.get(key), new.get(key))
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as a commit has them: JSON values."""
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    return plain
+
+
+def _as_written(config: Config, key: str, value: Any) -> str:
+    """Return the value of a setting to which tables are bound as a user writes it."""
+    if value is None:
+        return "none"
+    of_operator = config.section.bound_in_time and key.startswith(f"{config.operator}.")
+    if of_operator and isinstance(value, int) and not isinstance(value, bool):
+        return repr(spoken_duration(value))
+    return repr(value)
+
+
+def _spoken(key: str, value: Any) -> str:
+    """Return a live setting's value in words.
+
+    >>> _spoken("grace_us", 3_600_000_000), _spoken("archive", True), _spoken("ttl", None)
+    ('1 hour', 'true', '(none)')
+    """
+    if value is None:
+        return "(none)"
+    if key.endswith("_us") and isinstance(value, int):
+        return spoken_duration(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,105 @@
+"""The capability of an operator to compute its rows again from the events; the job `backfill` asks for it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from sessionlake.aggregates import Aggregate, Events
+from sessionlake.aggregates.partials import Partials
+from sessionlake.columnar.arrays import Bools, Ints
+from sessionlake.config.load import Config
+from sessionlake.engine.operator import Inputs
+from sessionlake.stream.comparison import Difference
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.input_log import BatchInputs
+from sessionlake.warehouse.batch_commit import BatchCommit
+from sessionlake.warehouse.tables import Tables
+
+LATE, RESTATE = "late", "restate"
+"""Kinds of wire rows: late events (Partials and INCLUDED), and restated partials."""
+STORED, REMOVED = "stored", "removed"
+"""Kinds of wire rows: the stored rows, and the rows that were removed on purpose."""
+INCLUDED = "included"
+"""The column of late events that says whether the run takes them in."""
+
+Piece = tuple[int, str, Partials]
+"""A batch, a kind of wire rows, and partials of that kind which the batch brought. They go on as `Partials.to_table` has
+them, the column revision holding the batch."""
+Pieces = Callable[[pa.Table], Iterator[Piece]]
+"""Returns the pieces of rows of the archive or of a source; pickled to the workers."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Closed interval of event times, microseconds, that is read."""
+
+    low: int
+    high: int
+
+    def meets(self, start: Ints, end: Ints) -> Bools:
+        """Say which closed intervals have a time in common with the window."""
+        found: Bools = (end >= self.low) & (start <= self.high)
+        return found
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The tables and batches that rows are computed from, as of the pinned batch."""
+
+    tables: Tables
+    config: Config
+    inputs: list[BatchInputs]
+    from_us: int
+    to_us: int
+    """The range that is computed again: from inclusive, to exclusive, microseconds."""
+    pinned: Mapping[str, Any]
+    applied: DataFrame
+    """The corrections that took effect, with the batch that took them."""
+    forgotten: dict[str, int]
+    """SHA-256 of keys that were erased, and the last batch whose events are to stay out."""
+
+
+class Recompute(Protocol):
+    """The computation of one run, made on the driver of the operator's kind and the basis. Functions that it returns are pickled to the workers."""
+
+    counts: ClassVar[Sequence[str]]
+    """The numbers of `Difference.stats` that the run reports."""
+    right: ClassVar[str]
+    """The note of a run that finds no difference."""
+    aggregates: tuple[Aggregate, ...]
+    events: EventSpec
+    schema: pa.Schema
+    """That of the corrections."""
+
+    def __init__(self, kind: Any, basis: Basis) -> None: ...
+
+    @classmethod
+    def earliest(cls, config: Config, tables: Tables, last: BatchCommit, from_us: int) -> int:
+        """Return the time, not before `from_us`, from which on a range that begins there can be computed."""
+
+    def first(self) -> tuple[Window, int]:
+        """Return the times whose events are to be read, and how many rows are stored around."""
+
+    def wider(self, window: Window, step: int, *, low: bool, high: bool) -> Window:
+        """Return more times, if groups may go on before or after those."""
+
+    def pieces(self, needed: Sequence[BatchInputs]) -> tuple[Pieces, Pieces]:
+        """Return how rows that these batches read become partials: of the archive, and of the source."""
+
+    def lifted(self) -> Callable[[Events], Partials]:
+        """Return the function that makes a partial of each single event, at its place."""
+
+    def restated(self) -> Callable[[Partials, pa.Array | None], Partials]:
+        """Return the function that gives restated partials their place; corrections may say until when each is open, else that is None."""
+
+    def late(self, late: DataFrame) -> DataFrame:
+        """Return, of late events with the column INCLUDED, those that are needed."""
+
+    def others(self, window: Window) -> Iterator[tuple[str, DataFrame]]:
+        """Yield the further rows of the comparison by their kind: the stored ones, and those removed on purpose."""
+
+    def compare(self, window: Window) -> Callable[[Inputs], Difference]:
+        """Return the comparison of one bucket of keys."""

@@ -1,0 +1,135 @@
+"""Test the operator of any config in milliseconds, without Spark: a pipeline's own TOML file, over rows of a test."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sessionlake.config.load import Config
+from sessionlake.engine.operator import Operator, counts_of
+from sessionlake.local.columns import type_of
+from sessionlake.local.rows import Row, event_rows, plain_rows
+from sessionlake.local.source import local_config, local_operator, local_tables
+from sessionlake.local.stream import LocalBatch
+from sessionlake.local.tables import LocalTables
+from sessionlake.sources.decoding.rows import Origin, Rows
+from sessionlake.sources.record_columns import NO_VALUE, OFFSET, PARTITION
+from sessionlake.stream.ingest import DEAD
+from sessionlake.stream.outputs import LATE
+from sessionlake.testing.local import OperatorHarness
+from sessionlake.warehouse.changelog import Changelog, changelog_of
+from sessionlake.warehouse.schemas import CORRECTIONS_SCHEMA, PARTLY
+
+Inputs = Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True)
+class ConfigOutput:
+    """The outputs of one micro-batch; see `Harness`."""
+
+    changes: list[dict[str, Any]]
+    """The rows of the changelog without states and the marks of the batch; times in microseconds."""
+    late: list[dict[str, Any]]
+    """The input rows that were late; not those that are in some windows and late for others."""
+    dead: list[dict[str, Any]]
+    """The input rows that were refused, with a reason."""
+    stale: list[dict[str, Any]]
+    """`correction_id` and `reason` of the corrections that were refused, or that named a row which is gone."""
+    counts: dict[str, int]
+
+
+class Harness(OperatorHarness[Operator[Any], LocalTables]):
+    """Run micro-batches of plain rows through the operator of a config: a file, or its content without [pipeline].
+
+    Rows are dicts with the columns that the config names. An `offset`, a `partition` and `deleted` are a Kafka record's.
+    Column types are those of the first batch's first values, or `schema` = {"column": "long" | "double" | "string" |
+    "boolean" | "timestamp" | "date"}.
+
+    >>> config = {
+    ...     "source": {"kind": "files", "path": "clicks", "format": "json"},
+    ...     "event": {"key": "user", "time": "at", "time_unit": "us"},
+    ...     "session": {"gap": "30 seconds"},
+    ...     "aggregates": {"clicks": "count()"},
+    ... }
+    >>> output = Harness(config).process([{"user": "ann", "at": 0}, {"user": "ann", "at": 20_000_000}])
+    >>> [(row["session_start"], row["session_end"], row["clicks"]) for row in output.changes]
+    [(0, 20000000, 2)]
+    """
+
+    def __init__(
+        self,
+        config: Config | Mapping[str, Any] | str | Path,
+        *,
+        schema: Mapping[str, str] | None = None,
+        shards: int = 1,
+    ) -> None:
+        """Raise ConfigError for an invalid config."""
+        self._config = local_config(config)
+        self._of = changelog_of(self._config)
+        super().__init__(local_tables(self._config), shards, schema=schema)
+
+    def process(
+        self, rows: Sequence[Row] | Inputs, clock_us: int = 0, *, corrections: Sequence[Row] = ()
+    ) -> ConfigOutput:
+        """Run one micro-batch at a time of the clock: rows of the one input, or by input, and rows of the table of corrections."""
+        given = rows if isinstance(rows, Mapping) else {next(iter(self._config.inputs)): rows}
+        if self._operator is None:
+            self._operator = local_operator(self._config, {name: self._types(some) for name, some in given.items()})
+        chunks = [(name, chunk) for name, some in given.items() for chunk in self._chunks(name, some)]
+        ids = [{"correction_id": f"{number:012d}", **row} for number, row in enumerate(corrections)]
+        table = pa.Table.from_pylist(ids, schema=CORRECTIONS_SCHEMA) if ids else None
+        return _output(self._batch(clock_us, chunks, corrections=table), given, self._of)
+
+    def tick(self, clock_us: int, *, flush: bool = False) -> ConfigOutput:
+        """Run a micro-batch without rows; `flush` sends all that waits for a period, as the end of a finite run does."""
+        return _output(self._ticked(clock_us, flush=flush), {}, self._of)
+
+    def advance(self, watermark_us: int, clock_us: int = 0) -> ConfigOutput:
+        """Run a micro-batch that moves the watermark, as `sessionlake run --drain` does."""
+        return _output(self._advanced(watermark_us, clock_us), {}, self._of)
+
+    def _make_operator(self, rows: Sequence[Row]) -> Operator[Any]:
+        return local_operator(self._config, dict.fromkeys(self._config.inputs, self._types(rows)))
+
+    def _types(self, rows: Sequence[Row]) -> dict[str, pa.DataType]:
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: type_of(name, rows) for name in names} | self._declared
+
+    def _chunks(self, name: str, rows: Sequence[Row]) -> list[Rows]:
+        """Return rows by source partition, in their order."""
+        columns = self._build().columns(name)
+        records = [
+            (
+                at,
+                {
+                    OFFSET: row.get("offset"),
+                    PARTITION: row.get("partition", 0),
+                    NO_VALUE: row.get("deleted", False),
+                    **row,
+                },
+            )
+            for at, row in enumerate(rows)
+        ]
+        found = []
+        for partition in sorted({row[PARTITION] for _, row in records}):
+            some = [(at, row) for at, row in records if row[PARTITION] == partition]
+            found.append(event_rows(columns, some, Origin(partition, (0, 0, 0))))
+        return found
+
+
+def _output(batch: LocalBatch, given: Inputs, of: Changelog) -> ConfigOutput:
+    def named(row: Row) -> dict[str, Any]:
+        name = row.get("side") or next(iter(given))
+        return {**given[name][int(row["source"])], **({"side": name} if row.get("side") else {})}
+
+    late = [row for table in batch.tables(LATE) for row in table.to_pylist() if not row.get(PARTLY)]
+    dead = [row for table in batch.tables(DEAD) for row in table.to_pylist()]
+    return ConfigOutput(
+        [row for result in batch.results for row in plain_rows(result.changes, of)],
+        [named(row) for row in late],
+        [{**named(row), "reason": row["reason"]} for row in dead if row["kind"] == "event"],
+        [{"correction_id": row["source"], "reason": row["reason"]} for row in dead if row["kind"] != "event"],
+        counts_of(batch.stats),
+    )

@@ -1,0 +1,90 @@
+"""The examples in docstrings run, and every public name has one."""
+
+import doctest
+import inspect
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+from tests.infra.infra_files import ROOT
+
+SOURCE = ROOT / "src"
+MODULES = sorted(
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts)
+    for file in (SOURCE / "sessionlake").rglob("*.py")
+    if ">>> " in file.read_text()
+)
+PACKAGES = ["sessionlake", "sessionlake.stores", "sessionlake.standalone", "sessionlake.testing"]
+NEEDS_A_PIPELINE = {"check", "load_config", "open_replica", "read"} | {
+    f"read_{name}" for name in ("sessions", "windows", "joins", "table")
+}
+"""Functions that read a file of the user, or the tables of a pipeline: their examples are in the pages."""
+SHOWN_ELSEWHERE = {
+    "Config": "load_config returns it",
+    "BackPressureError": "docs/standalone.md",
+    "ConfigOutput": "Harness",
+    "Output": "SessionizerHarness",
+    "JoinOutput": "JoinHarness",
+    "TableOutput": "TableHarness",
+    "WindowOutput": "WindowHarness",
+    "EmitSection": "WindowHarness",
+    "Lazy": "docs/stores.md",
+    "Serde": "Serdes has the ready ones",
+    "Serdes": "Stores",
+    "Windowed": "Stores.in_memory_session_store",
+    **dict.fromkeys(
+        (
+            "KeyValueStore",
+            "ReadOnlyKeyValueStore",
+            "ReadOnlySessionStore",
+            "ReadOnlyWindowStore",
+            "SessionStore",
+            "StateStore",
+            "StoreIterator",
+            "WindowStore",
+        ),
+        "protocols: Stores creates the stores",
+    ),
+}
+"""Names whose use an example of another name shows, with that name or the page."""
+
+
+def public_names() -> list[tuple[str, str]]:
+    """Return the classes and functions that users import, each with its package."""
+    return [
+        (package, name)
+        for package in PACKAGES
+        for name in import_module(package).__all__
+        if inspect.isclass(found := getattr(import_module(package), name)) or inspect.isfunction(found)
+    ]
+
+
+def has_example(found: object) -> bool:
+    return ">>> " in (inspect.getdoc(found) or "")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_a_module_run(name: str) -> None:
+    result = doctest.testmod(import_module(name), optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize(("package", "name"), public_names())
+def test_a_public_name_has_an_example(package: str, name: str) -> None:
+    found = getattr(import_module(package), name)
+    assert has_example(found) or name in NEEDS_A_PIPELINE or name in SHOWN_ELSEWHERE, (
+        f"{package}.{name} has no example; write one in its docstring"
+    )
+
+
+def test_exceptions_name_what_exists() -> None:
+    names = {name for _, name in public_names()}
+    assert names >= {*NEEDS_A_PIPELINE, *SHOWN_ELSEWHERE}
+
+
+def test_a_failing_example_is_found() -> None:
+    module = ModuleType("wrong")
+    module.__doc__ = "Say what it returns.\n\n>>> 1 + 1\n3\n"
+    assert doctest.testmod(module, report=False, verbose=False).failed == 1

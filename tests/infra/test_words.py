@@ -1,0 +1,147 @@
+"""The words of docstrings, comments, pages and errors are ones that a stranger knows.
+
+Each phrase of WORDS has a budget per 10,000 words; above it the test names the places and the better words. A budget only goes down.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.infra.infra_files import ROOT
+
+SOURCES = sorted((ROOT / "src" / "sessionlake").rglob("*.py"))
+PAGES = [page for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]) if page.name != "CHANGELOG.md"]
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)")
+DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|fmt:|pragma|!)")
+RIDDLES = frozenset(
+    [
+        "absent",
+        "alone",
+        "asked",
+        "basis",
+        "found",
+        "gathered",
+        "kept",
+        "made",
+        "moment",
+        "raised",
+        "reach",
+        "removed",
+        "saved",
+        "single",
+        "told",
+        "trees",
+        "way",
+    ]
+)
+"""Words that say nothing about a module's content."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A phrase, the better words, and its budget per 10,000 words."""
+
+    pattern: str
+    better: str
+    budget: float = 1.0
+
+
+WORDS = (
+    Word(r"(?<![.-])\bwhere\b(?!:| =)", "'if' for a condition, 'in which' for a place", 10),
+    Word(r"\b(?:of|for|by|from|with|to|in|is|are|as|has|and|or) what\b|^what\b", "the noun that is meant", 5),
+    Word(r"\bwhat (?:is|are|was|were|has|have|had|comes?|came|goes|can|must|may)\b", "the noun that is meant", 5),
+    Word(r"\b(?:told|tells?)\b", "'reported', 'known', 'says'", 2),
+    Word(r"\bbeside\b", "'with', 'next to', 'besides'", 2),
+    Word(r"\b(?:hangs?|hanging) on\b", "'depends on'"),
+    Word(r"\bgo(?:es)? by\b", "'uses', 'depends on', 'follows'"),
+    Word(r"\bso many\b", "'that number of'"),
+    Word(r"\banew\b", "'again', 'recreated'"),
+    Word(r"\bhand(?:s|ed)? in\b", "'supply', 'submit'", 2),
+    Word(r"\bof (?:which|these|those)\b", "a sentence of its own", 5),
+)
+
+
+def prose_of_code(text: str) -> Iterator[str]:
+    """Yield the docstrings and comments of a module, code in backticks removed."""
+    for node in ast.walk(ast.parse(text)):
+        for child in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
+            if (
+                isinstance(child, ast.Expr)
+                and isinstance(child.value, ast.Constant)
+                and isinstance(child.value.value, str)
+            ):
+                yield re.sub(r"^\s*(?:>>>|\.\.\.).*$", "", child.value.value, flags=re.MULTILINE)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not DIRECTIVE.match(token.string):
+            yield token.string.lstrip("# ")
+
+
+def prose_of_errors(text: str) -> Iterator[str]:
+    """Yield the texts in calls of classes named ...Error."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")).endswith("Error"):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+@cache
+def prose(kind: str) -> dict[Path, str]:
+    """Return the prose by file: code, errors or pages."""
+    if kind == "pages":
+        return {page: CODE.sub("", FENCE.sub("", page.read_text())) for page in PAGES}
+    of = prose_of_code if kind == "code" else prose_of_errors
+    return {file: CODE.sub("", "\n".join(of(file.read_text()))) for file in SOURCES}
+
+
+def words_in(texts: dict[Path, str]) -> int:
+    return sum(len(re.findall(r"[A-Za-z']+", text)) for text in texts.values())
+
+
+def places(pattern: str, texts: dict[Path, str]) -> list[str]:
+    """Return each file with the phrase and how often, the worst first."""
+    counted = {file: len(re.findall(pattern, text, re.IGNORECASE | re.MULTILINE)) for file, text in texts.items()}
+    found = sorted(((n, str(file.relative_to(ROOT))) for file, n in counted.items() if n), reverse=True)
+    return [f"{file}: {n}" for n, file in found]
+
+
+def rate(pattern: str, texts: dict[Path, str]) -> float:
+    """Return how often the phrase comes in 10,000 words."""
+    found = sum(len(re.findall(pattern, text, re.IGNORECASE | re.MULTILINE)) for text in texts.values())
+    return 1e4 * found / words_in(texts)
+
+
+@pytest.mark.parametrize("kind", ["code", "errors", "pages"])
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: word.better)
+def test_words_that_a_stranger_stumbles_over_are_rare(word: Word, kind: str) -> None:
+    texts = prose(kind)
+    found = rate(word.pattern, texts)
+    assert found <= word.budget, (
+        f"/{word.pattern}/ comes {found:.1f} times in 10,000 words of {kind}, and {word.budget:g} is the most: "
+        f"write {word.better}; {places(word.pattern, texts)[:20]}"
+    )
+
+
+@pytest.mark.parametrize("kind", ["code", "pages"])
+def test_there_are_examples(kind: str) -> None:
+    assert rate(r"\bfor example\b", prose(kind)) >= 5
+
+
+def test_no_module_has_a_riddle_for_a_name() -> None:
+    names = {file for file in SOURCES if RIDDLES & set(file.stem.split("_"))}
+    assert sorted(str(file.relative_to(ROOT)) for file in names) == []
+
+
+def test_the_phrases_are_found() -> None:
+    code = '"""Return what is left where nothing is told."""\n# It hangs on what comes.\nx = "where"\n'
+    texts = {ROOT / "a.py": "\n".join(prose_of_code(code))}
+    assert [rate(word.pattern, texts) > 0 for word in WORDS] == [True, False, True, True, False, True, *[False] * 5]
+    assert list(prose_of_errors('raise ConfigError(f"where {x} is told")')) == ["where ", " is told"]

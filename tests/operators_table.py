@@ -1,0 +1,439 @@
+"""The operators as the suites that all of them share see them: for each a pipeline, and an oracle of the rows that it must give.
+
+A new operator is one class here, in `LAKES`. The input of all is the files of `tests/engine/crash_support.py`, which hold late,
+repeated, dead and malformed events; an operator's oracle is one of `tests/oracle`, which share no code with the package.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.tables import Tables
+from tests.engine.crash_support import CONFIG, FIRST, SECOND, TABLES, Lake, Row, config_of, files_of
+from tests.operators.process import processors
+from tests.oracle import counts, joins, process, session_emission, tables, windows
+from tests.oracle.model import ReferenceModel
+
+MINUTE_US = 60_000_000
+FAR_S = 4_000_000_000
+"""The time of an event from which on it is too far ahead of any clock."""
+FILES = range(FIRST[0], SECOND[-1] + 1)
+PROCESSORS = Path(processors.__file__).parent
+Rows = list[tuple[Any, ...]]
+
+
+class OperatorLake(Lake):
+    """A pipeline of one operator, and what its input must give."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "late", "dead")
+    """The counts of which the input must give some: a fault that loses what never comes is no test."""
+
+    outcomes: ClassVar[tuple[str, ...]] = ("applied", "stale", "malformed")
+    """The outcomes that `correct`, if it asks for any corrections, must give some of."""
+
+    def correct(self, spark: SparkSession) -> None:
+        """Ask for corrections of what is there; most operators have none here."""
+
+    def check(self) -> None:
+        """Check that a run gave all that a fault could lose, or count twice."""
+        totals = self.totals()
+        assert {name for name in self.wanted if not totals.get(name)} == set()
+
+    def totals(self) -> Counter[str]:
+        """Return the counts of all batches together."""
+        return sum((Counter(commit["counts"]) for commit in self.commits()), Counter())
+
+    def input(self) -> list[list[Row]]:
+        """Return the events of each file, in order, but for lines and events that no operator takes."""
+        lines = (file.read_text().splitlines() for file in files_of(self.events))
+        parsed = ([json.loads(line) for line in some if line != "{broken"] for some in lines)
+        return [
+            [{**row, "time": row["time"] * 1_000_000} for row in rows if row["key"] and row["time"] < FAR_S]
+            for rows in parsed
+        ]
+
+    def answer(self) -> Rows:
+        """Return the rows that the input must give, by the oracle: of runs that nobody corrects."""
+        raise NotImplementedError
+
+    def sent(self) -> Rows:
+        """Return the rows that the changelog has, as `answer` does."""
+        raise NotImplementedError
+
+    def latest(self, *identity: str) -> list[Row]:
+        """Return the newest change of each row, but of those deleted."""
+        changes = sorted(self.rows(self.changelog), key=lambda row: row["batch_id"])
+        newest = {tuple(row[name] for name in identity): row for row in changes}
+        return [row for row in newest.values() if row["op"] == "upsert"]
+
+
+class SessionLake(OperatorLake):
+    """Sessions, some of which are merged and removed by late events and by corrections of each kind."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "late", "dead", "upserts", "deletes")
+
+    def correct(self, spark: SparkSession) -> None:
+        Lake.correct(self, spark)
+
+    def answer(self) -> Rows:
+        model = ReferenceModel(10 * MINUTE_US, 15 * MINUTE_US, 40 * MINUTE_US, {"total": "sum(v)", "last": "last(tag)"})
+        for batch in self.input():
+            model.process([{"time_us": row["time"], **{n: row[n] for n in ("key", "v", "tag")}} for row in batch])
+        names = ("key", "start_us", "end_us", "event_count", "total", "last", "revision")
+        return sorted(tuple(row[name] for name in names) for row in model.all_sessions())
+
+    def check(self) -> None:
+        super().check()
+        deleted = [row for row in self.rows(self.changelog) if row["op"] == "delete"]
+        watermarks = {commit["batch_id"]: commit["state"]["watermark_us"] for commit in self.commits()}
+        if self.totals().get("applied"):
+            cold = 50 * MINUTE_US
+            assert any(
+                us(row["session_end"]) < watermarks[row["batch_id"] - 1] - cold for row in deleted if row["batch_id"]
+            )
+
+    def sent(self) -> Rows:
+        rows = self.latest("session_key", "session_start")
+        return sorted(
+            (r["session_key"], us(r["session_start"]), us(r["session_end"]), *(r[n] for n in SESSION)) for r in rows
+        )
+
+
+SESSION = ("event_count", "total", "last", "revision")
+
+
+def without_revisions(lake: OperatorLake, rows: Rows) -> Rows:
+    """Return rows without their revisions, which sessions have as last value: corrections may be batches of their own."""
+    return [row[:-1] for row in rows] if isinstance(lake, SessionLake) else rows
+
+
+class PolicyLake(OperatorLake):
+    """Sessions that are sent when they are full, and what changes later when they close."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "late", "dead", "upserts", "deletes")
+    template: ClassVar[str] = config_of("""\
+[session]
+gap = "10 minutes"
+grace = "{grace}"
+retention = "{retention}"
+
+[emit]
+early = "off"
+late = "close"
+""")
+    tables: ClassVar[tuple[str, ...]] = (TABLES[0], "stored_session_changelog", *TABLES[1:])
+
+    def check(self) -> None:
+        super().check()
+        rows = self.rows(self.changelog)
+        assert {row["trigger"] for row in rows if row["op"] == "upsert"} == {"full", "late"}
+
+    def answer(self) -> Rows:
+        minutes = (minutes * MINUTE_US for minutes in (10, 15, 40))
+        model = session_emission.EmissionModel(*minutes, late="close")
+        given = ([session_emission.Event(row["key"], row["time"], row["v"]) for row in batch] for batch in self.input())
+        return sorted(tuple(row) for batch in given for row in model.batch(batch, 0).rows)
+
+    def sent(self) -> Rows:
+        found = []
+        for row in self.rows(self.changelog):
+            start, end = us(row["session_start"]), us(row["session_end"])
+            more = (end, row["event_count"], row["total"], row["trigger"]) if row["op"] == "upsert" else (0, 0, 0, "")
+            found.append((row["op"], row["session_key"], start, *more))
+        return sorted(found)
+
+
+class WindowLake(OperatorLake):
+    """Hopping windows: what is not full waits, and so does what changes later, until it closes."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "late", "partly_late", "dead")
+    template: ClassVar[str] = config_of("""\
+[window]
+kind = "hopping"
+size = "20 minutes"
+advance = "10 minutes"
+grace = "15 minutes"
+retention_time = "40 minutes"
+
+[emit]
+early = "off"
+late = "close"
+""")
+    changelog: ClassVar[str] = "window_changelog"
+    tables: ClassVar[tuple[str, ...]] = ("window_changelog", "slice_changelog", *TABLES[1:])
+
+    def check(self) -> None:
+        super().check()
+        assert {row["trigger"] for row in self.rows(self.changelog)} == {"full", "late"}
+
+    def answer(self) -> Rows:
+        model = windows.WindowModel(
+            "hopping",
+            20 * MINUTE_US,
+            advance=10 * MINUTE_US,
+            grace=15 * MINUTE_US,
+            retention=40 * MINUTE_US,
+            late="close",
+        )
+        batches = (model.batch([(row["key"], row["time"], row["v"]) for row in batch], 0) for batch in self.input())
+        return sorted(tuple(row) for result in batches for row in result.rows)
+
+    def sent(self) -> Rows:
+        names = ("event_count", "total", "trigger")
+        return sorted(
+            (row["window_key"], us(row["window_start"]), us(row["window_end"]), *(row[name] for name in names))
+            for row in self.rows(self.changelog)
+        )
+
+
+class CountLake(OperatorLake):
+    """Hopping windows over the messages of the files: those of a key get full by messages of others."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "dead", "upserts")
+    template: ClassVar[str] = config_of("""\
+[window]
+kind = "hopping"
+by = "count"
+per = "partition"
+size = 30
+advance = 10
+retention_time = "40 minutes"
+retention_count = 90
+
+[emit]
+early = "off"
+""")
+    changelog: ClassVar[str] = "window_changelog"
+    tables: ClassVar[tuple[str, ...]] = (
+        *("window_changelog", "slice_changelog"),
+        *(schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES),
+    )
+
+    def check(self) -> None:
+        super().check()
+        rows = self.rows(self.changelog)
+        assert {row["trigger"] for row in rows} == {"full"}
+        assert len({row["batch_id"] for row in rows}) > 2
+        assert self.commits()[-1]["state"]["positions"] == {"events": {"0": self.totals()["accepted"]}}
+
+    def answer(self) -> Rows:
+        machine = counts.Machine("grid", 30, 10, 0, per_key=False, early="off", retention=40 * MINUTE_US)
+        given = ([(row["key"], 0, row["time"], row["v"]) for row in batch] for batch in self.input())
+        return sorted(tuple(row) for batch in given for row in machine.batch(batch, 0)[0])
+
+    def sent(self) -> Rows:
+        names = ("window_key", "window_start", "window_end", "event_count", "total", "trigger")
+        return sorted(tuple(row[name] for name in names) for row in self.rows(self.changelog))
+
+
+class TableLake(OperatorLake):
+    """A table of the latest event of each key; events with a certain tag delete theirs."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "dead", "changed", "superseded", "deletes")
+    template: ClassVar[str] = (
+        CONFIG[: CONFIG.index("[session]")]
+        + """\
+[table]
+retention = "40 minutes"
+delete_when = "tag = 'e'"
+"""
+    )
+    changelog: ClassVar[str] = "table_changelog"
+    tables: ClassVar[tuple[str, ...]] = ("table_changelog", schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES)
+
+    def check(self) -> None:
+        super().check()
+        totals = self.totals()
+        assert totals["accepted"] == totals["changed"] + totals["superseded"] + totals["unchanged"]
+        reasons = {row["reason"] for row in self.rows(schemas.DEAD_LETTERS)}
+        assert "beyond retention" in reasons, "no deletion was forgotten"
+
+    def correct(self, spark: SparkSession) -> None:
+        """Ask for rows to be deleted: some that are there, one that has changed meanwhile, and what is no correction."""
+        last = {row["table_key"]: row for row in sorted(self.rows("table_changelog"), key=lambda r: r["batch_id"])}
+        there = sorted((row for row in last.values() if row["op"] == "upsert"), key=lambda row: row["table_key"])
+        rows = [("tombstone", row["table_key"], row["revision"]) for row in there[:4]]
+        rows += [("tombstone", row["table_key"], row["revision"] + 7) for row in there[4:5]]
+        rows += [("no such kind", there[5]["table_key"], 0)]
+        named = [
+            {
+                "correction_id": f"c{i}",
+                "kind": kind,
+                "key": key,
+                "revision": revision,
+                "job": "test",
+                "created_at": 0,
+            }
+            for i, (kind, key, revision) in enumerate(rows)
+        ]
+        table = pa.Table.from_pylist(named, schema=schemas.CORRECTIONS_SCHEMA)
+        Tables.of(spark, self.config)[schemas.CORRECTIONS].append_rows(table)
+
+    def answer(self) -> Rows:
+        model = tables.Table(40 * MINUTE_US)
+        for batch in self.input():
+            model.batch(
+                [
+                    {"key": r["key"], "time_us": r["time"], "v": r["v"], "s": r["tag"], "deleted": r["tag"] == "e"}
+                    for r in batch
+                ]
+            )
+        return sorted((key, row["event_time"], row["v"], row["s"]) for key, row in model.rows().items())
+
+    def sent(self) -> Rows:
+        rows = self.latest("table_key")
+        return sorted((row["table_key"], us(row["event_time"]), row["v"], row["tag"]) for row in rows)
+
+
+class JoinLake(OperatorLake):
+    """A stream joined with itself: what is not older than the watermark waits for the end of the run."""
+
+    template: ClassVar[str] = (
+        CONFIG[: CONFIG.index("[source]")]
+        + """\
+[join]
+on = ["key"]
+grace = "15 minutes"
+retention_time = "40 minutes"
+idle = "1000 days"
+
+[join.left]
+name = "former"
+size = "10 minutes"
+columns = ["v"]
+source = {{ kind = "files", path = "{events}", format = "json", max_files_per_batch = 1 }}
+event = {{ time = "time", time_unit = "s" }}
+
+[join.right]
+name = "latter"
+size = "5 minutes"
+columns = ["tag"]
+source = {{ kind = "files", path = "{events}", format = "json", max_files_per_batch = 1 }}
+event = {{ time = "time", time_unit = "s" }}
+
+[emit]
+early = "1000 days"
+late = "batch"
+"""
+    )
+    changelog: ClassVar[str] = "join_changelog"
+    tables: ClassVar[tuple[str, ...]] = ("join_changelog", schemas.JOIN_MESSAGES, *TABLES[1:])
+
+    def content(self) -> dict[str, Any]:
+        found = super().content()
+        for _, _, state in found["counts"]:
+            del state["seen_us"]
+        return found
+
+    def check(self) -> None:
+        super().check()
+        sent = [commit["counts"]["upserts"] for commit in self.commits()]
+        assert any(sent[:-1]), "nothing was sent before the end of the run: no message was older than the watermark"
+        assert sent[-1], "nothing waited for the end of the run"
+
+    def answer(self) -> Rows:
+        reach = joins.Reach("sliding", left=10 * MINUTE_US, right=5 * MINUTE_US)
+        model = joins.JoinModel(
+            reach, grace=15 * MINUTE_US, retention=40 * MINUTE_US, early=10**18, idle=10**18, late="batch"
+        )
+        for batch in self.input():
+            model.batch([joins.Given(s, row["key"], row["time"]) for s in ("left", "right") for row in batch], 0)
+        model.batch([], 0, flush=True)
+        return sorted(model.sent)
+
+    def sent(self) -> Rows:
+        return sorted(
+            (row["join_key"], row["left_position"], row["right_position"]) for row in self.rows(self.changelog)
+        )
+
+
+class ProcessLake(OperatorLake):
+    """A class that sends rows for events and for timers, and fails at some of both."""
+
+    wanted: ClassVar[tuple[str, ...]] = ("accepted", "dead", "upserts", "timers", "timers_failed")
+    outcomes: ClassVar[tuple[str, ...]] = ("applied", "malformed")
+    template: ClassVar[str] = (
+        CONFIG[: CONFIG.index("[session]")].replace("[pipeline]", f'[pipeline]\ncode = "{PROCESSORS}"')
+        + """\
+[process]
+class = "processors:Pauses"
+columns = ["v", "tag"]
+retention = "40 minutes"
+grace = "5 minutes"
+
+[process.output]
+text = "string"
+number = "long"
+"""
+    )
+    changelog: ClassVar[str] = "output_changelog"
+    tables: ClassVar[tuple[str, ...]] = (
+        *("output_changelog", "process_state_changelog"),
+        *(schemas.DEAD_LETTERS, schemas.CORRECTION_OUTCOMES),
+    )
+
+    def content(self) -> dict[str, Any]:
+        found = super().content()
+        for _, _, state in found["counts"]:
+            del state["clock_timers_us"]
+        return found
+
+    def check(self) -> None:
+        super().check()
+        letters = self.rows(schemas.DEAD_LETTERS)
+        assert {"event", "timer"} <= {row["kind"] for row in letters}
+        assert any("ValueError: an odd e at processors.py:" in row["reason"] for row in letters)
+        removed = [row for row in self.rows("process_state_changelog") if row["op"] == "delete"]
+        assert removed, "no state was removed"
+
+    def correct(self, spark: SparkSession) -> None:
+        """Ask for the state of a key to be deleted, for a row to be deleted, and for what is no correction."""
+        row = max(self.rows("output_changelog"), key=lambda row: (row["position"], row["ordinal"]))
+        time = {"start_time": row["output_time"], "ordinal": row["position"], "other_ordinal": row["ordinal"]}
+        named = [
+            {"kind": "reset", "key": min(r["process_state_key"] for r in self.states())},
+            {"kind": "tombstone", "key": row["output_key"], **time},
+            {"kind": "no such kind", "key": row["output_key"]},
+        ]
+        rows = [{"correction_id": f"c{i}", "job": "test", "created_at": 0, **one} for i, one in enumerate(named)]
+        table = pa.Table.from_pylist(rows, schema=schemas.CORRECTIONS_SCHEMA)
+        Tables.of(spark, self.config)[schemas.CORRECTIONS].append_rows(table)
+
+    def states(self) -> list[Row]:
+        """Return the states that there are."""
+        changes = sorted(self.rows("process_state_changelog"), key=lambda row: row["batch_id"])
+        newest = {row["process_state_key"]: row for row in changes}
+        return [row for row in newest.values() if row["op"] == "upsert"]
+
+    def answer(self) -> Rows:
+        model = process.Machine(processors.Pauses, {"text": str, "number": int}, 40 * MINUTE_US, 5 * MINUTE_US)
+        for batch in self.input():
+            model.batch([{"time_us": row["time"], **{n: row[n] for n in ("key", "v", "tag")}} for row in batch])
+        return sorted((key, *place, *values.values()) for key, _, *place, values in model.sent)
+
+    def sent(self) -> Rows:
+        names = ("output_key", "position", "ordinal", "text", "number")
+        return sorted(tuple(row[name] for name in names) for row in self.latest("output_key", "position", "ordinal"))
+
+
+LAKES: dict[str, type[OperatorLake]] = {
+    "session": SessionLake,
+    "window": WindowLake,
+    "count": CountLake,
+    "table": TableLake,
+    "join": JoinLake,
+    "process": ProcessLake,
+}
+"""By the names of `config/operators.py`."""
+FORMS: dict[str, type[OperatorLake]] = {**LAKES, "session by policy": PolicyLake}
+"""`LAKES`, and operators in further forms, which have other tables."""
+
+
+def us(time: Any) -> int:
+    """Return a time in microseconds since 1970."""
+    return round(time.timestamp() * 1e6)

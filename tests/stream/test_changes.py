@@ -1,0 +1,93 @@
+"""A config that its tables were not made with, told without Spark."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionlake.config.load import Config
+from sessionlake.stream.changes import Class, changes, refusal
+from sessionlake.warehouse.batch_commit import BatchCommit, Settings
+from tests.support import make_config
+
+SESSION = {"gap": "10 minutes", "grace": "5 minutes", "retention": "2 hours"}
+
+
+def last(config: Config, **changed: Any) -> BatchCommit:
+    settings = Settings({**config.rebuild_settings(), **changed}, {}, {})
+    return BatchCommit(config.pipeline.name, "c", 7, "x", {}, {}, (), "1", settings, None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "told"),
+    [
+        ("session.gap", 1_800_000_000, "session.gap: changed from '30 minutes' to '10 minutes' on existing sessions; "),
+        (
+            "session.max_length",
+            3_600_000_000,
+            "session.max_length: is gone, and was '1 hour' on existing sessions; ",
+        ),
+        ("event.key", "device", "event.key: changed from 'device' to 'user' on existing sessions; "),
+    ],
+)
+def test_what_changed_is_told_in_the_configs_words(tmp_path: Path, name: str, before: Any, told: str) -> None:
+    config = make_config(tmp_path, session=SESSION)
+    config = config.model_copy(update={"event": config.event.model_copy(update={"key": "user"})})
+    assert str(refusal(config, last(config, **{name: before}))).startswith(told)
+
+
+def test_what_a_run_would_take_is_not_refused(tmp_path: Path) -> None:
+    config = make_config(tmp_path, session=SESSION)
+    assert refusal(config, last(config)) is None
+    assert refusal(make_config(tmp_path, session={**SESSION, "grace": "6 minutes"}), last(config)) is None
+
+
+def test_the_warehouse_of_another_pipeline(tmp_path: Path) -> None:
+    config = make_config(tmp_path, session=SESSION)
+    assert "belongs to pipeline 'other'" in str(refusal(config, replace(last(config), pipeline="other")))
+
+
+def live(config: Config, **changed: Any) -> BatchCommit:
+    before = last(config)
+    return replace(before, settings=replace(before.settings, live={**config.live_settings(), **changed}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "told"),
+    [
+        ({"grace_us": 3_600_000_000}, "session.grace", "1 hour -> 5 minutes"),
+        ({"retention_us": 86_400_000_000}, "session.retention", "1 day -> 2 hours"),
+        ({"beyond_retention": "drop"}, "session.beyond_retention", "drop -> dead_letter"),
+        ({"archive": True}, "pipeline.archive", "true -> false"),
+        ({"max_future_skew_us": 60_000_000}, "event.max_future_skew", "1 minute -> 5 minutes"),
+        ({"max_key_bytes": 10}, "event.max_key_bytes", "10 -> 65536"),
+        ({"quarantine": {"max_events": 5}}, "quarantine", '{"max_events": 5} -> (none)'),
+    ],
+)
+def test_live_settings_by_their_keys_in_the_config(
+    tmp_path: Path, changed: dict[str, Any], name: str, told: str
+) -> None:
+    config = make_config(tmp_path, session=SESSION)
+    (found,) = changes(config, replace(live(config, **changed), shards=(None, None)), {})
+    assert (found.of, found.name, found.told, found.refusal) == (Class.LIVE, name, told, None)
+
+
+def test_a_setting_that_older_commits_lack_is_no_change(tmp_path: Path) -> None:
+    config = make_config(tmp_path, session=SESSION)
+    before = replace(live(config, allow_expiry=True), shards=(None, None))
+    without = {name: value for name, value in before.settings.live.items() if name != "archive"}
+    assert changes(config, replace(before, settings=replace(before.settings, live=without)), {}) == []
+
+
+def test_stores_are_restored_for_other_shards_or_another_layout(tmp_path: Path) -> None:
+    config = make_config(tmp_path, session=SESSION)
+    before = replace(live(config), shards=(None,) * 4, layout="4/7")
+    (shards,) = changes(config, before, {}, "7")
+    assert (shards.of, shards.told) == (Class.RESTORE, "4 -> 2: the stores are restored from the tables")
+    two = replace(before, shards=(None,) * 2, layout="2/7")
+    assert changes(config, two, {}, "7") == []
+    assert [change.of for change in changes(config, two, {}, "8")] == [Class.RESTORE]
+    # A rebuild makes new stores anyhow.
+    bound = replace(before, settings=replace(before.settings, rebuild={**before.settings.rebuild, "session.gap": 1}))
+    assert [change.of for change in changes(config, bound, {}, "7")] == [Class.REBUILD]
