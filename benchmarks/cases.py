@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.processes import measure
-from benchmarks.synthetic import write_events, write_json, write_sessions
+from benchmarks.synthetic import RETENTION, write_copies, write_events, write_json, write_sessions
 from benchmarks.trees import Tree
 from sessionlake.engine.spark import LITTLE_JAVA
 
 Found = dict[str, Any]
 STREAM_SETTINGS = dict(LITTLE_JAVA)
 """Settings of Spark with which streams run. Older commits get them too: an A/A run without them differed by 1.5x to 2.1x of CPU."""
-PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored", "limits", "emit")
+PARTS = ("million", "small", "json", "file_to_commit", "session_window", "batch", "stored", "limits", "emit", "unique")
 ROUNDS = 2
 """Runs of each tree where two are compared: base, ours, base, ours."""
 LIMITS = {
@@ -140,6 +140,15 @@ class Bench:
             name: self._in_turns({"constant": case, "ours": case | {"more": {"emit": section}}})
             for name, section in POLICIES.items()
         }
+
+    def _unique(self) -> Found:
+        """The million's events with 0.2 % of copies, taken as they come and each once, in turns."""
+        case, copies = self._million_case() | {"conf": STREAM_SETTINGS}, self.work / "copies"
+        if not copies.exists():
+            write_copies(Path(case["events"]), copies, 0.002)
+        case |= {"events": str(copies), "event": {"id": "offset"}}
+        unique = case | {"event": {"id": "offset", "unique_for": RETENTION}}
+        return {"each event once": self._in_turns({"constant": case, "ours": unique})}
 
     def _in_turns(self, cases: dict[str, Found]) -> Found:
         """Run two cases of this checkout, "constant" and "ours", one after the other."""

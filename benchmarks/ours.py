@@ -33,7 +33,7 @@ def make_config(home: Path, case: Found) -> Config:
                 "trigger": case.get("trigger", "0 s"),
             },
             "source": source,
-            "event": {"key": "key", "time": "ts"},
+            "event": {"key": "key", "time": "ts", **case.get("event", {})},
             "session": {"gap": GAP, "grace": GRACE, "retention": RETENTION, **case.get("session", {})},
             **case.get("more", {}),
             "aggregates": {"total": "sum(amount)"},

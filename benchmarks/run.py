@@ -67,6 +67,7 @@ def _once(results: dict[str, Found]) -> Iterator[tuple[str, Found]]:
         ("batch", "all files as one batch"),
         ("limits", "against a constant gap"),
         ("emit", "against every change"),
+        ("unique", "against as they come"),
     ):
         for name, one in results.get(part, {}).items():
             yield f"{name}, {label}", one

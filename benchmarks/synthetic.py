@@ -59,6 +59,17 @@ def write_events(
         pq.write_table(table, directory / f"part-{i:05d}.parquet")
 
 
+def write_copies(events: Path, directory: Path, share: float) -> None:
+    """Write files of events again, each with copies of a share of its rows, half of which are of the file before."""
+    directory.mkdir(parents=True, exist_ok=True)
+    rng, before = np.random.default_rng(3), None
+    for file in sorted(events.iterdir()):
+        table = pq.read_table(file)
+        some = [one.take(rng.integers(0, len(one), int(len(one) * share / 2))) for one in (table, before or table)]
+        pq.write_table(pa.concat_tables([table, *some]), directory / file.name)
+        before = table
+
+
 def write_json(events: Path, directory: Path) -> None:
     """Write each Parquet file of events as JSON lines with ISO 8601 times, in the same order."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,8 @@ repeated, dead and malformed events; an operator's oracle is one of `tests/oracl
 """
 
 import json
+import math
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,10 +16,22 @@ from pyspark.sql import SparkSession
 
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
-from tests.engine.crash_support import CONFIG, FIRST, SECOND, TABLES, Lake, Row, config_of, files_of
+from tests.engine.crash_support import (
+    CONFIG,
+    FIRST,
+    SECOND,
+    TABLES,
+    Lake,
+    Row,
+    config_of,
+    events,
+    files_of,
+    write_events,
+)
 from tests.operators.process import processors
 from tests.oracle import counts, joins, process, session_emission, tables, windows
 from tests.oracle.model import ReferenceModel
+from tests.oracle.unique import UniqueModel
 
 MINUTE_US = 60_000_000
 FAR_S = 4_000_000_000
@@ -421,6 +435,51 @@ number = "long"
         return sorted(tuple(row[name] for name in names) for row in self.latest("output_key", "position", "ordinal"))
 
 
+class UniqueLake(OperatorLake):
+    """A pipeline whose senders repeat events: in a file, and in the next one. The oracle gets each once."""
+
+    unique_for: ClassVar[int] = 30 * MINUTE_US
+
+    def write_files(self, files: range) -> None:
+        for number in files:
+            lines, before = events(number), events(number - 1) if number else []
+            again = [*lines[:6], *before[:12]]
+            random.Random(number).shuffle(again)
+            write_events(self.events / f"{number}.json", number, [*lines, *again])
+
+    def input(self) -> list[list[Row]]:
+        model, watermark, found = UniqueModel(self.unique_for, 40 * MINUTE_US), -math.inf, []
+        for batch in super().input():
+            passed, _ = model.batch([{**row, "time_us": row["time"], "id": row["tag"]} for row in batch], watermark)
+            found.append([batch[place] for place in passed])
+            watermark = max([watermark, *(row["time"] for row in found[-1])])
+        return found
+
+
+def unique_template(template: str) -> str:
+    return template.replace('time_unit = "s"', 'time_unit = "s"\nid = "tag"\nunique_for = "30 minutes"')
+
+
+UNIQUE_TABLES = (schemas.EVENT_IDS, schemas.DUPLICATES)
+
+
+class UniqueSessionLake(UniqueLake, SessionLake):
+    """Sessions of senders that repeat events."""
+
+    wanted: ClassVar[tuple[str, ...]] = (*SessionLake.wanted, "duplicate")
+    template: ClassVar[str] = unique_template(SessionLake.template)
+    tables: ClassVar[tuple[str, ...]] = (*SessionLake.tables, *UNIQUE_TABLES)
+
+
+class UniqueWindowLake(UniqueLake, WindowLake):
+    """Windows of senders that repeat events."""
+
+    wanted: ClassVar[tuple[str, ...]] = (*WindowLake.wanted, "duplicate")
+    template: ClassVar[str] = unique_template(WindowLake.template).replace('"30 minutes"', '"40 minutes"')
+    tables: ClassVar[tuple[str, ...]] = (*WindowLake.tables, *UNIQUE_TABLES)
+    unique_for: ClassVar[int] = 40 * MINUTE_US
+
+
 LAKES: dict[str, type[OperatorLake]] = {
     "session": SessionLake,
     "window": WindowLake,
@@ -430,7 +489,8 @@ LAKES: dict[str, type[OperatorLake]] = {
     "process": ProcessLake,
 }
 """By the names of `config/operators.py`."""
-FORMS: dict[str, type[OperatorLake]] = {**LAKES, "session by policy": PolicyLake}
+FORMS: dict[str, type[OperatorLake]] = {**LAKES, "session by policy": PolicyLake, "unique session": UniqueSessionLake}
+FORMS |= {"unique window": UniqueWindowLake}
 """`LAKES`, and operators in further forms, which have other tables."""
 
 

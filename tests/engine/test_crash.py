@@ -47,7 +47,7 @@ def half(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: 
 def undisturbed(
     request: pytest.FixtureRequest, spark: SparkSession, half: OperatorLake, tmp_path_factory: pytest.TempPathFactory
 ) -> Undisturbed[OperatorLake]:
-    if isinstance(half, SessionLake):
+    if type(half) is SessionLake:
         return request.getfixturevalue("session_undisturbed")
     return run_to_the_end(spark, half, tmp_path_factory.mktemp("undisturbed"))
 

@@ -76,6 +76,7 @@ def command(*arguments: str, **environment: str) -> "subprocess.CompletedProcess
     return subprocess.run([program, *arguments], env=env, capture_output=True, text=True, timeout=400, check=False)
 
 
+@pytest.mark.slow
 def test_sessions_under_another_key_and_gap_go_on_without_the_old_files(spark: SparkSession, tmp_path: Path) -> None:
     aggregates = {"total": "sum(v)", "others": "first(other)"}
     path = write_config(tmp_path, aggregates=aggregates)
@@ -164,6 +165,7 @@ def test_a_table_has_the_latest_row_of_each_key(spark: SparkSession, tmp_path: P
     assert dict(tuple(row) for row in found) == latest
 
 
+@pytest.mark.slow
 def test_what_the_archive_lacks_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     aggregates = {"total": "sum(v)"}
     path = write_config(tmp_path, pipeline={**PIPELINE, "archive": False}, aggregates=aggregates)

@@ -38,7 +38,15 @@ FIRST = [
 ]
 SECOND = [{"key": "d", "time_us": 1030, "v": 1}, {"key": "e", "time_us": 960, "v": 1}]
 """960 is late: the watermark is 1002, gap and grace are 30."""
-OUTCOMES = {("accepted",): 10, ("late",): 1, ("dead",): 4, ("dropped",): 0, ("emitted",): 0, ("filtered",): 0}
+OUTCOMES = {
+    ("accepted",): 10,
+    ("late",): 1,
+    ("dead",): 4,
+    ("dropped",): 0,
+    ("emitted",): 0,
+    ("filtered",): 0,
+    ("duplicate",): 0,
+}
 
 
 def values(text: str) -> Values:

@@ -58,7 +58,7 @@ def test_case_1(tmp_path: Path, windows: Any, emit: Emit, expected: dict[str, An
             assert run.get_result() == []
         assert run.positions() == {0: 3}
         assert run.counts == {
-            **dict.fromkeys(("late", "partly_late", "dead", "dropped", "filtered"), 0),
+            **dict.fromkeys(("late", "partly_late", "dead", "dropped", "filtered", "duplicate"), 0),
             "input": 3,
             "accepted": 3,
             "replayed": 6,

@@ -121,7 +121,7 @@ def test_late_and_refused_messages_have_their_own_way(tmp_path: Path) -> None:
         run.add_message({"key": "a", "time_us": 100, "v": "text"})
         run.add_message(message(100, key=None))
         assert run.counts == {
-            **dict.fromkeys(("partly_late", "dropped", "filtered", "replayed"), 0),
+            **dict.fromkeys(("partly_late", "dropped", "filtered", "duplicate", "replayed"), 0),
             "input": 5,
             "accepted": 1,
             "late": 1,

@@ -99,7 +99,7 @@ def _seconds(micros: int | None) -> float | None:
 
 def _counted(counts: dict[str, int]) -> str:
     """Return the outcomes of the events; rare outcomes only if there are any."""
-    rare = [name for name in ("dropped", "emitted", "filtered") if counts[name]]
+    rare = [name for name in ("dropped", "emitted", "filtered", "duplicate") if counts[name]]
     parts = " + ".join(f"{counts[name]:,} {name}" for name in (*_SHOWN_ALWAYS, *rare))
     return f"{counts['input']:,} = {parts}"
 

@@ -140,7 +140,9 @@ def print_batch(batch: "BatchCommit") -> None:
     counts = batch.counts
     took = (batch.committed_us - batch.started_us) / 1e6
     refused = "".join(
-        f", {counts[n]:,} {n}" for n in ("late", "dead", "dropped", "emitted", "filtered", "stale") if counts.get(n)
+        f", {counts[n]:,} {n}"
+        for n in ("late", "dead", "dropped", "emitted", "filtered", "duplicate", "stale")
+        if counts.get(n)
     )
     deleted = f", {counts['deletes']:,} deleted" if counts.get("deletes") else ""
     console.print(
@@ -154,7 +156,7 @@ def print_summary(summary: "RunSummary") -> None:
     c = summary.counts
     console.print(
         f"{summary.batches} batches: {c['input']:,} events = {c['accepted']:,} accepted + {c['late']:,} late + {c['dead']:,} dead"
-        f" + {c['dropped']:,} dropped + {c['emitted']:,} emitted + {c['filtered']:,} filtered; watermark {format_time(summary.watermark_us)}"
+        f" + {c['dropped']:,} dropped + {c['emitted']:,} emitted + {c['filtered']:,} filtered + {c['duplicate']:,} duplicate; watermark {format_time(summary.watermark_us)}"
     )
     show_warnings(summary.warnings)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sessionlake.config.durations import spoken_duration
 from sessionlake.config.jobs import check_quality
 from sessionlake.config.names import RESERVED
 from sessionlake.config.observed import check_observed
@@ -42,6 +43,28 @@ def _check_side(config: "Config", side: "Config") -> None:
     config.section.check_event(side.event)
     if side.event.time is None and config.section.TIMED:
         raise ConfigError(f"{side.event_at}.time: is missing; add it to the config")
+    _check_unique(config, side)
+
+
+def _check_unique(config: "Config", side: "Config") -> None:
+    """Refuse to look for duplicates if an event has no id, if an operator can't, or for another time than events are taken in."""
+    section, at, asked_us = config.section, f"{side.event_at}.unique_for", side.event.unique_us
+    if asked_us is None:
+        return
+    if section.NOT_UNIQUE is not None:
+        raise ConfigError(f"{at}: {section.NOT_UNIQUE}; remove it")
+    if side.event.id is None:
+        raise ConfigError(f"{at}: needs an id; write {side.event_at}.id, the column that a sender's retry repeats")
+    if asked_us > section.retention_us:
+        longest = spoken_duration(section.retention_us)
+        raise ConfigError(
+            f"{at}: {side.event.unique_for!r} is longer than events are taken in, {longest!r}; write that, or raise the retention"
+        )
+    if asked_us < section.harmless_us:
+        least = spoken_duration(section.harmless_us)
+        raise ConfigError(
+            f"{at}: {side.event.unique_for!r} is shorter than events wait for others, {least!r}; write that or longer"
+        )
 
 
 def _check_column(side: "Config", name: str) -> None:

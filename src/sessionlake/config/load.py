@@ -160,7 +160,9 @@ class Config(Section):
         """Return the settings that a pipeline's tables are bound to: to change one is to rebuild."""
         events: dict[str, Any] = {}
         for side in self.inputs.values():
-            event = side.event.model_dump(exclude={"max_future_skew", "max_key_bytes", "where"})
+            event = side.event.model_dump(
+                exclude={"max_future_skew", "max_key_bytes", "where", "unique_for", "duplicates"}
+            )
             event["columns"] = event["columns"] or None
             events |= {f"{side.event_at}.{name}": value for name, value in event.items()}
         return {**self.section.bound_settings(), **events, "aggregates": dict(self.aggregates)}
@@ -179,6 +181,7 @@ class Config(Section):
                 "max_future_skew_us": side.max_future_skew_us,
                 "max_key_bytes": side.event.max_key_bytes,
                 **({} if side.event.where is None else {"where": side.event.where}),
+                **({} if side.event.unique_us is None else {"unique_for_us": side.event.unique_us}),
             }
             for name, side in self.inputs.items()
         }

@@ -100,6 +100,10 @@ class EventSection(Section):
     """SQL over the row; rows for which it is not true are no events: they are counted, and nothing else."""
     columns: dict[str, str] = Field(default={})
     """Computed columns: SQL by name, each of the source's columns and of those above it."""
+    unique_for: Duration | None = None
+    """How long an event is remembered: another one of the same key, id and time is a duplicate, and changes nothing."""
+    duplicates: Literal["table", "count"] = "table"
+    """Whether duplicates get a row in the table `duplicates`, or are only counted."""
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -110,6 +114,16 @@ class EventSection(Section):
     def id_columns(self) -> tuple[str, ...]:
         """The columns of the id; none if events have none."""
         return as_columns(self.id)
+
+    @property
+    def shows_duplicates(self) -> bool:
+        """Whether duplicates get a row, besides their number."""
+        return self.duplicates == "table"
+
+    @property
+    def unique_us(self) -> int | None:
+        """How long an event is remembered, microseconds; None if duplicates are not looked for."""
+        return None if self.unique_for is None else parse_duration(self.unique_for)
 
 
 class SideSection(Protocol):
@@ -127,6 +141,8 @@ class SideSection(Protocol):
 class OperatorSection(Section):
     """An operator's section; `config.operators` names them. Subclasses add the keys of their operator."""
 
+    NOT_UNIQUE: ClassVar[str | None] = None
+    """Why duplicates of events can't be taken out; None if they can."""
     RESERVED: ClassVar[frozenset[str]] = frozenset()
     """Column names that an aggregate can't have in addition to those of every operator, in lower case."""
     BESIDE: ClassVar[tuple[str, ...]] = ("aggregates",)

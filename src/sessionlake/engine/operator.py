@@ -169,7 +169,7 @@ class Operator(Protocol[Store]):
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Turn source rows into rows with keys, rows of outputs, and numbers; runs before the shuffle.
 
-        It decodes the rows, and yields the pieces of `scheduled`, `split_rows` and `split_corrections`.
+        It decodes the rows, and yields the pieces of `scheduled`, `split_rows`, `split_corrections` and `split_sent`.
         """
 
     def scheduled(self, context: BatchContext) -> Split:
@@ -180,6 +180,9 @@ class Operator(Protocol[Store]):
 
     def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
         """Turn rows of the table of corrections into pieces."""
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Turn corrections that the source sent among its events, as rows of the table of corrections, into pieces."""
 
     def open_store(self, path: Path, opened: OpenSegments = ...) -> Store:
         """Open the store of a shard, by default in a database of its own."""

@@ -32,7 +32,7 @@ def run_jobs(spark: SparkSession, config: Config, root: Path, console: Console) 
     jobs: list[tuple[str, str, Callable[[OnStep], JobReport]]] = [
         (
             f"backfill of {year}",
-            "late events of any age, from the files again",
+            "late events of any age, from the archive",
             lambda step: backfill(spark, config, from_us=first, to_us=last, on_step=step),
         ),
         (

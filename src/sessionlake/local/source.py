@@ -15,6 +15,7 @@ from sessionlake.local.tables import LocalTables
 from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.tables import TableDecoder
 from sessionlake.sources.record_columns import META
+from sessionlake.stream.unique import once
 
 _PIPELINE = {"name": "local", "warehouse": "warehouse", "store": "store"}
 
@@ -51,8 +52,7 @@ def local_operator(config: Config, types: Mapping[str, Types]) -> Operator[Any]:
     for name, side in config.inputs.items():
         texts = [*config.keys[name], *side.event.id_columns]
         sources[name] = LocalSource({**dict.fromkeys(texts, pa.string()), **types.get(name, {})})
-    made: Operator[Any] = named(config.entry.operator)(config, sources, None)
-    return made
+    return once(named(config.entry.operator)(config, sources, None), config.inputs)
 
 
 def local_tables(config: Config) -> LocalTables:

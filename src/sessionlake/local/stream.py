@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sessionlake.engine.operator import Aside, BatchContext, Counted, Operator, Piece, ShardResult, Store
-from sessionlake.local.shards import LocalShards
+from sessionlake.local.shards import KEY, TIME_US, LocalShards
 from sessionlake.local.tables import LocalTables
 from sessionlake.sources.decoding.rows import Rows
+from sessionlake.stream.unique import ID_HASH, ID_TIME, IDS, inner, remembered_us
+from sessionlake.stream.watermark import watermark_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class LocalStream(Generic[Store]):
         self._shards, self._tables = shards, tables
         self._state: dict[str, Any] = dict(state or {})
         self._batches = batches
+        self._ids: list[pa.Table] = []
+        """The identities that were taken, if there are tables, from which stores are restored."""
 
     @property
     def state(self) -> dict[str, Any]:
@@ -79,19 +84,29 @@ class LocalStream(Generic[Store]):
             pieces[-1] += operator.split_corrections(context, corrections)
 
         def answer(asked: pa.Table) -> pa.Table:
-            return asked if self._tables is None else self._tables.lookups(operator, context.state, asked)
+            return asked if self._tables is None else self._tables.lookups(inner(operator), context.state, asked)
 
         results, stats = self._shards.run(operator, [p for some in pieces for p in some], context, answer)
         self._state = operator.next_state(self._state, stats)
         self._batches += 1
-        changes = [] if self._tables is None else self._tables.add(results)
+        changes = []
+        if self._tables is not None:
+            changes = self._tables.add(results)
+            self._ids += [result.side[IDS] for result in results if IDS in result.side]
         return LocalBatch(changes, pieces, results, stats)
 
     def restore(self, operator: Operator[Store]) -> None:
         """Restore every store from the tables, as after the loss of its disk."""
         assert self._tables is not None  # noqa: S101 (see `__init__`)
         context = BatchContext(self._batches, "", dict(self._state))
-        self._shards.restore(operator, self._tables.stored(operator, self._state), context)
+        stored = self._tables.stored(inner(operator), self._state)
+        remembered = remembered_us(operator)
+        if remembered is not None and self._ids:
+            ids = pa.concat_tables(self._ids).select([KEY, TIME_US, ID_HASH]).rename_columns([KEY, ID_TIME, ID_HASH])
+            oldest = watermark_of(self._state) - remembered
+            ids = ids.filter(pc.greater_equal(ids[ID_TIME], oldest))
+            stored = pa.concat_tables([stored, ids], promote_options="default")
+        self._shards.restore(operator, stored, context)
 
     def stores(self, operator: Operator[Store]) -> list[Store]:
         """Return the stores of all shards."""

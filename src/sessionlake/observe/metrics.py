@@ -32,7 +32,7 @@ INPUT_EVENTS = Metric(
 EVENTS = Metric(
     "sessionlake_events_total",
     "counter",
-    "Events by outcome: accepted, late, dead, dropped, emitted, filtered; their sum is input_events",
+    "Events by outcome: accepted, late, dead, dropped, emitted, filtered, duplicate; their sum is input_events",
     _labels("outcome"),
     ("stream", "tables"),
 )

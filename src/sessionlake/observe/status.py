@@ -30,7 +30,7 @@ class Status:
     committed_us: int
     counts: dict[str, int]
     reconciles: bool
-    """input == accepted + late + dead + dropped + emitted + filtered, over all batches and against the tables' rows; late as well. Of a keyed
+    """input == accepted + late + dead + dropped + emitted + filtered + duplicate, over all batches and against the tables' rows; late as well. Of a keyed
     table accepted == changed + superseded + unchanged.
 
     And sessions, or windows that each event is in one of, hold the accepted events and those restated, if nothing was

@@ -10,6 +10,7 @@ from sessionlake.operators.registry import kind_of
 from sessionlake.preflight.sources import UnseenError, sources_without_spark
 from sessionlake.stream.changes import Change, changes
 from sessionlake.stream.kind import Kind
+from sessionlake.stream.unique import inner, layout, once
 from sessionlake.warehouse.batch_commit import BatchCommit
 from sessionlake.warehouse.batches import find_last_batch
 from sessionlake.warehouse.lake import Lake
@@ -59,4 +60,5 @@ def _store_layout(config: Config, kind: type[Kind], last: BatchCommit) -> str | 
         made = kind.make(config, sources_without_spark(config), last.settings.types)
     except (UnseenError, SessionlakeError):
         return None
-    return made.store_layout(made.operator())
+    operator = once(made.operator(), made.inputs)
+    return layout(operator, made.store_layout(inner(operator)))

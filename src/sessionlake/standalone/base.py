@@ -33,8 +33,8 @@ from sessionlake.stream.outputs import LATE
 from sessionlake.warehouse.changelog import Changelog
 from sessionlake.warehouse.schemas import PARTLY
 
-COUNTS = ("input", "accepted", "late", "partly_late", "dead", "dropped", "filtered")
-"""The names in `counts`, besides `replayed`: input = accepted + late + dead + dropped + filtered."""
+COUNTS = ("input", "accepted", "late", "partly_late", "dead", "dropped", "filtered", "duplicate")
+"""The names in `counts`, besides `replayed`: input = accepted + late + dead + dropped + filtered + duplicate."""
 Positions: TypeAlias = Sequence[int] | Ints | pa.Array
 Messages: TypeAlias = Sequence[Row] | pa.Table
 _NEVER = -(1 << 62)

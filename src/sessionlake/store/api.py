@@ -8,6 +8,10 @@ SegmentWrites = Mapping[int, tuple[list[bytes], list[bytes | None]]]
 """By segment keys and their values; None deletes."""
 
 
+IDS_FROM = (1 << 62) + (1 << 61)
+"""Segments numbered from here on have the identities of events (`store/ids.py`). No operator sees them."""
+
+
 class ShardStore(Protocol):
     """A shard's database on a local disk, open in one process at a time.
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from sessionlake.columnar.arrays import combined, offsets_of
 from sessionlake.errors import StoreError
+from sessionlake.store.api import IDS_FROM
 from sessionlake.store.database import Database
 from sessionlake.store.rocks import SEGMENT
 
@@ -81,7 +82,8 @@ class SecondarySegments:
 
     def _open(self, path: Path) -> None:
         self._db = Database(path, read_only=True)
-        self._families = {int(name.removeprefix(SEGMENT)): self._db.family(name) for name in self._db.names}
+        families = {int(name.removeprefix(SEGMENT)): name for name in self._db.names}
+        self._families = {number: self._db.family(name) for number, name in families.items() if number < IDS_FROM}
         self._segments = sorted(self._families)
 
     @property
@@ -131,6 +133,7 @@ class OverlaidSegments:
     def __init__(self, base: ReadSegments, writes: pa.Table) -> None:
         self._base = base
         # A key is looked for by bisection: to make Python's objects of Arrow's values costs several times a slice of their bytes.
+        writes = writes.slice(0, int(np.searchsorted(writes["segment"].to_numpy(), IDS_FROM)))
         offsets, names = offsets_of(combined(writes["key"]))
         self._ends, self._names = offsets.data, names.data
         self._values = combined(writes["value"])

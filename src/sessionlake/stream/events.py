@@ -90,6 +90,8 @@ def event_spec(
         archive=config.pipeline.archive,
         max_key_bytes=event.max_key_bytes,
         shape=shape,
+        unique_us=event.unique_us,
+        shows_duplicates=event.shows_duplicates,
     )
 
 

@@ -61,6 +61,10 @@ class EventSpec:
     """An event whose key is longer is refused."""
     shape: Shape = field(default_factory=Shape)
     """How rows of the source become events."""
+    unique_us: int | None = None
+    """How long an event is remembered, so that its duplicates are found (`stream/unique`); None if they are not looked for."""
+    shows_duplicates: bool = True
+    """Whether duplicates get a row in their table, besides their number."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -111,13 +115,13 @@ class Judged:
         yield Counted(counts | ({"dropped": self.dropped} if self.spec.beyond_retention == DROP else {}))
         for at, reasons in self.refused:
             for first in range(0, len(at), _PIECE_ROWS):
-                yield Aside(
-                    DEAD, self._dead_letters(at[first : first + _PIECE_ROWS], reasons.slice(first, _PIECE_ROWS))
-                )
+                piece = at[first : first + _PIECE_ROWS], reasons.slice(first, _PIECE_ROWS)
+                yield Aside(DEAD, self.dead_letters(*piece))
         if self.spec.archive:
             yield Aside(ARCHIVED, event_table(self.spec, kept()))
 
-    def _dead_letters(self, at: Ints, reasons: pa.Array) -> pa.Table:
+    def dead_letters(self, at: Ints, reasons: pa.Array) -> pa.Table:
+        """Return rows of the table of dead letters, without their marks, for the rows at some places."""
         columns = [
             reasons,
             pa.repeat("event", len(at)),
@@ -258,6 +262,7 @@ def with_live_settings(spec: EventSpec, live: Mapping[str, Any]) -> EventSpec:
         archive=live.get("archive", False),
         max_key_bytes=live.get("max_key_bytes"),
         shape=spec.shape.under(live.get("where"), spec.decoder.columns),
+        unique_us=live.get("unique_for_us"),
     )
 
 

@@ -27,6 +27,7 @@ _COUNTED = {
     "dead": "that were refused",
     "dropped": "beyond retention, and dropped",
     "filtered": "for which `where` is not true",
+    "duplicate": "that came before",
 }
 _SAVE_AFTER = 40
 """Unsaved batches at which they are saved: well below the 100 whose positions Spark keeps."""

@@ -58,6 +58,12 @@ def chunk_of(context: BatchContext, number: int) -> int:
     return (context.task * _PARTS + context.part) * _NUMBERS + number
 
 
+def place_of(chunk: int) -> tuple[int, int, int]:
+    """Return the task, the part and the number that `chunk_of` made a chunk's number of."""
+    table, number = divmod(chunk, _NUMBERS)
+    return *divmod(table, _PARTS), number
+
+
 def accepted_rows(name: str, rows: Rows, accepted: int, chunk: int) -> Split:
     """Yield the pieces that report to every shard, and to the state, the number of accepted rows in an input's chunk.
 

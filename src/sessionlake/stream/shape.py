@@ -66,6 +66,7 @@ class Shape:
             error=None if rows.error is None else rows.error.filter(pa.array(keep)),
             raw=lambda places: rows.raw(at[places]),
             source=lambda places: rows.source(at[places]),
+            places=None if rows.places is None else rows.places[at],
         )
         return some, count - len(at)
 

@@ -13,6 +13,7 @@ from sessionlake.stream.ingest import ARCHIVED, DEAD
 from sessionlake.stream.input_log import BATCH_INPUTS, inputs_schema
 from sessionlake.stream.kind import Kind, TableSpec, own_tables
 from sessionlake.stream.outputs import LATE, archived_rows, late_rows, same_rows, sided_rows
+from sessionlake.stream.unique import tables as unique_tables
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.tables import Tables
 
@@ -31,6 +32,7 @@ def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
     try:
         if "://" not in config.pipeline.warehouse:
             make_private(Path(config.pipeline.warehouse.removeprefix("file:")))
+        unique_tables.require_ids(tables, kind)
         for spec in (*_common(config, kind), *own_tables(kind, tables.changelog)):
             tables[spec.name].create(spec.schema, spec.comment, properties=spec.properties)
             if spec.name == schemas.EVENTS and tables[spec.name].read().columns != spec.schema.names:
@@ -48,7 +50,7 @@ def create_tables(tables: Tables, config: Config, kind: Kind) -> None:
 
 def _grow(tables: Tables, config: Config, kind: Kind) -> None:
     """Give tables of an earlier release the counts that the config needs: Spark ends a stream whose table grows under it."""
-    if any(side.event.where is not None for side in config.inputs.values()):
+    if any(side.event.where is not None or side.event.unique_for is not None for side in config.inputs.values()):
         tables[schemas.BATCHES].grow(schemas.batches(kind.changelog.counts), schemas.ADDED_COUNTS)
         if tables[BATCH_INPUTS].exists():
             schema = inputs_schema(config.section.sides)
@@ -62,6 +64,7 @@ def outputs_of(tables: Tables, kind: Kind) -> tuple[Output, ...]:
     return (
         Output(ARCHIVED, schemas.EVENTS, tables[schemas.EVENTS].uri, archive_of(kind), archived_rows),
         *sides,
+        *unique_tables.outputs_of(tables, kind),
         Output(
             LATE,
             schemas.LATE_EVENTS,
@@ -104,6 +107,7 @@ def _common(config: Config, kind: Kind) -> tuple[TableSpec, ...]:
             if config.pipeline.archive
             else []
         ),
+        *unique_tables.tables_of(kind),
         TableSpec(schemas.DEAD_LETTERS, dead_letters_of(kind), refused),
         TableSpec(
             schemas.CORRECTION_OUTCOMES,

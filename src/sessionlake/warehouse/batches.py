@@ -41,7 +41,7 @@ def check_history(logs: Logs, changelogs: Sequence[Changelog]) -> None:
 
 def foreign_change(logs: Logs, changelogs: Sequence[Changelog]) -> ForeignChange | None:
     """Return a change by others of the tables of changelogs, since we last wrote them."""
-    for name in (table for of in changelogs for table in of.guarded):
+    for name in (*(table for of in changelogs for table in of.guarded), schemas.EVENT_IDS):
         if logs[name].exists() and (found := logs[name].foreign_change()) is not None:
             return found
     return None

@@ -32,6 +32,8 @@ TOPIC_TOMBSTONES = "topic_tombstones"
 JOB_RUNS = "job_runs"
 QUALITY_RESULTS = "quality_results"
 REDEEMED = "redeemed"
+EVENT_IDS = "event_ids"
+DUPLICATES = "duplicates"
 JOIN_MESSAGES = "join_messages"
 """The state's changelog of a join."""
 SIDE = "side"
@@ -50,15 +52,26 @@ SHARED = (
     JOB_RUNS,
     QUALITY_RESULTS,
     REDEEMED,
+    EVENT_IDS,
+    DUPLICATES,
 )
 """The tables of any pipeline besides its changelogs and their snapshots. Some exist only with an operator or a setting, or
 after a job's first run."""
-SIDES = (EVENTS, TOPIC_TOMBSTONES, JOIN_MESSAGES, LATE_EVENTS, DEAD_LETTERS, CORRECTION_OUTCOMES)
+SIDES = (
+    EVENTS,
+    EVENT_IDS,
+    DUPLICATES,
+    TOPIC_TOMBSTONES,
+    JOIN_MESSAGES,
+    LATE_EVENTS,
+    DEAD_LETTERS,
+    CORRECTION_OUTCOMES,
+)
 """The tables that a batch writes before the changelog: they may hold rows of a batch that is not committed yet."""
 
-OUTCOMES = ("accepted", "late", "dead", "dropped", "emitted", "filtered")
+OUTCOMES = ("accepted", "late", "dead", "dropped", "emitted", "filtered", "duplicate")
 """The outcomes of an event, each a count of its batch: their sum is `input`."""
-ADDED_COUNTS = frozenset({"filtered"})
+ADDED_COUNTS = frozenset({"filtered", "duplicate"})
 """Counts that tables of earlier releases lack. They come when a config first needs them; until then they are 0."""
 COUNTS = (
     "input",
@@ -72,7 +85,7 @@ COUNTS = (
     "deletes",
 )
 """The counts of a batch: events in and their outcomes, corrections in and their outcomes, changes out."""
-PER_INPUT = ("input", "accepted", "late", "dead", "dropped", "filtered")
+PER_INPUT = ("input", "accepted", "late", "dead", "dropped", "filtered", "duplicate")
 """The counts that commits also have for each input, if there are several: input is the sum of the others."""
 QUARANTINED = "quarantined"
 """A further count of commits: sessions that a batch moved above a threshold of [quarantine]."""
@@ -133,6 +146,19 @@ def late_events(inputs: Mapping[str, pa.DataType], more: Iterable[pa.Field] = ()
             commented("source", pa.string(), "Where it came from: file and row"),
             commented("close_time", TIME, "The session it would have been part of ended before this time"),
             *more,
+            *BATCH_MARKS,
+        ]
+    )
+
+
+def event_ids(*, sided: bool) -> pa.Schema:
+    """Return the schema of event_ids and of duplicates; `sided` says that each row names its input."""
+    return pa.schema(
+        [
+            commented("key", pa.string(), "The event's key"),
+            commented("event_time", TIME, "The event's time"),
+            commented("id_hash", pa.int64(), "xxhash64(event_id, xxhash64(key, number of the input, from 0 on))"),
+            *([SIDE_FIELD] if sided else []),
             *BATCH_MARKS,
         ]
     )

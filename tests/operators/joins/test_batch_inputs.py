@@ -16,7 +16,15 @@ from tests.operators.joins.join_support import join_config, read, write
 def test_the_columns_of_an_input() -> None:
     assert inputs_schema([]) == BATCH_INPUTS_SCHEMA
     names = inputs_schema(["left", "right"]).names[len(BATCH_INPUTS_SCHEMA) :]
-    counts = ["left_input", "left_accepted", "left_late", "left_dead", "left_dropped", "left_filtered"]
+    counts = [
+        "left_input",
+        "left_accepted",
+        "left_late",
+        "left_dead",
+        "left_dropped",
+        "left_filtered",
+        "left_duplicate",
+    ]
     assert names == counts + [name.replace("left", "right") for name in counts]
 
 
@@ -36,8 +44,8 @@ def test_messages_by_side(spark: SparkSession, tmp_path: Path, monkeypatch: pyte
     run(spark, config, once=True)
     first, second = sorted(read(config, BATCH_INPUTS).to_pylist(), key=lambda row: row["batch_id"])
     names = [(side, name) for side in ("left", "right") for name in PER_INPUT]
-    assert [first[f"{side}_{name}"] for side, name in names] == [None] * 12
-    assert [second[f"{side}_{name}"] for side, name in names] == [4, 1, 1, 2, 0, 0, *[0] * 6]
+    assert [first[f"{side}_{name}"] for side, name in names] == [None] * 14
+    assert [second[f"{side}_{name}"] for side, name in names] == [4, 1, 1, 2, *[0] * 10]
     tables = Tables.of(spark, config)
     assert [inputs.batch_id for inputs in batch_inputs(tables, config, 1)] == [0, 1]
     comments = {field.name: field.metadata.get("comment") for field in tables[BATCH_INPUTS].read().schema}

@@ -75,6 +75,11 @@ def _events(basis: RunBasis, recompute: Recompute, buckets: int, needed: set[int
     missing = lacking(basis.tables, basis.inputs, needed, window, version) if version >= 0 else "there is no archive"
     if missing is None:
         return [split_basis(archived_events(basis.tables, basis.inputs, window, version), buckets, window, archived)]
+    if recompute.events.unique_us is not None:
+        raise JobError(
+            f"event.unique_for: is set, and the source has duplicates, which only the archive lacks, and {missing}; "
+            "set pipeline.archive = true: then events of later batches can be backfilled"
+        )
     source = sources_of(basis.tables.spark, basis.config)[EVENTS]
     offsets = [(i.batch_id, i.events) for i in basis.inputs]
     try:

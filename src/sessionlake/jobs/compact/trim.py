@@ -11,6 +11,7 @@ from sessionlake.jobs.expire.tombstone_sender import first_unsent_batch
 from sessionlake.operators.registry import kind_of
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.schemas import YEAR_1_US
 from sessionlake.warehouse.tables import Tables
 from sessionlake.warehouse.views import ARCHIVED_FROM, fold_point
 
@@ -41,8 +42,11 @@ def trim(upkeep: Upkeep, until: int) -> None:
 
 
 def unneeded(tables: Tables, config: Config) -> dict[str, str]:
-    """Return by table the SQL of rows that nothing is computed of any more (`Kind.unneeded`)."""
-    return dict(kind_of(config).unneeded(config, dict(last_batch(tables).state)))
+    """Return by table the SQL of rows that nothing is computed of any more (`Kind.unneeded`, and identities beyond retention)."""
+    kind, state = kind_of(config), dict(last_batch(tables).state)
+    old = f"event_time < timestamp_micros({max(kind.expired_us(config, state), YEAR_1_US)})"
+    ids = [name for name in (schemas.EVENT_IDS, schemas.DUPLICATES) if tables[name].exists()]
+    return {**kind.unneeded(config, state), **dict.fromkeys(ids, old)}
 
 
 def trim_unneeded(upkeep: Upkeep, table: str, condition: str) -> None:

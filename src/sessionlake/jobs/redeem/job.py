@@ -65,6 +65,11 @@ def redeem(
         raise JobError("--reason: is missing; write a reason as dead_letters has it, such as 'too far in the future'")
     check_range(from_us, to_us)
     require_known(config, REDEEM)
+    if any(side.event.unique_for is not None for side in config.inputs.values()):
+        raise JobError(
+            "event.unique_for: is set, and a redeemed event is not remembered, so that a sender's retry of it would count twice; "
+            "send the corrected events to the source again"
+        )
     kind = stored_kind(spark, config, last_batch(Tables.of(spark, config)))
     reading = kind.redeeming
     if reading is None:

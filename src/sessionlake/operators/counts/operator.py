@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,9 @@ from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.series import SeriesStore
 from sessionlake.stream.control import Limits, split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+from sessionlake.stream.ingest import EventSpec
 from sessionlake.stream.positions import chunk_of, counted
+from sessionlake.stream.splitting import split_source
 
 _ASKED = pa.schema([*ASKED_SCHEMA, ("any", pa.bool_())])
 
@@ -43,6 +43,11 @@ class Counter:
         """Whether every shard must run in each batch: changes wait for a tick. Otherwise the rows that describe chunks make shards run."""
         return isinstance(self.spec.emit.early, int)
 
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of the one input."""
+        del name
+        return self.spec.events
+
     def columns(self, name: str) -> EventColumns:
         """Return the columns of the one input."""
         del name
@@ -50,13 +55,7 @@ class Counter:
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows and corrections."""
-        for name, part in by_input(rows):
-            if name == CORRECTIONS:
-                yield from self.split_corrections(context, part)
-                continue
-            files = context.files.get(name, {})
-            for number, decoded in enumerate(self.spec.events.decoder.decode_in_order(part, files, context.part)):
-                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield nothing."""
@@ -72,6 +71,10 @@ class Counter:
         """Split tombstones."""
         limits = Limits(Progress.of(context.state).expired_us, None, context.clock_us)
         return split_corrections({"tombstone": NUMBERED_TOMBSTONE}, limits, table)
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones of the source."""
+        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SeriesStore:
         """Open a shard's store, by default in a separate database."""

@@ -53,6 +53,7 @@ class CountSection(OperatorSection):
     TIMED: ClassVar[bool] = False
     KEYED: ClassVar[bool] = False
     PATIENCE: ClassVar[str] = "retention_time"
+    NOT_UNIQUE: ClassVar[str | None] = "is not for windows by count, which number messages before duplicates are found"
     RESERVED: ClassVar[frozenset[str]] = frozenset(
         (
             *("window_key", "window_start", "window_end", "window_id", "window_date", "window_part"),

@@ -57,7 +57,7 @@ def _messages(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk
         "key": keys,
         "time_us": pa.array(found.time_us),
         CHUNK: pa.repeat(chunk, len(rows)),
-        ROW: pa.array(rows),
+        ROW: pa.array(judged.rows.numbers(judged.good)[rows]),
         "is_late": pa.array(is_late_class(spec, at, found.time_us)),
         **{f"column_{i}": combined(found.columns[name]) for i, name in enumerate(spec.side(side).columns)},
     }
@@ -73,7 +73,7 @@ def _late(spec: JoinSpec, at: JoinProgress, side: str, judged: Judged, chunk: in
         "source": judged.rows.source(places),
         "close_us": pa.repeat(at.at.close_us, len(rows)),
         CHUNK: pa.repeat(chunk, len(rows)),
-        ROW: pa.array(rows),
+        ROW: pa.array(judged.rows.numbers(judged.good)[rows]),
     }
     for name, column in more.items():
         table = table.append_column(name, column)

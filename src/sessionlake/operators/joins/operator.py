@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from sessionlake.store.api import OpenSegments
 from sessionlake.store.messages import MessageStore
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.splitting import split_source
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,17 @@ class Joiner:
         """Return False: every shard gets the numbers of all messages for their positions, and so runs in each batch all the same."""
         return True
 
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of a side."""
+        return self.spec.side(name).events
+
     def columns(self, name: str) -> EventColumns:
         """Return the columns of a side."""
         return self.spec.side(name).events.decoder.columns
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows, by input, and corrections."""
-        for name, part in by_input(rows):
-            if name == CORRECTIONS:
-                yield from self.split_corrections(context, part)
-                continue
-            decoder, files = self.spec.side(name).events.decoder, context.files.get(name, {})
-            for number, decoded in enumerate(decoder.decode_in_order(part, files, context.part)):
-                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+        return split_source(self, lambda name: self.spec.side(name).events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield nothing."""
@@ -57,6 +55,10 @@ class Joiner:
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Return the messages of a side, and the rows that number them."""
         return split_messages(self.spec, JoinProgress.of(context.state), context, name, number, rows)
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones of the source."""
+        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> MessageStore:
         """Open a shard's store, by default in a separate database."""

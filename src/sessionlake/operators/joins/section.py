@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from sessionlake.config.durations import parse_duration, spoken_duration
-from sessionlake.config.sections import Duration, OperatorSection, Section
+from sessionlake.config.sections import Duration, EventSection, OperatorSection, Section
 from sessionlake.config.source import SourceSection
 from sessionlake.errors import ConfigError
 from sessionlake.operators.joins.sides import RESERVED, JoinSideSection, LeftSection, RightSection, check_sides
@@ -227,6 +227,13 @@ class JoinSection(OperatorSection):
                 raise ConfigError(f"join.{at}.size: {size!r} must be one message or more")
         if self.kind == SLIDING and set(sizes.values()) == {UNBOUNDED}:
             raise ConfigError("join.right.size: 'unbounded' stands on both sides; write a length on one of them")
+
+    def check_event(self, event: EventSection) -> None:
+        """Refuse to look for duplicates among messages that are numbered."""
+        if event.unique_for is not None and self.by != TIME_AXIS:
+            raise ConfigError(
+                "join: unique_for is not for joins by count, which number messages before duplicates are found; remove it"
+            )
 
     def _check_retention(self) -> None:
         by_time = self.by == TIME_AXIS

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.splitting import split_source
 
 _RESTORED_AT_A_TIME = 500_000
 """Rows; to make their writes takes some 700 bytes each. A key has one, so that they may be cut anywhere."""
@@ -33,6 +33,11 @@ class TableKeeper:
     spec: KeyedSpec
     ticks: bool = False
 
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of the one input."""
+        del name
+        return self.spec.events
+
     def columns(self, name: str) -> EventColumns:
         """Return the columns of the one input."""
         del name
@@ -40,16 +45,7 @@ class TableKeeper:
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows and corrections; if a cleanup is due every shard gets its clock."""
-        yield from self.scheduled(context)
-        for name, part in by_input(rows):
-            if name == CORRECTIONS:
-                yield from self.split_corrections(context, part)
-                continue
-            events, sent = self.spec.events.decoder.part(part)
-            if sent is not None:
-                yield from self.split_corrections(context, sent)
-            for number, decoded in enumerate(self.spec.events.decoder.decode(events)):
-                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield the rows that make every shard run if a cleanup is due."""
@@ -66,6 +62,10 @@ class TableKeeper:
         at = Progress.of(context.state)
         latest = latest_advance_us(self.spec.events.max_future_skew_us, context.clock_us, at.watermark_us, 1)
         return split_corrections(KINDS, Limits(at.expired_us, latest, context.clock_us), table)
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones of the source."""
+        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> RowStore:
         """Open a shard's store, by default in a separate database."""

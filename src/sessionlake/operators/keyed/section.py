@@ -32,6 +32,7 @@ class TableSection(OperatorSection):
     RESERVED: ClassVar[frozenset[str]] = RESERVED
     BESIDE: ClassVar[tuple[str, ...]] = ("ttl",)
     PATIENCE: ClassVar[str] = "retention"
+    NOT_UNIQUE: ClassVar[str | None] = "is not for [table], in which the same update again changes nothing"
     CLOSES: ClassVar[bool] = False
 
     columns: list[str] | None = Field(default=None, min_length=1)

@@ -47,7 +47,7 @@ def split_rows(spec: ProcessSpec, context: BatchContext, number: int, rows: Rows
         keys,
         pa.array(events.time_us),
         pa.repeat(chunk, len(keys)),
-        pa.array(range(len(keys)), pa.int64()),
+        pa.array(judged.rows.numbers(judged.good)),
         judged.rows.raw(places),
         judged.rows.source(places),
         *(combined(events.columns[name]) for name in spec.columns),

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, EVENTS, by_input, naming_rows
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.splitting import split_source
 from sessionlake.stream.watermark import watermark_of
 
 
@@ -34,6 +34,11 @@ class Process:
         """True: rows are numbered, and timers are due in shards without rows."""
         return True
 
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of the one input."""
+        del name
+        return self.spec.events
+
     def columns(self, name: str) -> EventColumns:
         """Return the columns of the one input."""
         del name
@@ -41,13 +46,7 @@ class Process:
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows and corrections."""
-        for name, part in by_input(rows):
-            if name == CORRECTIONS:
-                yield from self.split_corrections(context, part)
-                continue
-            decoder, files = self.spec.events.decoder, context.files.get(EVENTS, {})
-            for number, decoded in enumerate(decoder.decode_in_order(part, files, context.part)):
-                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield nothing: every shard runs in every batch."""
@@ -69,6 +68,10 @@ class Process:
         skew, grace = spec.events.max_future_skew_us, spec.grace_us
         latest = latest_advance_us(skew, context.clock_us, watermark_of(state), grace + 1)
         return Limits(expired_us(spec.retention_us, state), latest, context.clock_us)
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones of the source."""
+        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> StateStore:
         """Open a shard's store, by default in a database of its own."""

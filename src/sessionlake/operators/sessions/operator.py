@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,8 @@ from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.store.session_lists import ListedSessionStore
 from sessionlake.stream.control import split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.splitting import split_source
 from sessionlake.stream.watermark import advanced
 
 _BUCKETS, _LEAST_BUCKET_US = 8, 1_000_000
@@ -46,6 +46,11 @@ class Sessionizer:
         """Whether shards need the frontier, and run without rows: if changes wait to be sent."""
         return self.spec.emit is not None
 
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of the one input."""
+        del name
+        return self.spec.events
+
     def columns(self, name: str) -> EventColumns:
         """Return the columns of the one input."""
         del name
@@ -57,19 +62,7 @@ class Sessionizer:
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows, each a file, an event, a record of a topic or a correction; if a cleanup is due every shard gets its clock."""
-        yield from self.scheduled(context)
-        for name, part in by_input(rows):
-            if name == CORRECTIONS:
-                yield from self.split_corrections(context, part)
-                continue
-            decoder = self.spec.events.decoder
-            events, sent = decoder.part(part)
-            if sent is not None:
-                yield from self.split_corrections(context, sent)
-                if self.spec.events.archive:
-                    yield archived_tombstones(sent)
-            for number, decoded in enumerate(decoder.decode(events)):
-                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield the rows that make every shard run if a cleanup is due."""
@@ -85,6 +78,12 @@ class Sessionizer:
         """Split restates, replacements and tombstones."""
         limits = limits_of(self.spec, self.bounds(context), context.clock_us)
         return split_corrections(kinds_of(self.spec), limits, table)
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones of the source, and archive them."""
+        yield from self.split_corrections(context, table)
+        if self.spec.events.archive:
+            yield archived_tombstones(table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SegmentedSessionStore:
         """Open a shard's store, by default in a separate database."""

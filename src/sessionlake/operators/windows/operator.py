@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.slices import GRID, SLIDING, SliceStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import CORRECTIONS, by_input, naming_rows
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.splitting import split_source
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Windower:
         """Whether shards need the frontier, or run without rows: some policy lets changes wait to be sent."""
         return not self.spec.emit.updates
 
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of the one input."""
+        del name
+        return self.spec.events
+
     def columns(self, name: str) -> EventColumns:
         """Return the columns of the one input."""
         del name
@@ -44,12 +49,7 @@ class Windower:
 
     def split(self, rows: pa.Table, context: BatchContext) -> Split:
         """Split source rows and corrections."""
-        for name, part in by_input(rows):
-            if name == CORRECTIONS:
-                yield from self.split_corrections(context, part)
-                continue
-            for number, decoded in enumerate(self.spec.events.decoder.decode(part)):
-                yield from naming_rows(partial(self.split_rows, context, name, number), decoded)
+        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield nothing."""
@@ -67,6 +67,10 @@ class Windower:
         to_close = spec.windows.span_us + spec.grace_us
         latest = latest_advance_us(spec.events.max_future_skew_us, context.clock_us, at.close_us, to_close)
         return split_corrections(kinds_of(spec), Limits(at.expired_us, latest, context.clock_us), table)
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split tombstones of the source."""
+        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SliceStore:
         """Open a shard's store, by default in a separate database."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from sessionlake.columnar.arrays import Ints
@@ -41,6 +42,12 @@ class Rows:
     origin: Origin | None = None
     """The rows' place in the source's order; None if it was not requested. The rows are in that order, and only refused rows lie
     between them."""
+    places: Ints | None = None
+    """The number of each row among all that its task read with it, if rows between them were taken out."""
+
+    def numbers(self, at: Ints) -> Ints:
+        """Return numbers that order accepted rows, which are at these places: from 0 on without a gap, but for rows that were taken out."""
+        return np.arange(len(at)) if self.places is None else self.places[at]
 
 
 class Decoder(Protocol):

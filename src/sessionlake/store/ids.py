@@ -1,0 +1,194 @@
+"""The identities of events that a shard has taken, in the database of the operator's store (docs/rules.md, rules 220 to 223).
+
+Identities lie in segments of time that the operator does not see. An entry has those of one minute of event time and one bucket of
+hashes, 12 bytes each: so a hot key costs as any other, and a look-up reads few entries.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sessionlake.columnar.arrays import Bools, Ints, argsort, binary_array, combined
+from sessionlake.store.api import IDS_FROM, Segments, SegmentWrites
+from sessionlake.store.segmented import WRITE_SCHEMA
+
+MINUTE_US = 60_000_000
+_FIRST = IDS_FROM + (1 << 40)
+"""The segment of the times from 1970 on; earlier times are in segments before it."""
+_ENTRY = np.dtype([("at", "<u4"), ("hash", "<u8")])
+"""An identity in its entry: microseconds after the minute, and the hash of input, key and id."""
+_KEY = np.dtype([("minute", ">u8"), ("bucket", "u1")])
+_MINUTES = 1 << 40
+"""Added to minutes, so that those before 1970 are no negative numbers."""
+_BUCKETS, _BUCKET_BITS = 1 << 8, np.uint64(56)
+"""The number of buckets of a minute; a hash without its last bits is that of its bucket."""
+
+
+class HiddenIds:
+    """A shard's database as its operator sees it: without the segments of identities. See `Segments` for the methods.
+
+    `also` are writes of identities that go with the operator's next write, atomically.
+    """
+
+    def __init__(self, database: Segments) -> None:
+        self.database = database
+        self.also: SegmentWrites = {}
+
+    @property
+    def segments(self) -> list[int]:
+        """Numbers of the operator's segments, ascending."""
+        return [number for number in self.database.segments if number < IDS_FROM]
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a metadata entry."""
+        return self.database.meta(name)
+
+    def get(self, segment: int, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of distinct keys in a live segment."""
+        return self.database.get(segment, keys)
+
+    def items(
+        self, segment: int, low: bytes | None = None, high: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a live segment."""
+        return self.database.items(segment, low, high, limit)
+
+    def write(self, writes: SegmentWrites, meta: Mapping[str, bytes]) -> None:
+        """Write values, those of identities that wait, and metadata."""
+        self.database.write({**writes, **self.also}, meta)
+        self.also = {}
+
+    def drop_before(self, segment: int) -> None:
+        """Drop the operator's segments numbered below `segment`."""
+        self.drop(number for number in self.segments if number < segment)
+
+    def drop(self, segments: Iterable[int]) -> None:
+        """Drop live segments."""
+        self.database.drop([*segments])
+
+    def clear(self) -> None:
+        """Remove everything, identities too."""
+        self.also = {}
+        self.database.clear()
+
+    def close(self) -> None:
+        """Release the database."""
+        self.database.close()
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The identities in a database; segments are `length_us` long, a whole number of minutes."""
+
+    database: Segments
+    length_us: int
+
+    def known(self, time_us: Ints, hashes: Ints) -> tuple[Bools, pa.Table]:
+        """Say which of some distinct identities are stored, and return the writes (WRITE_SCHEMA) that add the others."""
+        minute, at, hashed = time_us // MINUTE_US, time_us % MINUTE_US, hashes.view(np.uint64)
+        first_minute = int(minute.min(initial=0))
+        place = (minute - first_minute) * _BUCKETS + (hashed >> _BUCKET_BITS).astype(np.int64)
+        order = argsort(place, int(place.max(initial=0)) + 1)
+        place = place[order]
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = place[1:] != place[:-1]
+        group = np.cumsum(is_first) - 1
+        minute, bucket = place[is_first] // _BUCKETS + first_minute, place[is_first] % _BUCKETS
+        segment = _FIRST + minute * MINUTE_US // self.length_us
+        keys = _keys(minute, bucket)
+        stored, owner = self._stored(segment, keys)
+        # Of equal ones the stored one comes first, because the order is stable.
+        entry = np.concatenate([stored, _entries(at[order], hashed[order])])
+        of = np.concatenate([owner, group])
+        is_new = np.arange(len(entry)) >= len(stored)
+        by_place = _ordered(of * MINUTE_US + entry["at"], entry["hash"])
+        entry, of, is_new = entry[by_place], of[by_place], is_new[by_place]
+        equal = np.zeros(len(entry), bool)
+        equal[1:] = (
+            (of[1:] == of[:-1]) & (entry["at"][1:] == entry["at"][:-1]) & (entry["hash"][1:] == entry["hash"][:-1])
+        )
+        known = np.zeros(len(order), bool)
+        known[order[by_place[equal] - len(stored)]] = True
+        return known, _writes(segment, keys, entry[~equal], of[~equal], changed=of[is_new & ~equal])
+
+    def _stored(self, segment: Ints, keys: list[bytes]) -> tuple[npt.NDArray[np.void], Ints]:
+        """Return the identities in some entries, each with the place of its entry; segments are ascending."""
+        if not keys:
+            return np.empty(0, _ENTRY), np.zeros(0, np.int64)
+        live = set(self.database.segments)
+        numbers, starts = np.unique(segment, return_index=True)
+        values: list[bytes] = []
+        for number, first, last in zip(numbers.tolist(), starts, [*starts[1:], len(keys)], strict=True):
+            asked = keys[first:last]
+            found = self.database.get(number, asked) if number in live else [None] * len(asked)
+            values += [value or b"" for value in found]
+        sizes = np.fromiter(map(len, values), np.int64, len(values)) // _ENTRY.itemsize
+        return np.frombuffer(b"".join(values), _ENTRY), np.repeat(np.arange(len(values)), sizes)
+
+    def drop_before(self, time_us: int) -> None:
+        """Drop the segments whose times lie all before a time."""
+        first = _FIRST + time_us // self.length_us
+        old = [number for number in self.database.segments if IDS_FROM <= number < first]
+        if old:
+            self.database.drop(old)
+
+
+def _ordered(first: Ints, second: npt.NDArray[np.uint64]) -> Ints:
+    """Return the order by two columns; equal rows keep their order. Few rows share a value of the first one."""
+    order = argsort(first, int(first.max(initial=0)) + 1)
+    values = first[order]
+    tied = np.zeros(len(order), bool)
+    tied[1:] = values[1:] == values[:-1]
+    tied[:-1] |= tied[1:]
+    if tied.any():
+        some = order[tied]
+        order[tied] = some[np.lexsort((second[some], first[some]))]
+    return order
+
+
+def _entries(at: Ints, hashed: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
+    entries = np.empty(len(at), _ENTRY)
+    entries["at"], entries["hash"] = at, hashed
+    return entries
+
+
+def _keys(minute: Ints, bucket: Ints) -> list[bytes]:
+    keys = np.empty(len(minute), _KEY)
+    keys["minute"], keys["bucket"] = minute + _MINUTES, bucket
+    data, size = keys.tobytes(), _KEY.itemsize
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def _writes(segment: Ints, keys: list[bytes], entry: npt.NDArray[np.void], of: Ints, *, changed: Ints) -> pa.Table:
+    """Return the writes of the entries that have new identities; `entry` is in the order of the entries."""
+    places = changed[np.diff(changed, prepend=-1) != 0]
+    is_written = np.zeros(len(keys), bool)
+    is_written[places] = True
+    rows = entry[is_written[of]]
+    sizes = np.bincount(of, minlength=len(keys))[places] * _ENTRY.itemsize
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    values = binary_array(rows.view(np.uint8) if len(rows) else b"", offsets)
+    arrays = [pa.array(segment[places]), pa.array([keys[place] for place in places.tolist()], pa.binary()), values]
+    return pa.Table.from_arrays(arrays, schema=WRITE_SCHEMA)
+
+
+def is_of_ids(writes: pa.Table) -> Bools:
+    """Say which writes (WRITE_SCHEMA) are of identities."""
+    found: Bools = combined(writes["segment"]).to_numpy() >= IDS_FROM
+    return found
+
+
+def segment_writes(writes: pa.Table) -> SegmentWrites:
+    """Return writes (WRITE_SCHEMA), ordered by segment, as `Segments.write` takes them."""
+    numbers, starts = np.unique(combined(writes["segment"]).to_numpy(), return_index=True)
+    ends = [*starts[1:], writes.num_rows] if len(starts) else []
+    return {
+        number: (
+            writes["key"].slice(first, last - first).to_pylist(),
+            writes["value"].slice(first, last - first).to_pylist(),
+        )
+        for number, first, last in zip(numbers.tolist(), starts.tolist(), ends, strict=True)
+    }

@@ -1,0 +1,41 @@
+"""Each event once, for every operator (docs/rules.md, rules 220 to 228).
+
+`once` puts the wrapper around an operator if its inputs ask for it. `inner` takes it off, for those who know the operator itself.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol, cast
+
+from sessionlake.engine.operator import Operator
+from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.unique.events import ID_HASH
+from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
+
+__all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "inner", "layout", "once", "remembered_us"]
+
+
+class _OfEvents(Protocol):
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of an input."""
+
+
+def once(operator: Operator[Any], inputs: Iterable[str]) -> Operator[Any]:
+    """Return the operator, or one that gets each event once if an input, given by its name, asks for it."""
+    specs = {name: cast("_OfEvents", operator).events(name) for name in inputs}
+    asked = any(spec.unique_us is not None for spec in specs.values())
+    return Unique(operator, specs) if asked else operator
+
+
+def inner(operator: Operator[Any]) -> Operator[Any]:
+    """Return the operator itself."""
+    return operator.operator if isinstance(operator, Unique) else operator
+
+
+def remembered_us(operator: Operator[Any]) -> int | None:
+    """Return how long identities are remembered, microseconds; None if none are."""
+    return operator.remembered_us if isinstance(operator, Unique) else None
+
+
+def layout(operator: Operator[Any], own: str) -> str:
+    """Return the settings that a store's content depends on, if `own` are the operator's: identities are in segments of that length."""
+    return f"{own}/unique {operator.remembered_us}" if isinstance(operator, Unique) else own

@@ -1,0 +1,316 @@
+"""Each event once, around any operator: those that came before are duplicates (docs/rules.md, rules 220 to 228).
+
+A map task judges events and sends them whole to the shard of their key. The shard knows which identities it has taken. It takes
+the duplicates out, and only then calls the operator's own `split_rows`, so no operator sees a duplicate.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sessionlake.columnar.arrays import Bools, Ints, combined, is_among
+from sessionlake.engine.operator import (
+    RESTORE,
+    Aside,
+    BatchContext,
+    Counted,
+    Inputs,
+    Keyed,
+    Operator,
+    ShardResult,
+    Split,
+    StateStat,
+    add_stats,
+)
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.store.api import OpenSegments, Segments
+from sessionlake.store.ids import MINUTE_US, HiddenIds, Ids, is_of_ids, segment_writes
+from sessionlake.store.rocks import RocksSegments
+from sessionlake.store.segmented import WRITE_SCHEMA
+from sessionlake.stream.ingest import DEAD, EventSpec, judge
+from sessionlake.stream.positions import POSITIONS, accepted_rows, chunk_of, place_of
+from sessionlake.stream.splitting import split_source
+from sessionlake.stream.unique.events import (
+    ID_HASH,
+    Texts,
+    arrived,
+    counted,
+    first_copies,
+    hashes_of,
+    letters,
+    refused,
+    sent,
+    taken,
+)
+from sessionlake.stream.watermark import watermark_of
+from sessionlake.warehouse.schemas import SIDE
+
+IDS, DUPLICATES = "event_ids", "duplicates"
+"""Kinds of the output rows: the identities that a batch took, and the events that it found to be duplicates."""
+ID_TIME = "id_time_us"
+"""With ID_HASH a column of a restore's rows: null in those that are the operator's own."""
+_UNIQUE = "unique:"
+"""The beginning of the kind of an input's events on their way to their shard."""
+
+
+@dataclass
+class UniqueStore:
+    """An operator's store, and the identities in its database; see `ShardStore` for the methods."""
+
+    store: Any
+    hidden: HiddenIds
+    ids: Ids
+
+    def meta(self, name: str) -> bytes | None:
+        """Return a named text."""
+        found: bytes | None = self.store.meta(name)
+        return found
+
+    def clear(self) -> None:
+        """Remove all that is stored."""
+        self.store.clear()
+
+    def close(self) -> None:
+        """Release the database."""
+        self.store.close()
+
+
+@dataclass(frozen=True)
+class Unique:
+    """An operator that gets each event once; see `engine.operator.Operator` for the methods.
+
+    `inputs` are the event inputs by name. Events of one without `unique_us` are not compared.
+    """
+
+    operator: Operator[Any]
+    inputs: Mapping[str, EventSpec]
+
+    @property
+    def ticks(self) -> bool:
+        """As the operator has it."""
+        return self.operator.ticks
+
+    @property
+    def remembered_us(self) -> int:
+        """How long an identity of any input is remembered."""
+        return max(spec.unique_us or 0 for spec in self.inputs.values())
+
+    def columns(self, name: str) -> EventColumns:
+        """Return the operator's columns of an input."""
+        return self.operator.columns(name)
+
+    def split(self, rows: pa.Table, context: BatchContext) -> Split:
+        """Split source rows and corrections."""
+        return split_source(self, lambda name: self.inputs[name].decoder, rows, context)
+
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield the operator's."""
+        return self.operator.scheduled(context)
+
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split them as the operator does."""
+        return self.operator.split_corrections(context, table)
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split them as the operator does."""
+        return self.operator.split_sent(context, table)
+
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Send events that may be duplicates to their shard, whole; the operator settles the other rows here.
+
+        The operator splits the sent events, too. Of that come the times that shards need before they compute, the events that it
+        refuses, which are settled here, and the texts that it needs in the shard.
+        """
+        spec = self.inputs[name]
+        if spec.unique_us is None:
+            yield from self.operator.split_rows(context, name, number, rows)
+            return
+        judged = judge(spec, rows, context.clock_us, self.expired_us(context.state))
+        passed = np.flatnonzero(spec.shape.kept(rows.table, rows.error)) if judged.filtered else None
+        settled = np.ones(rows.table.num_rows, bool)
+        good = judged.good
+        for at, reason in refused(spec, judged, watermark_of(context.state)):
+            yield from letters(judged, at, reason, name, one_of_several=len(self.inputs) > 1)
+            settled[at if passed is None else passed[at]] = False
+            good = good[~is_among(good, at)]
+        newest, asked, is_bad = self._tried(context, name, number, taken(judged.rows, good))
+        yield Counted(newest)
+        good, asked = good[~is_bad], asked[~is_bad]
+        settled[good if passed is None else passed[good]] = False
+        if settled.any():
+            yield from self.operator.split_rows(context, name, number, taken(rows, np.flatnonzero(settled)))
+        chunk = chunk_of(context, number) if self.columns(name).ordered else None
+        if chunk is not None:
+            yield from accepted_rows(name, rows, rows.table.num_rows if len(good) else 0, chunk)
+        hashes = hashes_of(judged.checked, good, [*self.inputs].index(name))
+        table = sent(judged, good, hashes, asked, chunk)
+        yield Keyed(_UNIQUE + name, combined(table["key"]), table)
+
+    def _tried(
+        self, context: BatchContext, name: str, number: int, rows: Rows
+    ) -> tuple[Mapping[str, int], Bools, Bools]:
+        """Return the greatest times among events, and which events the operator asks texts of, and which it refuses."""
+        newest: dict[str, int] = {}
+        noted, is_bad = Texts(np.zeros(rows.table.num_rows, bool)), np.zeros(rows.table.num_rows, bool)
+        tried = replace(rows, raw=noted.numbers, source=noted.numbers)
+        for piece in self.operator.split_rows(context, name, number, tried):
+            if isinstance(piece, Counted):
+                greatest: dict[str, int] = {
+                    n: v for n, v in piece.stats.items() if isinstance(n, StateStat) and n.greatest
+                }
+                add_stats(newest, greatest)
+            elif isinstance(piece, Aside) and piece.kind == DEAD:
+                is_bad[combined(piece.rows["raw"]).cast(pa.int64()).to_numpy()] = True
+        return newest, noted.asked, is_bad
+
+    def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> UniqueStore:
+        """Open a shard's store, in whose database the identities are, too."""
+        made: list[HiddenIds] = []
+
+        def hiding(at: Path) -> Segments:
+            made.append(HiddenIds(opened(at)))
+            return made[-1]
+
+        store = self.operator.open_store(path, hiding)
+        minutes = -(-max(self.remembered_us // 2, 1) // MINUTE_US)
+        return UniqueStore(store, made[-1], Ids(made[-1].database, minutes * MINUTE_US))
+
+    def apply(self, inputs: Inputs, store: UniqueStore, context: BatchContext) -> ShardResult:
+        """Take duplicates out of the shard's events, and compute it over the others."""
+        given = {kind: rows for kind, rows in inputs.items() if not kind.startswith(_UNIQUE)}
+        events = {kind.removeprefix(_UNIQUE): rows for kind, rows in inputs.items() if kind.startswith(_UNIQUE)}
+        if not events:
+            return self.operator.apply(given, store.store, context)
+        found = _Found(self, events, store.ids)
+        for name, rows in found.fresh.items():
+            ordered = self.columns(name).ordered
+            for chunk, part in arrived(rows, self.inputs[name].decoder.columns.needed or ("",), ordered=ordered):
+                task, of_task, number = place_of(chunk)
+                found.add(self.operator.split_rows(replace(context, task=task, part=of_task), name, number, part))
+        result = self.operator.apply(found.inputs(given), store.store, context)
+        return result if result.needs is not None else found.result(result, store.ids)
+
+    def commit(self, store: UniqueStore, writes: pa.Table, meta: dict[str, bytes], context: BatchContext) -> None:
+        """Apply the operator's writes and those of identities together; identities that nobody asks for any more go."""
+        of_ids = is_of_ids(writes)
+        if of_ids.any():
+            store.hidden.also = segment_writes(writes.filter(pa.array(of_ids)))
+            writes = writes.filter(pa.array(~of_ids))
+        self.operator.commit(store.store, writes, meta, context)
+        if store.hidden.also:
+            store.hidden.write({}, {})
+        store.ids.drop_before(watermark_of(context.state) - self.remembered_us)
+
+    def restored(self, inputs: Inputs, store: UniqueStore) -> Iterator[pa.Table]:
+        """Yield the writes of the identities among a restore's rows, then those of the operator."""
+        rows = inputs[RESTORE]
+        if ID_HASH not in rows.column_names:
+            yield from self.operator.restored(inputs, store.store)
+            return
+        of_ids = combined(rows[ID_HASH]).is_valid()
+        ids = rows.select([ID_TIME, ID_HASH]).filter(of_ids)
+        if len(ids):
+            _, writes = store.ids.known(*(combined(ids[name]).to_numpy() for name in (ID_TIME, ID_HASH)))
+            yield writes
+        own = rows.drop_columns([ID_TIME, ID_HASH]).filter(pc.invert(of_ids))
+        yield from self.operator.restored({**inputs, RESTORE: own}, store.store)
+
+    def next_state(self, state: Mapping[str, Any], stats: Mapping[str, int]) -> dict[str, Any]:
+        """Return the operator's."""
+        return self.operator.next_state(state, stats)
+
+    def expired_us(self, state: Mapping[str, Any]) -> int:
+        """Return the operator's."""
+        return self.operator.expired_us(state)
+
+
+@dataclass
+class _Found:
+    """A shard's events of a batch, parted into fresh ones and duplicates, and what the operator makes of the fresh ones."""
+
+    unique: Unique
+    events: Mapping[str, pa.Table]
+    ids: Ids
+    fresh: dict[str, pa.Table] = field(default_factory=dict)
+    writes: pa.Table = field(default_factory=WRITE_SCHEMA.empty_table)
+    keyed: dict[str, list[pa.Table]] = field(default_factory=dict)
+    side: dict[str, list[pa.Table]] = field(default_factory=dict)
+    stats: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        chosen = {name: first_copies(table) for name, table in self.events.items()}
+        once = {name: _some(table, chosen[name]) for name, table in self.events.items()}
+        known, self.writes = self.ids.known(*_identities(once))
+        first = 0
+        for name, table in once.items():
+            is_known = known[first : first + len(table)]
+            first += len(table)
+            self.fresh[name] = _some(table, ~is_known)
+            if len(self.fresh[name]) < len(self.events[name]):
+                again = pa.concat_tables([_some(self.events[name], ~chosen[name]), _some(table, is_known)])
+                self._count(name, again)
+
+    def _count(self, name: str, duplicates: pa.Table) -> None:
+        numbers, several = {"input": len(duplicates), "duplicate": len(duplicates)}, len(self.unique.inputs) > 1
+        add_stats(self.stats, counted(numbers, name, one_of_several=several).stats)
+        if self.unique.inputs[name].shows_duplicates:
+            self.side.setdefault(DUPLICATES, []).append(self._rows(name, duplicates))
+
+    def _rows(self, name: str, table: pa.Table) -> pa.Table:
+        """Return events as the tables of identities and of duplicates have them."""
+        rows = table.select(["key", "time_us", ID_HASH])
+        return rows if len(self.unique.inputs) == 1 else rows.append_column(SIDE, pa.repeat(name, len(rows)))
+
+    def add(self, split: Split) -> None:
+        """Take what the operator makes of fresh events. Numbers of their order were reported by the map tasks."""
+        for piece in split:
+            if isinstance(piece, Counted):
+                own = {n: v for n, v in piece.stats.items() if not n.startswith(f"{POSITIONS}:")}
+                add_stats(self.stats, own)
+            elif isinstance(piece, Aside):
+                self.side.setdefault(piece.kind, []).append(piece.rows)
+            elif isinstance(piece, Keyed) and piece.rows.num_rows:
+                self.keyed.setdefault(piece.kind, []).append(piece.rows)
+
+    def inputs(self, given: Inputs) -> Inputs:
+        """Return the operator's inputs, with those that the shard was given besides events."""
+        kinds = dict.fromkeys((*given, *self.keyed))
+        parts = {kind: [*([given[kind]] if kind in given else []), *self.keyed.get(kind, [])] for kind in kinds}
+        return {kind: pa.concat_tables(tables, promote_options="default") for kind, tables in parts.items()}
+
+    def result(self, result: ShardResult, ids: Ids) -> ShardResult:
+        """Return the operator's result with the identities that were taken: not those of events that it refused."""
+        side = {kind: [*self.side.get(kind, []), rows] for kind, rows in result.side.items()}
+        side |= {kind: rows for kind, rows in self.side.items() if kind not in side}
+        fresh, writes = self.fresh, self.writes
+        if DEAD in result.side:
+            dead = combined(result.side[DEAD]["source"])
+            fresh = {name: rows.filter(pc.invert(pc.is_in(rows["source"], dead))) for name, rows in fresh.items()}
+            _, writes = ids.known(*_identities(fresh))
+        side[IDS] = [self._rows(name, rows) for name, rows in fresh.items() if len(rows)]
+        stats = dict(self.stats)
+        add_stats(stats, result.stats)
+        own = WRITE_SCHEMA.empty_table() if result.writes is None else result.writes
+        return replace(
+            result,
+            writes=pa.concat_tables([own, writes]) if result.writes is not None or len(writes) else None,
+            side={kind: pa.concat_tables(rows, promote_options="default") for kind, rows in side.items() if rows},
+            stats=stats,
+        )
+
+
+def _some(table: pa.Table, chosen: Bools) -> pa.Table:
+    return table if chosen.all() else table.filter(pa.array(chosen))
+
+
+def _identities(events: Mapping[str, pa.Table]) -> tuple[Ints, Ints]:
+    time_us, hashes = (
+        np.concatenate([combined(table[name]).to_numpy() for table in events.values()]) for name in ("time_us", ID_HASH)
+    )
+    return time_us, hashes

@@ -1,0 +1,69 @@
+"""The tables of identities and of duplicates, and how a store gets its identities back."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionlake.engine.outputs import Output
+from sessionlake.errors import PipelineStateError
+from sessionlake.stream.kind import Kind, State, TableSpec
+from sessionlake.stream.outputs import archived_rows
+from sessionlake.stream.unique.events import ID_HASH
+from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
+from sessionlake.stream.watermark import watermark_of
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import find_last_batch, last_batch_id
+from sessionlake.warehouse.tables import Tables
+
+_COMMENTS: Mapping[str, str] = {
+    schemas.EVENT_IDS: "Identities of the events that were taken: accepted or late",
+    schemas.DUPLICATES: "Events that came again: same key, id and time",
+}
+
+
+def tables_of(kind: Kind) -> list[TableSpec]:
+    """Return the tables that a pipeline has for its duplicates; none if it does not look for them."""
+    return [TableSpec(name, _schema(kind), _COMMENTS[name]) for name in _names(kind)]
+
+
+def outputs_of(tables: Tables, kind: Kind) -> list[Output]:
+    """Return the outputs for these tables."""
+    kinds = {schemas.EVENT_IDS: IDS, schemas.DUPLICATES: DUPLICATES}
+    return [
+        Output(kinds[name], name, tables[name].uri, _schema(kind), archived_rows, guarded=name == schemas.EVENT_IDS)
+        for name in _names(kind)
+    ]
+
+
+def require_ids(tables: Tables, kind: Kind) -> None:
+    """Raise PipelineStateError if the identities that the last batch took are gone."""
+    if not _names(kind) or tables[schemas.EVENT_IDS].exists() or not tables[tables.changelog.changes].exists():
+        return
+    last = find_last_batch(tables)
+    live = {} if last is None else last.settings.live
+    if any("unique_for_us" in settings for settings in (live, *(live.get(name, {}) for name in kind.inputs))):
+        raise PipelineStateError(
+            f"table {schemas.EVENT_IDS!r}: is missing in {tables.warehouse!r}, and identities of events are restored from it; "
+            "put a backup back, or rebuild the tables with `sessionlake rebuild` (docs/recovery.md)"
+        )
+
+
+def with_ids(tables: Tables, kind: Kind, unique: Unique, state: State, stored: DataFrame) -> DataFrame:
+    """Return the rows that restore an operator's shards with the identities that are still asked for, of committed batches."""
+    until, changes = last_batch_id(tables, kind.changelog), tables[schemas.EVENT_IDS]
+    oldest = watermark_of(state) - unique.remembered_us
+    time_us = F.unix_micros("event_time")
+    ids = changes.read().where((F.col("batch_id") <= until) & (time_us >= oldest))
+    return stored.unionByName(ids.select("key", time_us.alias(ID_TIME), ID_HASH), allowMissingColumns=True)
+
+
+def _names(kind: Kind) -> list[str]:
+    asked = [spec for spec in kind.inputs.values() if spec.unique_us is not None]
+    shown = any(spec.shows_duplicates for spec in asked)
+    return [schemas.EVENT_IDS, *([schemas.DUPLICATES] if shown else [])] if asked else []
+
+
+def _schema(kind: Kind) -> pa.Schema:
+    return schemas.event_ids(sided=len(kind.inputs) > 1)

@@ -1,0 +1,163 @@
+"""Duplicates beside a dictionary: an operator that gets each event once does what it does over a stream that has none."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from sessionlake.config.load import parse_config
+from sessionlake.errors import ConfigError
+from sessionlake.testing import Harness
+from tests.operators_table import PROCESSORS
+from tests.oracle.unique import UniqueModel
+from tests.support import examples
+
+Row = dict[str, Any]
+RETENTION, UNIQUE = 60, 40
+FILES = {"kind": "files", "path": "events", "format": "json"}
+EVENT = {"key": "key", "time": "time_us", "time_unit": "us", "id": "id"}
+SUMS = {"n": "count()", "total": "sum(v)", "last": "last(v)"}
+OPERATORS: dict[str, Row] = {
+    "session": {"session": {"gap": "5 us", "grace": "10 us", "retention": "60 us"}, "aggregates": SUMS},
+    "policy": {
+        "session": {"gap": "5 us", "grace": "10 us", "retention": "60 us"},
+        "emit": {"early": "off", "late": "close"},
+        "aggregates": SUMS,
+    },
+    "tumbling": {
+        "window": {"kind": "tumbling", "size": "20 us", "grace": "10 us", "retention_time": "60 us"},
+        "emit": {"early": "batch", "late": "batch"},
+        "aggregates": SUMS,
+    },
+    "hopping": {
+        "window": {"kind": "hopping", "size": "20 us", "advance": "10 us", "grace": "10 us", "retention_time": "60 us"},
+        "emit": {"early": "off", "late": "close"},
+        "aggregates": SUMS,
+    },
+    "process": {
+        "process": {"class": "processors:Pauses", "columns": ["v", "tag"], "retention": "60 us", "grace": "10 us"},
+    },
+}
+SIDES = ("left", "right")
+SCHEMA = {"key": "string", "time_us": "long", "id": "string", "v": "long", "tag": "string"}
+
+
+def config(operator: str, **event: Any) -> Row:
+    if operator == "join":
+        side = {"source": FILES, "columns": ["v"], "event": {"time": "time_us", "time_unit": "us", "id": "id", **event}}
+        join = {"on": ["key"], "grace": "10 us", "retention_time": "60 us", "idle": "1000 days"}
+        return {
+            "join": {
+                **join,
+                "left": {**side, "name": "former", "size": "10 us"},
+                "right": {**side, "name": "latter", "size": "5 us"},
+            }
+        }
+    given = {"source": FILES, "event": {**EVENT, **event}, **OPERATORS[operator]}
+    if operator == "process":
+        process = {**given["process"], "output": {"text": "string", "number": "long"}}
+        given |= {
+            "process": process,
+            "pipeline": {"name": "p", "warehouse": "w", "store": "s", "code": str(PROCESSORS)},
+        }
+    return given
+
+
+events = st.builds(
+    dict,
+    key=st.sampled_from(["a", "a", "b", None]),
+    time_us=st.integers(0, 60),
+    id=st.sampled_from(["x", "y", "x" * 70_000, "", None]) | st.sampled_from(["x", "y", "z"]),
+    v=st.integers(0, 3),
+    tag=st.sampled_from("abcde"),
+)
+batches = st.lists(st.tuples(st.lists(events, max_size=8), st.integers(0, 40), st.booleans(), st.randoms()), max_size=7)
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS, "join"])
+@given(drafted=batches, shards=st.integers(1, 3))
+@settings(examples(60), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], shards: int) -> None:
+    sides = SIDES if operator == "join" else ("events",)
+    models, seen, start = {side: model_of(operator) for side in sides}, {side: [] for side in sides}, 1_000_000
+    with (
+        Harness(config(operator, unique_for="40 us"), schema=SCHEMA, shards=shards) as unique,
+        Harness(config(operator), schema=SCHEMA, shards=1) as plain,
+    ):
+        for fresh, moved, lost, random in drafted:
+            start += moved
+            before = -math.inf if plain.watermark_us is None else plain.watermark_us
+            rows, taken, counts = {}, {}, Counter[str]()
+            for number, side in enumerate(sides):
+                rows[side] = [{**row, "time_us": row["time_us"] + start} for row in fresh[number :: len(sides)]]
+                again = random.sample(seen[side], min(len(seen[side]), 4))
+                rows[side] += [{**row, "v": random.randint(0, 3)} for row in again]
+                random.shuffle(rows[side])
+                seen[side] += rows[side]
+                passed, numbers = models[side].batch(rows[side], before)
+                taken[side], counts = [rows[side][at] for at in passed], counts + numbers
+            expected, found = (
+                harness.process(some, clock_us=10**9) for harness, some in ((plain, taken), (unique, rows))
+            )
+            assert unchanged(found.changes) == unchanged(expected.changes)
+            assert sorted(map(repr, found.late)) == sorted(map(repr, expected.late))
+            assert found.counts.get("duplicate", 0) == counts["duplicate"]
+            assert found.counts.get("dead", 0) == expected.counts.get("dead", 0) + counts["unknown"]
+            given = sum(map(len, rows.values()))
+            outcomes = ("accepted", "late", "dead", "dropped", "emitted", "filtered", "duplicate")
+            assert sum(found.counts.get(name, 0) for name in outcomes) == found.counts.get("input", 0) == given
+            for name in ("accepted", "late"):
+                assert found.counts.get(name, 0) == expected.counts.get(name, 0)
+            assert unique.watermark_us == plain.watermark_us
+            if lost:
+                unique.lose_stores()
+
+
+def model_of(operator: str) -> UniqueModel:
+    if operator == "process":
+        return UniqueModel(UNIQUE, RETENTION, in_order=True, raises=lambda row: row["tag"] == "e" and row["v"] % 2)
+    return UniqueModel(UNIQUE, RETENTION)
+
+
+def unchanged(changes: Sequence[Row]) -> list[str]:
+    """Return rows without the numbers of messages, which duplicates have too."""
+    return sorted(repr({name: value for name, value in row.items() if "position" not in name}) for row in changes)
+
+
+@pytest.mark.parametrize(
+    ("operator", "event", "line"),
+    [
+        ("session", {"unique_for": "soon"}, r"event\.unique_for: "),
+        ("session", {"unique_for": "40 us", "id": None}, r"event\.unique_for: needs an id; write event\.id, "),
+        (
+            "session",
+            {"unique_for": "61 us"},
+            r"event\.unique_for: '61 us' is longer than events are taken in, '60 microseconds'; ",
+        ),
+        (
+            "session",
+            {"unique_for": "9 us"},
+            r"event\.unique_for: '9 us' is shorter than events wait for others, '15 microseconds'; ",
+        ),
+        ("session", {"duplicates": "all"}, r"event\.duplicates: "),
+        ("table", {"unique_for": "40 us"}, r"event\.unique_for: is not for \[table\], "),
+        ("count", {"unique_for": "40 us"}, r"event\.unique_for: is not for windows by count, "),
+    ],
+)
+def test_settings_that_are_refused(operator: str, event: Row, line: str, tmp_path: Path) -> None:
+    sections: dict[str, Row] = {
+        **OPERATORS,
+        "table": {"table": {"columns": ["v"], "retention": "60 us"}},
+        "count": {
+            "window": {"by": "count", "kind": "tumbling", "size": 3, "retention_count": 9, "retention_time": "60 us"}
+        },
+    }
+    given = {"source": FILES, "event": {**EVENT, **event}, **sections[operator]}
+    given["event"] = {name: value for name, value in given["event"].items() if value is not None}
+    with pytest.raises(ConfigError, match=f"^{line}"):
+        parse_config({"pipeline": {"name": "p", "warehouse": "w"}, **given}, tmp_path)

@@ -1,0 +1,99 @@
+"""Each event once on Spark: beside the oracles, with stores lost, other shards, and the setting changed between batches."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionlake.errors import JobError, PipelineStateError
+from sessionlake.jobs.compact import compact
+from sessionlake.jobs.forget import forget
+from sessionlake.jobs.redeem.job import redeem
+from sessionlake.observe.status import read_status
+from sessionlake.operators.run import run
+from sessionlake.warehouse import schemas
+from sessionlake.warehouse.batches import last_batch
+from sessionlake.warehouse.tables import Tables
+from tests.engine.crash_support import FIRST, SECOND, events, write_events
+from tests.operators_table import FORMS, MINUTE_US, OperatorLake, without_revisions
+
+
+@pytest.mark.parametrize("name", ["unique session", pytest.param("unique window", marks=pytest.mark.slow)])
+def test_duplicates_of_earlier_batches_are_found_whatever_happened_to_the_stores(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    lake: OperatorLake = FORMS[name](tmp_path / "lake", tmp_path / "events")
+    lake.write_files(FIRST)
+    run(spark, lake.config, once=True)
+    shutil.rmtree(lake.stores)
+    lake.configure(shards=2)
+    lake.write_files(SECOND)
+    run(spark, lake.config, once=True)
+    lake.check()
+    assert lake.sent() == lake.answer()
+    status = read_status(lake.config)
+    assert status.reconciles
+    totals = lake.totals()
+    tables = Tables.of(spark, lake.config)
+    assert tables[schemas.DUPLICATES].read().count() == totals["duplicate"]
+    ids = tables[schemas.EVENT_IDS].read()
+    assert (
+        ids.count()
+        == totals["accepted"] + totals["late"]
+        == ids.dropDuplicates(["key", "event_time", "id_hash"]).count()
+    )
+    late = tables[schemas.LATE_EVENTS].read().where("not partly" if name == "unique window" else "true")
+    hashed = late.select("key", "event_time", F.expr("xxhash64(event_id, xxhash64(key, 0L))").alias("id_hash"))
+    assert hashed.join(ids, ["key", "event_time", "id_hash"], "left_anti").count() == 0
+
+
+@pytest.mark.slow
+def test_identities_are_kept_by_jobs_and_missed_if_they_are_gone(spark: SparkSession, tmp_path: Path) -> None:
+    lake: OperatorLake = FORMS["unique session"](tmp_path / "lake", tmp_path / "events")
+    lake.write_files(FIRST)
+    run(spark, lake.config, once=True)
+    tables = Tables.of(spark, lake.config)
+    before = tables[schemas.EVENT_IDS].read().count()
+    compact(spark, lake.config)
+    oldest = last_batch(tables).watermark_us - 40 * MINUTE_US
+    kept = tables[schemas.EVENT_IDS].read().select(F.unix_micros(F.min("event_time")), F.count("*")).collect()[0]
+    assert kept[0] >= oldest
+    assert 0 < kept[1] < before
+    with pytest.raises(JobError, match=r"^event\.unique_for: .*; send the corrected events to the source again"):
+        redeem(spark, lake.config, reasons=["null key"])
+    key = tables[schemas.EVENT_IDS].read().first().key
+    forget(spark, lake.config, [key], run_id="f")
+    assert not tables[schemas.EVENT_IDS].read().where(F.col("key") == key).count()
+    assert not tables[schemas.DUPLICATES].read().where(F.col("key") == key).count()
+    lake.write_files(SECOND)
+    run(spark, lake.config, once=True)
+    # Copies of the key's erased events come as new ones.
+    sent, answer = (
+        without_revisions(lake, [row for row in rows if row[0] != key]) for rows in (lake.sent(), lake.answer())
+    )
+    assert sent == answer
+    shutil.rmtree(lake.warehouse / schemas.EVENT_IDS)
+    with pytest.raises(PipelineStateError, match=r"^table 'event_ids': is missing"):
+        run(spark, lake.config, once=True)
+
+
+@pytest.mark.slow
+def test_another_length_or_none_restores_the_stores(spark: SparkSession, tmp_path: Path) -> None:
+    lake: OperatorLake = FORMS["unique session"](tmp_path / "lake", tmp_path / "events")
+    lake.write_files(FIRST)
+    run(spark, lake.config, once=True)
+    lines = [line for line in events(FIRST[-1]) if line != "{broken"]
+    found = []
+    for number, setting in enumerate(('unique_for = "40 minutes"', "", 'unique_for = "30 minutes"')):
+        lake.configure()
+        lake.path.write_text(lake.path.read_text().replace('unique_for = "30 minutes"', setting))
+        write_events(lake.events / f"{number + 90}.json", number + 90, lines)
+        counts = run(spark, lake.config, once=True).counts
+        found.append((counts["duplicate"], counts["accepted"] + counts["late"]))
+    (first, fresh), (none, again), (last, _) = found
+    assert first > 0 == fresh, "all were remembered under the other length"
+    assert none == 0 < again
+    # What came without the setting is not known; the events of before it are.
+    assert last == first
