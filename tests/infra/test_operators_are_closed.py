@@ -25,7 +25,6 @@ CLASSES = {
 
 ALLOWED = {
     "__init__.py": ("sessionlake.operators", "the public names of definitions in Python"),
-    "config/sections.py": ("'table'", "'count'", "values of event.duplicates"),
     "client.py": ("'session'", "the public methods of a client for sessions"),
     "stores.py": ("'session'", "'window'", "kinds of stores, which are called as in Kafka Streams"),
     "examples/": ("'count'", "'table'", "pipelines as users write them"),

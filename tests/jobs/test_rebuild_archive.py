@@ -119,6 +119,7 @@ def test_sessions_under_another_key_and_gap_go_on_without_the_old_files(spark: S
     assert sessions(spark, load_config(path)) == expected_sessions([*taken, *since], 10, "other")
 
 
+@pytest.mark.slow
 def test_windows_of_sessions_archive(spark: SparkSession, tmp_path: Path) -> None:
     aggregates = {"total": "sum(v)"}
     path = write_config(tmp_path, aggregates=aggregates)

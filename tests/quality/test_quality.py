@@ -135,7 +135,7 @@ def test_healthy_warehouse_passes_and_its_results_are_kept(spark: SparkSession, 
     before = {name: tables[name].latest_version() for name in names}
     report = check(spark, lake, run_id="r1")
     assert found(report) == {}
-    assert report.counts["checks"] == report.counts["passed"] == 42
+    assert report.counts["checks"] == report.counts["passed"] == 43
     assert {name: tables[name].latest_version() for name in names} == before
     rows = tables[schemas.QUALITY_RESULTS].read().collect()
     assert len(rows) == 42

@@ -29,6 +29,7 @@ def config(spark: SparkSession, tmp_path: Path) -> Config:
     return made
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_when_the_table_gets_a_column(spark: SparkSession, config: Config) -> None:
     def committed(batch: BatchCommit) -> None:
         if batch.batch_id == 2:

@@ -28,6 +28,7 @@ def keys(spark: SparkSession, config: object) -> set[str]:
     return {row.session_key for row in read_sessions(spark, config).collect()}  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_restored_changelog_is_refused_until_the_restore_is_undone(spark: SparkSession, tmp_path: Path) -> None:
     config = make_config(tmp_path)
     tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)

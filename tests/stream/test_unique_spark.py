@@ -13,6 +13,7 @@ from sessionlake.jobs.forget import forget
 from sessionlake.jobs.redeem.job import redeem
 from sessionlake.observe.status import read_status
 from sessionlake.operators.run import run
+from sessionlake.quality.run import run_quality
 from sessionlake.warehouse import schemas
 from sessionlake.warehouse.batches import last_batch
 from sessionlake.warehouse.tables import Tables
@@ -67,6 +68,10 @@ def test_identities_are_kept_by_jobs_and_missed_if_they_are_gone(spark: SparkSes
     forget(spark, lake.config, [key], run_id="f")
     assert not tables[schemas.EVENT_IDS].read().where(F.col("key") == key).count()
     assert not tables[schemas.DUPLICATES].read().where(F.col("key") == key).count()
+    strict = lake.config.quality.model_copy(update={"max_duplicate_rate": 0.0})
+    report = run_quality(spark, lake.config.model_copy(update={"quality": strict}), only=["events"], dry_run=True)
+    assert any("duplicate_rate" in note for note in report.notes), report.notes
+    assert not any("counts_reconcile" in note for note in report.notes), report.notes
     lake.write_files(SECOND)
     run(spark, lake.config, once=True)
     # Copies of the key's erased events come as new ones.

@@ -53,6 +53,7 @@ class QualitySection(Section):
     max_null_key_rate: Rate = 0.01
     max_late_rate: Rate = 0.05
     max_dead_rate: Rate = 0.05
+    max_duplicate_rate: Rate = 0.05
     max_quarantine_rate: Rate = 0.05
     """Share of sessions that are in quarantine."""
     aggregates: dict[str, AggregateBounds] = Field(default_factory=dict)

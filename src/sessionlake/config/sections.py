@@ -102,7 +102,7 @@ class EventSection(Section):
     """Computed columns: SQL by name, each of the source's columns and of those above it."""
     unique_for: Duration | None = None
     """How long an event is remembered: another one of the same key, id and time is a duplicate, and changes nothing."""
-    duplicates: Literal["table", "count"] = "table"
+    duplicates: Literal["rows", "number"] = "rows"
     """Whether duplicates get a row in the table `duplicates`, or are only counted."""
 
     @property
@@ -118,7 +118,7 @@ class EventSection(Section):
     @property
     def shows_duplicates(self) -> bool:
         """Whether duplicates get a row, besides their number."""
-        return self.duplicates == "table"
+        return self.duplicates == "rows"
 
     @property
     def unique_us(self) -> int | None:

@@ -94,7 +94,7 @@ def _event(choice: Choice, measured: Seen, skew: str) -> Iterator[str]:
     if choice.time_unit:
         yield f"time_unit = {_quoted(choice.time_unit):<12}           # of the numbers, since 1970; judged by their size"
     if choice.id and choice.repeated:
-        yield f"# {choice.repeated:.2%} of the rows have an id that came before. They are counted again (README, Limits)."
+        yield f"# {choice.repeated:.2%} of the rows have an id that came before. They are counted again, unless event.unique_for is set (docs/unique.md)."
     if choice.id:
         alone = "" if choice.repeated else "no two rows of the sample have the same; "
         yield f"id = {_quoted(choice.id):<18}            # {alone}breaks ties of time"

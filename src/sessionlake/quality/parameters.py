@@ -24,6 +24,7 @@ def parameters(inputs: Inputs) -> dict[str, Any]:
         "max_null_key_rate": quality.max_null_key_rate,
         "max_late_rate": quality.max_late_rate,
         "max_dead_rate": quality.max_dead_rate,
+        "max_duplicate_rate": quality.max_duplicate_rate,
         **_expected_rows(inputs),
     }
 

@@ -97,7 +97,8 @@ def test_right_sessions_stay_and_nothing_is_written_by_a_dry_run(spark: SparkSes
         backfill(spark, config, from_us=5, to_us=5)
 
 
-@pytest.mark.parametrize("points", [POINTS[-1:], pytest.param(POINTS, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("points", [POINTS[-1:], POINTS])
 def test_damage_is_repaired_whoever_kills_the_run(
     spark: SparkSession, restored: Path, monkeypatch: pytest.MonkeyPatch, points: list[str]
 ) -> None:

@@ -70,7 +70,7 @@ def judged(config: Config, files: list[list[Row]]) -> tuple[list[tuple[Any, ...]
 @pytest.mark.parametrize(
     ("kind", "emit"),
     [
-        ("hopping", {}),
+        pytest.param("hopping", {}, marks=pytest.mark.slow),
         pytest.param("tumbling", UPDATES, marks=pytest.mark.slow),
         pytest.param("sliding", {}, marks=pytest.mark.slow),
         pytest.param("tumbling", {"early": "1 hour", "late": "close"}, marks=pytest.mark.slow),

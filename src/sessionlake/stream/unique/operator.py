@@ -289,8 +289,9 @@ class _Found:
         side = {kind: [*self.side.get(kind, []), rows] for kind, rows in result.side.items()}
         side |= {kind: rows for kind, rows in self.side.items() if kind not in side}
         fresh, writes = self.fresh, self.writes
-        if DEAD in result.side:
-            dead = combined(result.side[DEAD]["source"])
+        if DEAD in side:
+            dead = pc.unique(pa.chunked_array([combined(rows["source"]) for rows in side[DEAD]], pa.string()))
+            dead = dead.drop_null()
             fresh = {name: rows.filter(pc.invert(pc.is_in(rows["source"], dead))) for name, rows in fresh.items()}
             _, writes = ids.known(*_identities(fresh))
         side[IDS] = [self._rows(name, rows) for name, rows in fresh.items() if len(rows)]
