@@ -64,6 +64,7 @@ def test_a_planned_file_that_is_gone_is_a_dead_letter(
     assert (dead.reason, dead.source, dead.raw, dead.batch_id) == (GONE, str(gone), None, 1)
 
 
+@pytest.mark.slow
 def test_another_plan_loses_and_doubles_nothing(
     spark: SparkSession,
     tmp_path: Path,

@@ -219,7 +219,8 @@ def as_corrections(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(out, schema=schemas.CORRECTIONS_SCHEMA)
 
 
-@pytest.mark.parametrize("policy", ["dead_letter", pytest.param("emit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["dead_letter", "emit"])
 def test_spark_engine_equals_harness_batch_by_batch(spark: SparkSession, tmp_path: Path, policy: str) -> None:
     config = make_config(tmp_path, session={"beyond_retention": policy}, source={"types": {"v": "long"}})
     tables = Tables(spark, config.pipeline.warehouse, CHANGELOG)
@@ -276,6 +277,7 @@ def _change(row: dict[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in names), -1 if row["total"] is None else row["total"])
 
 
+@pytest.mark.slow
 def test_emit_final_shows_closed_sessions_only_and_drain_closes_the_rest(spark: SparkSession, tmp_path: Path) -> None:
     config = make_config(tmp_path, session={"emit": "final"})
     write_rows(tmp_path, "a.json", [{"key": "a", "time_us": 100, "v": 1}, {"key": "a", "time_us": 200, "v": 2}])
@@ -293,7 +295,7 @@ ROWS += [{"key": "b", "time": None, "v": 1.0}]
 
 
 @pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("json", "parquet")), "csv", "delta"]
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("json", "parquet", "delta")), "csv"]
 )
 def test_every_source_gives_the_same_sessions(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     frame = pd.DataFrame(ROWS)

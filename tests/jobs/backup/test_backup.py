@@ -27,6 +27,7 @@ from tests.engine.crash_support import (
 )
 
 
+@pytest.mark.slow
 def test_backup_in_mid_batch_and_restore_each_cut_off_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

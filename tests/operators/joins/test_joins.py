@@ -33,6 +33,7 @@ def check_all(config: Config, count: int) -> None:
     assert {"left", "right"} == set(read(config, "late_events")["side"].to_pylist())
 
 
+@pytest.mark.slow
 def test_files_beside_files_with_a_restart_a_lost_store_and_other_shards(spark: SparkSession, tmp_path: Path) -> None:
     sums: Counter[str] = Counter()
     for number in range(5):

@@ -46,6 +46,7 @@ def logged(config: Config) -> list[list[Any]]:
     return sorted(([row[name] for name in NAMES] for row in rows), key=repr)
 
 
+@pytest.mark.slow
 def test_every_batch_takes_away_what_the_harness_does_with_stores_lost(spark: SparkSession, tmp_path: Path) -> None:
     ttl = {"pattern": "index", "ttl": "12 minutes", "clock": "stream"}
     config = expiring(tmp_path, ttl, retention="20 minutes")

@@ -48,6 +48,7 @@ def test_table_equals_sql_also_after_lost_stores_and_other_shards(spark: SparkSe
     )
 
 
+@pytest.mark.slow
 def test_every_batch_on_spark_does_what_the_harness_does(spark: SparkSession, tmp_path: Path) -> None:
     config = table_config(tmp_path, retention="10 minutes", shards=3)
     columns = {"v": "long", "s": "string"}
@@ -187,6 +188,7 @@ def test_what_the_table_is_bound_to_can_not_change_and_retention_can(spark: Spar
     assert live(spark, shorter) == latest(EVENTS)
 
 
+@pytest.mark.slow
 def test_rows_of_before_the_retention_count_as_the_config_says(spark: SparkSession, tmp_path: Path) -> None:
     config = table_config(tmp_path, retention="1 minute", beyond_retention="drop")
     write_rows(tmp_path, "0.json", [{**EVENTS[4], "key": "a", "time_us": 60 * MINUTE}])

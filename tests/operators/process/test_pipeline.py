@@ -23,7 +23,7 @@ def output_of(spark: SparkSession, config: Config) -> list[tuple[Any, ...]]:
     return sorted(found, key=str)
 
 
-@pytest.mark.parametrize("of", ["Sessions", "Raising"])
+@pytest.mark.parametrize("of", [pytest.param("Sessions", marks=pytest.mark.slow), "Raising"])
 def test_restarts_and_lost_stores_change_nothing(spark: SparkSession, tmp_path: Path, of: str) -> None:
     config = config_of(tmp_path, of)
     machine = Machine(getattr(processors, of), TYPES, 30, 0)

@@ -45,6 +45,7 @@ def test_a_running_stream_notices_before_its_next_commit(spark: SparkSession, tm
         )
 
 
+@pytest.mark.slow
 def test_a_batch_whose_state_is_written_is_not_planned_anew(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
