@@ -147,24 +147,33 @@ def prepare(root: Path, console: Console) -> None:
     more = {joins.CONFIG_NAME: joins.CONFIG, pauses.CONFIG_NAME: pauses.CONFIG}
     for name, text in {CONFIG_NAME: CONFIG, **CONFIGS, **more, **tables.CONFIGS}.items():
         (root / name).write_text(text)
-    repeated: list[str] = []
     for file in sorted(EXAMPLES.glob("*.json.gz")):
         copied = root / "events" / file.name
-        with gzip.open(file, "rt") as content:
-            lines = content.readlines()
-        # A sender that got no answer sends the last events of the file before again.
-        with gzip.open(copied, "wt") as content:
-            content.writelines(repeated + lines)
-        repeated = lines[-REPEATED:]
+        shutil.copy(file, copied)
         # Files are read in order of their modification time: here the time at which the last commit arrived.
-        arrived = max(json.loads(line)["committed_at"] for line in lines)
+        with gzip.open(copied, "rt") as lines:
+            arrived = max(json.loads(line)["committed_at"] for line in lines)
         moment = datetime.fromisoformat(arrived).timestamp()
         os.utime(copied, (moment, moment))
     joins.write_commits(root)
     tables.write_changes(root)
+    _repeat(root / "events")
     console.print(
         f"pipeline in {root}: 24 files of real commit events, some of which come twice; a session is a coding sitting (gap 1 hour)"
     )
+
+
+def _repeat(events: Path) -> None:
+    """Write the last events of each file into the next one, too, as a sender does that got no answer."""
+    repeated: list[str] = []
+    for file in sorted(events.iterdir()):
+        moment = file.stat().st_mtime
+        with gzip.open(file, "rt") as content:
+            lines = content.readlines()
+        with gzip.open(file, "wt") as content:
+            content.writelines(repeated + lines)
+        os.utime(file, (moment, moment))
+        repeated = lines[-REPEATED:]
 
 
 def _show(spark: SparkSession, console: Console) -> None:

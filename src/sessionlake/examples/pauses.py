@@ -24,6 +24,8 @@ max_files_per_batch = 12
 [event]
 key = "author"
 time = "authored_at"
+id = "event_id"
+unique_for = "3650 days"
 max_future_skew = "1 day"
 
 [process]

@@ -30,6 +30,8 @@ max_files_per_batch = 12
 [event]
 key = "{key}"
 time = "authored_at"
+id = "event_id"
+unique_for = "90 days"
 max_future_skew = "1 day"
 
 [window]
