@@ -350,7 +350,7 @@ def assert_same(lake: Lake, expected: Lake) -> None:
     assert_reconciles(lake)
     got, wanted = lake.content(), expected.content()
     for name, rows in wanted.items():
-        assert got[name] == rows, name
+        assert got[name] == rows, f"{name}: {got[name]} is not {rows}"
 
 
 def assert_stands_crashes(

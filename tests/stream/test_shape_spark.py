@@ -64,9 +64,11 @@ def test_shaped_events_from_file_to_job(spark: SparkSession, tmp_path: Path) -> 
         event(None, 9, "view"),
     ]
     bad = [event("a", 6, 7), event("a", 6, "view", "1", "x"), event(None, 7, "buy")]
-    write_rows(tmp_path, "0.json", [*first, *bad])
+    # The first file alone gives the columns their types.
+    write_rows(tmp_path, "0.json", first)
     run(spark, config, once=True)
-    write_rows(tmp_path, "1.json", [event("a", 12, "buy", "1", 1), event("a", 13, "view"), event("b", 900, "view")])
+    later = [event("a", 12, "buy", "1", 1), event("a", 13, "view"), event("b", 900, "view")]
+    write_rows(tmp_path, "1.json", [*bad, *later])
     shutil.rmtree(tmp_path / "store")
     run(spark, config, once=True)
     assert counts(spark, config) == {"input": 10, "accepted": 3, "late": 1, "dead": 2, "filtered": 4}
