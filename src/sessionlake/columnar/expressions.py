@@ -4,6 +4,7 @@ The driver translates an expression once, and the tasks get it as text. DuckDB i
 before: a pipeline without expressions has no need of it.
 """
 
+import atexit
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -136,7 +137,11 @@ def _connection() -> "duckdb.DuckDBPyConnection":
     import duckdb  # noqa: PLC0415 (see the module)
 
     # A task has one core, and one thread returns rows in their order.
-    return duckdb.connect(config={"threads": 1, "enable_external_access": False})
+    connection = duckdb.connect(config={"threads": 1, "enable_external_access": False})
+    # DuckDB complains at the end of a process about a connection that is still there.
+    atexit.register(_connection.cache_clear)
+    atexit.register(connection.close)
+    return connection
 
 
 def _plain(array: pa.Array) -> pa.Array:
