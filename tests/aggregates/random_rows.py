@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessionlake.aggregates import Aggregate, Events, build_aggregates
-from tests.operators.sessions.merging import Part, merged
+from tests.operators.sessions.merging import Part, values_in
 
 TYPES = {"i": pa.int64(), "d": pa.float64(), "s": pa.string(), "b": pa.bool_()}
 
@@ -37,12 +37,4 @@ def values_of(text: str, rows: list[Row], random: Random) -> dict[int, Any]:
     rows = random.sample(rows, len(rows))
     cuts = sorted(random.sample(range(1, len(rows)), random.randrange(min(len(rows), 5)))) if len(rows) > 1 else []
     parts = [lifted(aggregate, rows[a:b]) for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-    while len(parts) > 1:
-        random.shuffle(parts)
-        some = random.randint(2, len(parts))
-        parts = [merged(aggregate, parts[:some], random), *parts[some:]]
-    last = merged(aggregate, parts, random)
-    values = aggregate.value(last.states)
-    values.validate(full=True)
-    assert values.type == aggregate.value_type
-    return dict(zip(last.groups.tolist(), values.to_pylist(), strict=True))
+    return values_in(aggregate, parts, random)

@@ -1,25 +1,17 @@
 """The common part of all kinds with one input of events."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
 from sessionlake.aggregates.codec import STATE_LAYOUT
 from sessionlake.config.load import Config
 from sessionlake.engine.operator import Operator
+from sessionlake.stream.event_operator import OfEvents
 from sessionlake.stream.ingest import EVENTS, EventSpec
 from sessionlake.stream.kind import State
 from sessionlake.warehouse.changelog import Changelog
-
-
-class OfEvents(Protocol):
-    """The settings that workers need for a pipeline with one input of events."""
-
-    @property
-    def events(self) -> EventSpec:
-        """The input."""
-
 
 Spec = TypeVar("Spec", bound=OfEvents)
 

@@ -67,6 +67,11 @@ def values_of(
     (aggregate,) = build_aggregates({"a": text}, {"x": type_}, with_id=with_id)
     cuts = sorted(random.sample(range(1, len(rows)), random.randrange(min(len(rows), 5)))) if len(rows) > 1 else []
     parts = [lifted(aggregate, rows[a:b], type_, random) for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    return values_in(aggregate, parts, random)
+
+
+def values_in(aggregate: Aggregate, parts: list[Part], random: Random) -> dict[int, Any]:
+    """Return each group's value, after the merge of parts along a random tree."""
     while len(parts) > 1:
         random.shuffle(parts)
         some = random.randint(2, len(parts))

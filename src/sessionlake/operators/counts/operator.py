@@ -19,21 +19,19 @@ from sessionlake.operators.shared.windowing.tombstones import (
     removed_by,
     with_removed,
 )
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.series import SeriesStore
 from sessionlake.stream.control import Limits, split_corrections
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.event_operator import OneInputOperator
 from sessionlake.stream.positions import chunk_of, counted
-from sessionlake.stream.splitting import split_source
 
 _ASKED = pa.schema([*ASKED_SCHEMA, ("any", pa.bool_())])
 
 
 @dataclass(frozen=True)
-class Counter:
+class Counter(OneInputOperator):
     """Windows by count from events; see `engine.operator.Operator` for the methods."""
 
     spec: CountSpec
@@ -42,25 +40,6 @@ class Counter:
     def ticks(self) -> bool:
         """Whether every shard must run in each batch: changes wait for a tick. Otherwise the rows that describe chunks make shards run."""
         return isinstance(self.spec.emit.early, int)
-
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of the one input."""
-        del name
-        return self.spec.events
-
-    def columns(self, name: str) -> EventColumns:
-        """Return the columns of the one input."""
-        del name
-        return self.spec.events.decoder.columns
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows and corrections."""
-        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
-
-    def scheduled(self, context: BatchContext) -> Split:
-        """Yield nothing."""
-        del context
-        yield from ()
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Return the messages, and the rows that number them."""
@@ -71,10 +50,6 @@ class Counter:
         """Split tombstones."""
         limits = Limits(Progress.of(context.state).expired_us, None, context.clock_us)
         return split_corrections({"tombstone": NUMBERED_TOMBSTONE}, limits, table)
-
-    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones of the source."""
-        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SeriesStore:
         """Open a shard's store, by default in a separate database."""

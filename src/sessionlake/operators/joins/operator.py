@@ -14,18 +14,17 @@ from sessionlake.operators.joins.mapper import split_messages
 from sessionlake.operators.joins.rules import JoinProgress, next_state
 from sessionlake.operators.joins.shard import JoinShard
 from sessionlake.operators.joins.spec import SIDES, JoinSpec
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.messages import MessageStore
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
+from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.splitting import split_source
 
 
 @dataclass(frozen=True)
-class Joiner:
+class Joiner(EventOperator):
     """Pairs of messages; see `engine.operator.Operator` for the methods."""
 
     spec: JoinSpec
@@ -39,26 +38,9 @@ class Joiner:
         """Return the settings of a side."""
         return self.spec.side(name).events
 
-    def columns(self, name: str) -> EventColumns:
-        """Return the columns of a side."""
-        return self.spec.side(name).events.decoder.columns
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows, by input, and corrections."""
-        return split_source(self, lambda name: self.spec.side(name).events.decoder, rows, context)
-
-    def scheduled(self, context: BatchContext) -> Split:
-        """Yield nothing."""
-        del context
-        yield from ()
-
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Return the messages of a side, and the rows that number them."""
         return split_messages(self.spec, JoinProgress.of(context.state), context, name, number, rows)
-
-    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones of the source."""
-        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> MessageStore:
         """Open a shard's store, by default in a separate database."""

@@ -13,39 +13,23 @@ from sessionlake.operators.keyed.expiry.ttl import hidden_us
 from sessionlake.operators.keyed.mapper import split_updates
 from sessionlake.operators.keyed.shard import KeyedShard
 from sessionlake.operators.keyed.spec import KeyedSpec, Progress, next_state
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.rows import RowStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.splitting import split_source
+from sessionlake.stream.event_operator import OneInputOperator
 
 _RESTORED_AT_A_TIME = 500_000
 """Rows; to make their writes takes some 700 bytes each. A key has one, so that they may be cut anywhere."""
 
 
 @dataclass(frozen=True)
-class TableKeeper:
+class TableKeeper(OneInputOperator):
     """The latest row of each key, from events and corrections; see `engine.operator.Operator` for the methods."""
 
     spec: KeyedSpec
     ticks: bool = False
-
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of the one input."""
-        del name
-        return self.spec.events
-
-    def columns(self, name: str) -> EventColumns:
-        """Return the columns of the one input."""
-        del name
-        return self.spec.events.decoder.columns
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows and corrections; if a cleanup is due every shard gets its clock."""
-        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield the rows that make every shard run if a cleanup is due."""
@@ -62,10 +46,6 @@ class TableKeeper:
         at = Progress.of(context.state)
         latest = latest_advance_us(self.spec.events.max_future_skew_us, context.clock_us, at.watermark_us, 1)
         return split_corrections(KINDS, Limits(at.expired_us, latest, context.clock_us), table)
-
-    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones of the source."""
-        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> RowStore:
         """Open a shard's store, by default in a separate database."""

@@ -13,18 +13,16 @@ from sessionlake.operators.process.mapper import split_rows
 from sessionlake.operators.process.shard import ProcessShard
 from sessionlake.operators.process.spec import ProcessSpec, expired_us, next_state
 from sessionlake.operators.process.store import StateStore
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.splitting import split_source
+from sessionlake.stream.event_operator import OneInputOperator
 from sessionlake.stream.watermark import watermark_of
 
 
 @dataclass(frozen=True)
-class Process:
+class Process(OneInputOperator):
     """A user's processor on shards; see `engine.operator.Operator` for the methods."""
 
     spec: ProcessSpec
@@ -33,25 +31,6 @@ class Process:
     def ticks(self) -> bool:
         """True: rows are numbered, and timers are due in shards without rows."""
         return True
-
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of the one input."""
-        del name
-        return self.spec.events
-
-    def columns(self, name: str) -> EventColumns:
-        """Return the columns of the one input."""
-        del name
-        return self.spec.events.decoder.columns
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows and corrections."""
-        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
-
-    def scheduled(self, context: BatchContext) -> Split:
-        """Yield nothing: every shard runs in every batch."""
-        del context
-        yield from ()
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Return the accepted rows, and the numbers of their order."""
@@ -68,10 +47,6 @@ class Process:
         skew, grace = spec.events.max_future_skew_us, spec.grace_us
         latest = latest_advance_us(skew, context.clock_us, watermark_of(state), grace + 1)
         return Limits(expired_us(spec.retention_us, state), latest, context.clock_us)
-
-    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones of the source."""
-        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> StateStore:
         """Open a shard's store, by default in a database of its own."""

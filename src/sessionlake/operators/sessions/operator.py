@@ -20,15 +20,13 @@ from sessionlake.operators.sessions.ttl import next_state
 from sessionlake.operators.sessions.windows import Bounds
 from sessionlake.operators.shared.windowing.batch_times import WAITING
 from sessionlake.operators.shared.windowing.emission import Progress
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import SegmentedSessionStore, segment_interval
 from sessionlake.store.session_lists import ListedSessionStore
 from sessionlake.stream.control import split_corrections
-from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.splitting import split_source
+from sessionlake.stream.event_operator import OneInputOperator
 from sessionlake.stream.watermark import advanced
 
 _BUCKETS, _LEAST_BUCKET_US = 8, 1_000_000
@@ -36,7 +34,7 @@ _BUCKETS, _LEAST_BUCKET_US = 8, 1_000_000
 
 
 @dataclass(frozen=True)
-class Sessionizer:
+class Sessionizer(OneInputOperator):
     """Sessions from events and corrections; see `engine.operator.Operator` for the methods."""
 
     spec: SessionizerSpec
@@ -46,23 +44,9 @@ class Sessionizer:
         """Whether shards need the frontier, and run without rows: if changes wait to be sent."""
         return self.spec.emit is not None
 
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of the one input."""
-        del name
-        return self.spec.events
-
-    def columns(self, name: str) -> EventColumns:
-        """Return the columns of the one input."""
-        del name
-        return self.spec.columns
-
     def bounds(self, context: BatchContext) -> Bounds:
         """Return the times that decide about the batch."""
         return self.spec.bounds(context.state)
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows, each a file, an event, a record of a topic or a correction; if a cleanup is due every shard gets its clock."""
-        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield the rows that make every shard run if a cleanup is due."""

@@ -16,18 +16,16 @@ from sessionlake.operators.windows.mapper import split_events
 from sessionlake.operators.windows.replace import REPLACED
 from sessionlake.operators.windows.shard import WindowShard
 from sessionlake.operators.windows.spec import WindowSpec, window_schema
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.slices import GRID, SLIDING, SliceStore
 from sessionlake.stream.control import Limits, latest_advance_us, split_corrections
-from sessionlake.stream.ingest import EventSpec
-from sessionlake.stream.splitting import split_source
+from sessionlake.stream.event_operator import OneInputOperator
 
 
 @dataclass(frozen=True)
-class Windower:
+class Windower(OneInputOperator):
     """Windows from events; see `engine.operator.Operator` for the methods."""
 
     spec: WindowSpec
@@ -36,25 +34,6 @@ class Windower:
     def ticks(self) -> bool:
         """Whether shards need the frontier, or run without rows: some policy lets changes wait to be sent."""
         return not self.spec.emit.updates
-
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of the one input."""
-        del name
-        return self.spec.events
-
-    def columns(self, name: str) -> EventColumns:
-        """Return the columns of the one input."""
-        del name
-        return self.spec.events.decoder.columns
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows and corrections."""
-        return split_source(self, lambda _: self.spec.events.decoder, rows, context)
-
-    def scheduled(self, context: BatchContext) -> Split:
-        """Yield nothing."""
-        del context
-        yield from ()
 
     def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
         """Merge events to parts of slices."""
@@ -67,10 +46,6 @@ class Windower:
         to_close = spec.windows.span_us + spec.grace_us
         latest = latest_advance_us(spec.events.max_future_skew_us, context.clock_us, at.close_us, to_close)
         return split_corrections(kinds_of(spec), Limits(at.expired_us, latest, context.clock_us), table)
-
-    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
-        """Split tombstones of the source."""
-        return self.split_corrections(context, table)
 
     def open_store(self, path: Path, opened: OpenSegments = RocksSegments) -> SliceStore:
         """Open a shard's store, by default in a separate database."""

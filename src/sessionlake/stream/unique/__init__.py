@@ -4,24 +4,19 @@
 """
 
 from collections.abc import Iterable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from sessionlake.engine.operator import Operator
-from sessionlake.stream.ingest import EventSpec
+from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.unique.events import ID_HASH
 from sessionlake.stream.unique.operator import DUPLICATES, ID_TIME, IDS, Unique
 
 __all__ = ["DUPLICATES", "IDS", "ID_HASH", "ID_TIME", "Unique", "inner", "layout", "once", "remembered_us"]
 
 
-class _OfEvents(Protocol):
-    def events(self, name: str) -> EventSpec:
-        """Return the settings of an input."""
-
-
 def once(operator: Operator[Any], inputs: Iterable[str]) -> Operator[Any]:
     """Return the operator, or one that gets each event once if an input, given by its name, asks for it."""
-    specs = {name: cast("_OfEvents", operator).events(name) for name in inputs}
+    specs = {name: cast("EventOperator", operator).events(name) for name in inputs}
     asked = any(spec.unique_us is not None for spec in specs.values())
     return Unique(operator, specs) if asked else operator
 

@@ -27,15 +27,14 @@ from sessionlake.engine.operator import (
     StateStat,
     add_stats,
 )
-from sessionlake.sources.columns import EventColumns
 from sessionlake.sources.decoding.rows import Rows
 from sessionlake.store.api import OpenSegments, Segments
 from sessionlake.store.ids import MINUTE_US, HiddenIds, Ids, is_of_ids, segment_writes
 from sessionlake.store.rocks import RocksSegments
 from sessionlake.store.segmented import WRITE_SCHEMA
+from sessionlake.stream.event_operator import EventOperator
 from sessionlake.stream.ingest import DEAD, EventSpec, judge
 from sessionlake.stream.positions import POSITIONS, accepted_rows, chunk_of, place_of
-from sessionlake.stream.splitting import split_source
 from sessionlake.stream.unique.events import (
     ID_HASH,
     Texts,
@@ -82,7 +81,7 @@ class UniqueStore:
 
 
 @dataclass(frozen=True)
-class Unique:
+class Unique(EventOperator):
     """An operator that gets each event once; see `engine.operator.Operator` for the methods.
 
     `inputs` are the event inputs by name. Events of one without `unique_us` are not compared.
@@ -90,6 +89,10 @@ class Unique:
 
     operator: Operator[Any]
     inputs: Mapping[str, EventSpec]
+
+    def events(self, name: str) -> EventSpec:
+        """Return the operator's settings of an input."""
+        return self.inputs[name]
 
     @property
     def ticks(self) -> bool:
@@ -100,14 +103,6 @@ class Unique:
     def remembered_us(self) -> int:
         """How long an identity of any input is remembered."""
         return max(spec.unique_us or 0 for spec in self.inputs.values())
-
-    def columns(self, name: str) -> EventColumns:
-        """Return the operator's columns of an input."""
-        return self.operator.columns(name)
-
-    def split(self, rows: pa.Table, context: BatchContext) -> Split:
-        """Split source rows and corrections."""
-        return split_source(self, lambda name: self.inputs[name].decoder, rows, context)
 
     def scheduled(self, context: BatchContext) -> Split:
         """Yield the operator's."""

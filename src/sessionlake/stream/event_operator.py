@@ -1,0 +1,78 @@
+"""The common part of operators over event inputs: a batch's rows are decoded by input, and each part goes to the method meant for it."""
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+
+from sessionlake.engine.operator import BatchContext, Split
+from sessionlake.sources.columns import EventColumns
+from sessionlake.sources.decoding.rows import Rows
+from sessionlake.stream.ingest import CORRECTIONS, EventSpec, by_input, naming_rows
+
+
+class OfEvents(Protocol):
+    """The settings that workers need for a pipeline with one input of events."""
+
+    @property
+    def events(self) -> EventSpec:
+        """The input."""
+
+
+class EventOperator(ABC):
+    """The part of an `engine.operator.Operator`, see there for the methods, that all operators over events have."""
+
+    @abstractmethod
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of an event input."""
+
+    @abstractmethod
+    def split_rows(self, context: BatchContext, name: str, number: int, rows: Rows) -> Split:
+        """Turn decoded rows of an event input into pieces."""
+
+    @abstractmethod
+    def split_corrections(self, context: BatchContext, table: pa.Table) -> Split:
+        """Turn rows of the table of corrections into pieces."""
+
+    def columns(self, name: str) -> EventColumns:
+        """Return the columns that are read of an input."""
+        return self.events(name).decoder.columns
+
+    def split(self, rows: pa.Table, context: BatchContext) -> Split:
+        """Decode source rows by input, in the order of their source if that counts, and split them and the corrections."""
+        yield from self.scheduled(context)
+        for name, part in by_input(rows):
+            if name == CORRECTIONS:
+                yield from self.split_corrections(context, part)
+                continue
+            decoder = self.events(name).decoder
+            events, sent = decoder.part(part)
+            if sent is not None:
+                yield from self.split_sent(context, sent)
+            if decoder.columns.ordered:
+                decoded = decoder.decode_in_order(events, context.files.get(name, {}), context.part)
+            else:
+                decoded = decoder.decode(events)
+            for number, found in enumerate(decoded):
+                yield from naming_rows(partial(self.split_rows, context, name, number), found)
+
+    def scheduled(self, context: BatchContext) -> Split:
+        """Yield nothing."""
+        del context
+        yield from ()
+
+    def split_sent(self, context: BatchContext, table: pa.Table) -> Split:
+        """Split corrections of the source like those of the table."""
+        return self.split_corrections(context, table)
+
+
+class OneInputOperator(EventOperator):
+    """An operator over one input of events."""
+
+    spec: OfEvents
+
+    def events(self, name: str) -> EventSpec:
+        """Return the settings of the one input."""
+        del name
+        return self.spec.events
