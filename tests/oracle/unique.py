@@ -17,6 +17,10 @@ class UniqueModel:
     longest_id: int = 1 << 16
     in_order: bool = False
     """Whether of several copies in a batch the first one counts; else the one with the least columns."""
+    filtered: Callable[[Row], bool] = lambda _: False
+    """Says of a row whether it is no event."""
+    refused: Callable[[Row], bool] = lambda _: False
+    """Says of an event whether the operator refuses it before it computes."""
     raises: Callable[[Row], bool] = lambda _: False
     """Says of an event whether the operator refuses it when it computes: then it is not remembered."""
     taken: set[tuple[str, int, str]] = field(default_factory=set)
@@ -30,10 +34,12 @@ class UniqueModel:
         least: dict[tuple[str, int, str], int] = {}
         for place, row in enumerate(rows):
             time = row["time_us"]
-            if row["key"] is None or time < watermark - self.retention:
+            if self.filtered(row) or row["key"] is None or time < watermark - self.retention:
                 passed.append(place)
             elif not row["id"] or len(row["id"].encode()) > self.longest_id or time < watermark - self.unique_for:
                 counts["unknown"] += 1
+            elif self.refused(row):
+                passed.append(place)
             else:
                 named = (row["key"], time, row["id"])
                 best = least.get(named)

@@ -24,6 +24,20 @@ EVENT = {"key": "key", "time": "time_us", "time_unit": "us", "id": "id"}
 SUMS = {"n": "count()", "total": "sum(v)", "last": "last(v)"}
 OPERATORS: dict[str, Row] = {
     "session": {"session": {"gap": "5 us", "grace": "10 us", "retention": "60 us"}, "aggregates": SUMS},
+    "shaped": {
+        "session": {"gap": "5 us", "grace": "10 us", "retention": "60 us"},
+        "aggregates": {**SUMS, "twice": "sum(twice)"},
+    },
+    "refusing": {
+        "session": {
+            "gap": "5 us",
+            "gap_by": "case when v = 3 then interval 0 seconds end",
+            "max_gap": "20 us",
+            "grace": "10 us",
+            "retention": "60 us",
+        },
+        "aggregates": SUMS,
+    },
     "policy": {
         "session": {"gap": "5 us", "grace": "10 us", "retention": "60 us"},
         "emit": {"early": "off", "late": "close"},
@@ -59,6 +73,8 @@ def config(operator: str, **event: Any) -> Row:
             }
         }
     given = {"source": FILES, "event": {**EVENT, **event}, **OPERATORS[operator]}
+    if operator == "shaped":
+        given["event"] |= {"where": "v < 3", "columns": {"twice": "v * 2"}}
     if operator == "process":
         process = {**given["process"], "output": {"text": "string", "number": "long"}}
         given |= {
@@ -92,7 +108,7 @@ def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], sh
         for fresh, moved, lost, random in drafted:
             start += moved
             before = -math.inf if plain.watermark_us is None else plain.watermark_us
-            rows, taken, counts = {}, {}, Counter[str]()
+            rows, taken, counts, of_side = {}, {}, Counter[str](), Counter[str]()
             for number, side in enumerate(sides):
                 rows[side] = [{**row, "time_us": row["time_us"] + start} for row in fresh[number :: len(sides)]]
                 again = random.sample(seen[side], min(len(seen[side]), 4))
@@ -101,6 +117,7 @@ def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], sh
                 seen[side] += rows[side]
                 passed, numbers = models[side].batch(rows[side], before)
                 taken[side], counts = [rows[side][at] for at in passed], counts + numbers
+                of_side[f"duplicate:{side}"] = numbers["duplicate"]
             expected, found = (
                 harness.process(some, clock_us=10**9) for harness, some in ((plain, taken), (unique, rows))
             )
@@ -108,6 +125,8 @@ def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], sh
             assert sorted(map(repr, found.late)) == sorted(map(repr, expected.late))
             assert found.counts.get("duplicate", 0) == counts["duplicate"]
             assert found.counts.get("dead", 0) == expected.counts.get("dead", 0) + counts["unknown"]
+            if operator == "join":
+                assert {name: found.counts.get(name, 0) for name in of_side} == of_side
             given = sum(map(len, rows.values()))
             outcomes = ("accepted", "late", "dead", "dropped", "emitted", "filtered", "duplicate")
             assert sum(found.counts.get(name, 0) for name in outcomes) == found.counts.get("input", 0) == given
@@ -121,12 +140,31 @@ def test_an_operator_sees_no_duplicate(operator: str, drafted: Sequence[Any], sh
 def model_of(operator: str) -> UniqueModel:
     if operator == "process":
         return UniqueModel(UNIQUE, RETENTION, in_order=True, raises=lambda row: row["tag"] == "e" and row["v"] % 2)
-    return UniqueModel(UNIQUE, RETENTION)
+    if operator == "shaped":
+        return UniqueModel(UNIQUE, RETENTION, filtered=lambda row: row["v"] == 3)
+    if operator == "refusing":
+        return UniqueModel(UNIQUE, RETENTION, refused=lambda row: row["v"] == 3)
+    return UniqueModel(UNIQUE, RETENTION, in_order=operator == "join")
 
 
 def unchanged(changes: Sequence[Row]) -> list[str]:
     """Return rows without the numbers of messages, which duplicates have too."""
     return sorted(repr({name: value for name, value in row.items() if "position" not in name}) for row in changes)
+
+
+def test_an_id_is_of_its_key_and_time() -> None:
+    rows = [{"key": key, "time_us": time, "id": "x", "v": 1, "tag": "a"} for key in "ab" for time in (5, 6)]
+    with Harness(config("session", unique_for="40 us"), schema=SCHEMA) as harness:
+        assert harness.process(rows, clock_us=10**9).counts["accepted"] == 4
+        assert harness.process(rows, clock_us=10**9).counts["duplicate"] == 4
+
+
+def test_a_message_is_numbered_once() -> None:
+    rows = [{"key": "a", "time_us": time, "id": f"{time % 3}", "v": 1, "tag": "a"} for time in (1, 2, 3, 1, 2)]
+    with Harness(config("process", unique_for="40 us"), schema=SCHEMA) as harness:
+        output = harness.process(rows, clock_us=10**9)
+        assert (output.counts["accepted"], output.counts["duplicate"]) == (3, 2)
+        assert harness.state["positions"] == {"events": {"0": len(rows)}}, "those of duplicates stay free"
 
 
 @pytest.mark.parametrize(

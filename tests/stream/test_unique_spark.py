@@ -45,6 +45,9 @@ def test_duplicates_of_earlier_batches_are_found_whatever_happened_to_the_stores
         == totals["accepted"] + totals["late"]
         == ids.dropDuplicates(["key", "event_time", "id_hash"]).count()
     )
+    for table in (schemas.LATE_EVENTS, schemas.DEAD_LETTERS):
+        texts = tables[table].read()
+        assert texts.count() == texts.where("get_json_object(raw, '$.key') <=> key or raw = '{broken'").count()
     late = tables[schemas.LATE_EVENTS].read().where("not partly" if name == "unique window" else "true")
     hashed = late.select("key", "event_time", F.expr("xxhash64(event_id, xxhash64(key, 0L))").alias("id_hash"))
     assert hashed.join(ids, ["key", "event_time", "id_hash"], "left_anti").count() == 0
@@ -91,7 +94,8 @@ def test_another_length_or_none_restores_the_stores(spark: SparkSession, tmp_pat
     run(spark, lake.config, once=True)
     lines = [line for line in events(FIRST[-1]) if line != "{broken"]
     found = []
-    for number, setting in enumerate(('unique_for = "40 minutes"', "", 'unique_for = "30 minutes"')):
+    last_setting = 'unique_for = "30 minutes"\nduplicates = "number"'
+    for number, setting in enumerate(('unique_for = "40 minutes"', "", last_setting)):
         lake.configure()
         lake.path.write_text(lake.path.read_text().replace('unique_for = "30 minutes"', setting))
         write_events(lake.events / f"{number + 90}.json", number + 90, lines)
@@ -102,3 +106,6 @@ def test_another_length_or_none_restores_the_stores(spark: SparkSession, tmp_pat
     assert none == 0 < again
     # What came without the setting is not known; the events of before it are.
     assert last == first
+    # The last batch only counts them.
+    tables = Tables.of(spark, lake.config)
+    assert not tables[schemas.DUPLICATES].read().where(F.col("batch_id") == last_batch(tables).batch_id).count()
